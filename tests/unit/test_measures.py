@@ -311,9 +311,8 @@ def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
     for name in ("ece", "update_norm", "test_mine"):
         file = root / f"measures/{name}.py"
         file.write_text((root / "measures/drift.py").read_text())
-        folders = load(root).plugins  # nobody asks for it
         with pytest.raises(UserError, match=f"{name}.py: rename it"):
-            registry.known("client", folders=folders)
+            registry.known("client", folders=load(root).plugins)
         file.unlink()
 
 

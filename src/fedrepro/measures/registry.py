@@ -20,6 +20,7 @@ def _under(base: type[Measure]) -> dict[str, Measure]:
 CLIENTS = _under(built_in.OfClient)
 ROUNDS = _under(built_in.OfRound)
 SETS = _under(built_in.OfSet)
+BUILT_IN = {*CLIENTS, *ROUNDS, *SETS}
 # Columns of clients.parquet and rounds.parquet that are not measures.
 TAKEN = {
     "round", "client", "train_samples", "test_samples", "participations", "update_norm",
@@ -39,7 +40,7 @@ def known(*per: Per, folders: plugins.Folders = plugins.NONE) -> dict[str, Measu
     Raises:
         UserError: for the first plug-in file without a measure.
     """
-    mine = map(_load, folders.files("measures").values())
+    mine = map(_load, folders.files("measures", BUILT_IN).values())
     return {**packaged(*per), **{each.name: each for each in mine if each.per in per}}
 
 
@@ -49,8 +50,8 @@ def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measu
     Raises:
         UserError: if its file defines no measure.
     """
+    file = folders.files("measures", BUILT_IN).get(name)
     ours = packaged(*per).get(name)
-    file = folders.files("measures").get(name)
     if ours or not file:
         return ours
     mine = _load(file)

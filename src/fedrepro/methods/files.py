@@ -22,7 +22,7 @@ NO_PARTS = {
 
 def part_files(folders: plugins.Folders = plugins.NONE) -> dict[str, Path]:
     """Name -> file of every part that a composition can name, without importing any."""
-    return {**_packaged(), **folders.files("methods")}
+    return {**_packaged(), **folders.files("methods", _packaged())}
 
 
 @cache

@@ -214,12 +214,12 @@ def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
 
     Broken plug-ins are left out, with a line on stderr for each.
     """
-    return {**MODELS, **intact(_own, folders.files("models")), **_given}
+    return {**MODELS, **intact(_own, folders.files("models", MODELS)), **_given}
 
 
 def names(folders: plugins.Folders = plugins.NONE) -> list[str]:
     """The names of all models. Plug-ins are read here but not parsed: later edits are noticed."""
-    for file in folders.files("models").values():
+    for file in folders.files("models", MODELS).values():
         plugins.content_of(file)
     return [*dict.fromkeys((*MODELS, *folders.files("models"), *_given))]
 
@@ -252,7 +252,7 @@ def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:
     Raises:
         UserError: if there is no such model, or its file is broken.
     """
-    mine = {} if name in _given else folders.files("models")
+    mine = {} if name in _given else folders.files("models", MODELS)
     if name in mine:
         return _own(mine[name])
     models = {**MODELS, **_given}

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -61,12 +61,24 @@ class Folders:
             raise bad_value("environment", VARIABLE, extra, "a folder of method files")
         return Path(extra)
 
-    def files(self, kind: Kind) -> dict[str, Path]:
-        """The files of a kind's plug-ins, by name; files whose names begin with ``_`` are not."""
+    def files(self, kind: Kind, built_in: Collection[str] = ()) -> dict[str, Path]:
+        """The files of a kind's plug-ins, by name; files whose names begin with ``_`` are not.
+
+        Args:
+            built_in: names that plug-ins can't have.
+
+        Raises:
+            UserError: for a file with such a name, which would stand for another code.
+        """
         folder = self.of(kind)
         if folder is None:
             return {}
-        return {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem[0] != "_"}
+        files = {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem[0] != "_"}
+        for name in files.keys() & built_in:
+            raise UserError(
+                f"{files[name]}: rename it: {kind.removesuffix('s')} {name} is built in"
+            )
+        return files
 
 
 NONE = Folders()

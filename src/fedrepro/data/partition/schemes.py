@@ -7,11 +7,14 @@ A plug-in is such a class, with ``assign``, in a file of the scheme's name
 (:mod:`fedrepro.support.plugins`).
 """
 
+import hashlib
 import inspect
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
@@ -64,12 +67,34 @@ class Scheme(Typed):
     @property
     def name(self) -> str:
         """A path-safe name, different for different schemes."""
-        held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
+        held_out = [f"test{_in_path(self.test_fraction)}"] if self.test_fraction else []
         stratified = ["stratified"] if self._holds_out and self.stratified else []
-        server = [f"server{self.server:g}"] if self.server else []
+        server = [f"server{_in_path(self.server)}"] if self.server else []
         seed = [] if self.seed is None else [f"dealt{self.seed}"]
-        chosen = [f"validation{self.validation:g}"] if self.validation else []
-        return "-".join([*self._parts(), *held_out, *stratified, *server, *seed, *chosen])
+        chosen = [f"validation{_in_path(self.validation)}"] if self.validation else []
+        own = self._parts()
+        own = own if own[:1] == [self.scheme] else [self.scheme, *own]
+        own += self._forgotten(own)
+        return "-".join([*own, *held_out, *stratified, *server, *seed, *chosen])
+
+    def _forgotten(self, parts: list[str]) -> list[str]:
+        """What ``_parts`` leaves out: without it, two settings would share one partition.
+
+        A value that is not the default must be in a part, and each part counts for one key.
+        """
+        left = parts[1:]
+        keys = {key: field.default for key, field in type(self).model_fields.items()}
+        keys = {
+            key: keys[key] for key in keys if key not in Scheme.model_fields or key == "clients"
+        }
+        missing = {key: value for key in keys if (value := getattr(self, key)) != keys[key]}
+        for told in (_is_key_with, _is_with):
+            for key, value in list(missing.items()):
+                part = next((part for part in left if told(part, key, value)), None)
+                if part is not None:
+                    left.remove(part)
+                    del missing[key]
+        return [f"{key}{_in_path(value)}" for key, value in missing.items()]
 
     @property
     def _holds_out(self) -> bool:
@@ -118,6 +143,25 @@ class Scheme(Typed):
     def refused(self, key: str, expectation: str) -> UserError:
         """The error for a value that these samples do not allow."""
         return bad_value(f"partition {self.name}", key, getattr(self, key), expectation)
+
+
+def _in_path(value: Any) -> str:
+    """A value as a part of a file's name, different for different values."""
+    text = value.name if isinstance(value, Scheme) else str(value)
+    if isinstance(value, float):
+        text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if re.fullmatch(r"[A-Za-z0-9_.+-]+", text):
+        return text
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:8]
+
+
+def _is_key_with(part: str, key: str, value: Any) -> bool:
+    return part == f"{key}{_in_path(value)}" or (value is True and part == key)
+
+
+def _is_with(part: str, key: str, value: Any) -> bool:
+    """Whether a part consists of a word, such as a key's short form, and the value."""
+    return re.fullmatch(rf"[A-Za-z_]*{re.escape(_in_path(value))}", part) is not None
 
 
 class Iid(Scheme):
@@ -412,13 +456,23 @@ def own_scheme(file: Path) -> type[Scheme]:
     return found[0]
 
 
+@cache
+def _built_in() -> frozenset[str]:
+    """The names of the schemes in this module."""
+    classes = (each for each in globals().values() if inspect.isclass(each))
+    schemes = (each for each in classes if issubclass(each, Scheme))
+    return frozenset(
+        name for each in schemes for name in get_args(each.model_fields["scheme"].annotation)
+    )
+
+
 def _or_own(
     value: Any,
     handler: ModelWrapValidatorHandler[Any],
     info: ValidationInfo[plugins.Folders | None],
 ) -> Any:
     name = value.get("scheme") if isinstance(value, Mapping) else None
-    file = (info.context or plugins.NONE).files("partitions").get(str(name))
+    file = (info.context or plugins.NONE).files("partitions", _built_in()).get(str(name))
     if file is None:
         return handler(value)
     return own_scheme(file).model_validate(value, context=info.context)
