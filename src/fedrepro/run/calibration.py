@@ -31,6 +31,7 @@ from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.method import name_of
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.methods import registry
+from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
@@ -285,7 +286,8 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
     """A run's hyperparameters without those that depend on other sizes than its clients'.
 
     A server that distils iterates over its own samples, and a method that draws images draws a
-    fixed number: :mod:`fedrepro.workflow.cost` counts these.
+    fixed number: :mod:`fedrepro.workflow.cost` counts these. A share of the two clients that are
+    measured would be nobody.
     """
     method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.plugins)
     values = {part: {**each} for part, each in spec.hyperparameters.items()}
@@ -295,6 +297,8 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
             own["server_epochs"] = 0
         if layer.centralized and hasattr(layer, "number"):
             own["number"] = DRAWN
+        if isinstance(layer, Withstanding):
+            own["share"] = 0.0
     return values
 
 

@@ -141,6 +141,12 @@ def test_a_start_takes_what_its_process_takes(monkeypatch: pytest.MonkeyPatch) -
     assert 0 < start_seconds() < 5
 
 
+@pytest.mark.parametrize("method", ["trimmed_mean+fedavg", "krum+fedavg", "multi_krum+fedavg"])
+def test_rules_for_a_share_of_attackers_are_measured_with_two_clients(method: str) -> None:
+    spec = tiny_run.run_spec(method, hyperparameters={method.partition("+")[0]: {"share": 0.4}})
+    assert measure_method(spec, "cpu", 1, {2: 1.0}).factor > 0
+
+
 def test_what_is_given_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Untrained networks and random samples, of the right shape."""
     rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
