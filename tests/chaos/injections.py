@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -429,11 +429,100 @@ def code_edited(world: World, random: Random) -> Survived:
     return Survived(f"code edited, Snakemake {how}")
 
 
+NOTE = "three years of work"
+# Of someone's own, beside what we write: %s is a name of ours.
+BESIDE = (
+    "%s.old/note",
+    ".%s.old/note",
+    "%s.partial/note",
+    "%s.partial/finished/note",
+    "%s.tmp/note",
+)
+
+
+@contextmanager
+def _own_files(world: World, paths: Iterable[Path]) -> Iterator[None]:
+    """Someone's own files are there; at the end every one is as it was, and is removed."""
+    placed = list(dict.fromkeys(paths))
+    for path in placed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(NOTE, encoding="utf-8")
+    try:
+        yield
+        lost = [path for path in placed if not path.is_file() or path.read_text() != NOTE]
+        assert not lost, f"lost: {lost}"
+    finally:
+        for path in placed:
+            path.unlink(missing_ok=True)
+        folders = {folder for path in placed for folder in path.parents}
+        for folder in sorted(folders, reverse=True):
+            with suppress(OSError):
+                if folder.is_relative_to(world.root / "results"):
+                    folder.rmdir()
+
+
+def own_files(world: World, random: Random) -> Survived:
+    """Among all that is there, and beside what is made anew, also after a kill."""
+    killed = random.random() < 0.5
+    everything = [path for path in sorted((world.root / "results").rglob("*")) if path.is_dir()]
+    runs, chosen = world.runs, world.unmake(random)
+    data = sorted((world.root / "results/data").glob("[!.]*"))
+    kept = sorted((world.root / "results/trunks").glob("*/*/*/*/*"))
+    beside = [
+        folder.parent / (name % folder.name)
+        for folder in (*runs, *data, *kept)
+        for name in BESIDE
+        if random.random() < 0.7
+    ]
+    inside = [folder / "own/note" for folder in everything if folder.exists()]
+    inside += [folder / "note" for folder in everything if folder.exists()]
+    with _own_files(world, [*beside, *inside]):
+        if killed:
+            process = world.begin()
+            assert world.await_work(process)
+            time.sleep(random.uniform(0, 4))
+            world.pull_the_plug(process)
+        wrong = world.recovered()
+        assert not wrong, wrong
+    return Survived(
+        f"{len(beside) + len(inside)} own files, {len(chosen)} runs made{' after a kill' * killed}"
+    )
+
+
+def own_files_in_a_stale_run(world: World, random: Random) -> Survived:
+    """`fedrepro run` replaces the run around them; Snakemake's rule refuses it in a line."""
+    file, before = world.project.experiment, world.project.experiment.read_bytes()
+    run = random.choice([run for run in world.runs if "/plain/fedavg/" in str(run)])
+    by_hand = random.random() < 0.5
+    try:
+        places = ("seed1/note", "seed1/plots/note", "seed1.old/note", "seed1.partial/note")
+        with _own_files(world, [run.parent / place for place in places]):
+            file.write_bytes(before.replace(b"lr: 0.05", b"lr: 0.06"))
+            if by_hand:
+                arguments = ("run", "ima/plain", "fedavg", "--seed", "1")
+                called = world.project.fedrepro(*arguments, **WITH)
+                assert called.returncode == 0, called.stdout
+                described = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+                assert described["run"]["optimizer"]["lr"] == 0.06
+            else:
+                called = world.command()
+                assert called.returncode, called.stdout
+                line = "expected a new or empty folder, or that of a run: it has note and 1 more"
+                log = world.root / "results/logs/run/ima/plain/fedavg/seed1.log"
+                assert line in log.read_text(encoding="utf-8"), called.stdout
+    finally:
+        file.write_bytes(before)
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"own files in a stale run, made {'by hand' if by_hand else 'by Snakemake'}")
+
+
 INJECTIONS: dict[str, Injection] = {
     each.__name__: each
     for each in (
         result, partition, prepared_array, unnoticed_array, kept_checkpoint, data_facts, timing,
         table, swapped_result, swapped_partition, unsealed, forgotten, kill_run, kill_snakemake,
-        power, checkpoint, code_edited, full_disk, read_only, clock,
+        power, checkpoint, code_edited, full_disk, read_only, clock, own_files,
+        own_files_in_a_stale_run,
     )
 }  # fmt: skip
