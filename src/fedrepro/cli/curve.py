@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.run import add_run, requested
+from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
     import fedrepro
@@ -48,7 +49,7 @@ def handle(arguments: argparse.Namespace) -> None:
         warnings.simplefilter("always")
         run = fedrepro.load(named.setting, named.method, named.seed)
     for warning in said:
-        print(f"fedrepro: {warning.message}", file=sys.stderr)
+        say(f"fedrepro: {warning.message}")
     # As `fedrepro run` reports it: where clients are scored on their own test samples, their mean.
     known = ["client_accuracy", "test_accuracy", *run.rounds.columns.drop("round")]
     column = next(name for name in known if name in run.rounds and run.rounds[name].notna().any())
@@ -75,7 +76,7 @@ def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[
     head += f"<title>{title}</title><style>{STYLE}</style>"
     with write_atomically(file) as temporary:
         temporary.write_text("\n".join([head, *parts, "</html>\n"]), encoding="utf-8")
-    print(file, file=sys.stderr)
+    say(str(file))
 
 
 def plotted(name: str, rounds: Sequence[int], values: Sequence[float]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, progress_bar
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.terminal import say
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -142,7 +143,7 @@ def _partition(arguments: argparse.Namespace) -> None:
         test = 0 if dataset.test is None else len(dataset.test)
         print(f"test samples: {words_of_test(dataset.meta, test)}")
     if warning := partition.warning(dataset.meta.get("class_names", ())):
-        print(warning, file=sys.stderr)
+        say(warning)
 
 
 def _datasets(arguments: argparse.Namespace) -> None:

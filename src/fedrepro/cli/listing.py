@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedrepro.cli.console import print_facts, print_rows
 from fedrepro.support.errors import bad_value
+from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
     from fedrepro.data.partition.schemes import Scheme
@@ -186,10 +187,7 @@ def show_coverage(arguments: argparse.Namespace) -> None:
 
     bench = load()
     for study in () if arguments.figures else coverage.missing_studies(bench):
-        print(
-            f"fedrepro: some cells need no run but are not computed yet: `fedrepro study {study}`",
-            file=sys.stderr,
-        )
+        say(f"fedrepro: some cells need no run but are not computed yet: `fedrepro study {study}`")
     rows = (coverage.figures if arguments.figures else coverage.coverage)(bench)
     if arguments.json:
         print(json.dumps(rows, indent=2))
@@ -234,10 +232,10 @@ def show_claims(arguments: argparse.Namespace) -> None:
     print_rows(header, [[str(row[key]) for key in header] for row in rows])
     if not rows:
         line = "no paper is in this workbench: `fedrepro init --with SYSTEM` brings its claims"
-        print(f"fedrepro: {line}", file=sys.stderr)
+        say(f"fedrepro: {line}")
     elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"
-        print(f"fedrepro: {line}", file=sys.stderr)
+        say(f"fedrepro: {line}")
 
 
 def write_schemas(arguments: argparse.Namespace) -> None:

@@ -1,11 +1,13 @@
 """The command ``fedrepro``: its subcommands come from :mod:`fedrepro.cli`."""
 
 import argparse
+import errno
 import faulthandler
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
@@ -29,8 +31,15 @@ from fedrepro.cli import (
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.config.workbench import CONFIG
 from fedrepro.support import papers, plugins
-from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
+from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
 from fedrepro.support.printing import printable
+from fedrepro.support.terminal import Unfailing, say
+
+# Commands whose result is files. What they print is a remark on them, so they are done without it.
+MAKES_FILES = {
+    "decompose", "download", "init", "landscape", "page", "partition", "prepare", "quality",
+    "regret", "run", "schema", "site", "study", "synth", "table",
+}  # fmt: skip
 
 # In the messages of errors that other libraries raise when memory runs out.
 NO_MEMORY = (
@@ -52,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--root", type=Path, metavar="FOLDER", help="workbench folder (default: current folder)"
     )
-    subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = top.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
     modules = (
         init,
         run,
@@ -79,44 +90,72 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
+    What cannot be printed, because its reader has gone or its disk is full, is lost; the command
+    goes on.
+
     Returns:
-        The exit status: 2 for invalid input, for errors in plug-ins and if memory runs out; 1 for
-        internal errors; 130 when interrupted (143 by SIGTERM); else what the command returns, or 0.
+        The exit status: 2 for invalid input, for errors in plug-ins, if memory runs out and if a
+        result could not be printed, unless its reader has gone; 1 for internal errors; 130 when
+        interrupted (128 + the number of another signal); else what the command returns, or 0.
         Tracebacks of plug-ins and of internal errors go to the log, if there is one.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    chosen = parser().parse_args(words)
+    with _unfailing() as out:
+        try:
+            chosen = parser().parse_args(words)
+        except SystemExit as error:  # after --help and --version, too
+            status, printed = error.code, True
+            if status or out.delivered():
+                raise
+        else:
+            status, printed = _carry_out(chosen, words), chosen.command not in MAKES_FILES
+        if status == 0 and printed and not out.delivered():
+            say(f"fedrepro: stdout: could not be written: {out.error}")
+            return 2
+        return int(status or 0)
+
+
+def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run the command that was parsed from ``words``. Returns its status."""
     try:
         log = _open(chosen.log)
         root = _root(chosen.root)
     except UserError as error:
-        print(f"fedrepro: {error}", file=sys.stderr)
+        say(f"fedrepro: {error}")
         return 2
-    with _logged(log), chdir(root):
+    with _logged(log):
         try:
-            with plugins.blamed(), _memory_explained(words):
+            with _inside(root), plugins.blamed(), _memory_explained(words):
                 return chosen.handler(chosen) or 0
         except UserError as error:
             if isinstance(error, plugins.PluginError) and log:
                 log.write(printable("".join(traceback.format_exception(error.__cause__))))
-            print(f"fedrepro: {error}", file=sys.stderr)
+            say(f"fedrepro: {error}")
             return 2
         except Interrupted as error:
-            print(f"fedrepro: {error}", file=sys.stderr)
+            say(f"fedrepro: {error}")
             return error.status
         except KeyboardInterrupt:
-            print("fedrepro: interrupted", file=sys.stderr)
+            say("fedrepro: interrupted")
             return 130
-        except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-            sys.stderr.close()
-            return 0
         except Exception as error:
             if log is None:
                 raise
             log.write(printable(traceback.format_exc()))
-            line = f"fedrepro: internal error: {type(error).__name__}: {error}"
-            print(f"{line}; please report it with {chosen.log}", file=sys.stderr)
+            line = f"fedrepro: internal error: {text_of(error)}"
+            say(f"{line}; please report it with {chosen.log}")
             return 1
+
+
+@contextmanager
+def _unfailing() -> Iterator[Unfailing]:
+    """Let no failure to print end what is done in the block. Yields stdout."""
+    out, err = sys.stdout, sys.stderr
+    try:
+        sys.stdout, sys.stderr = cast(IO[str], Unfailing(out)), cast(IO[str], Unfailing(err))
+        yield cast(Unfailing, sys.stdout)
+    finally:
+        sys.stdout, sys.stderr = out, err
 
 
 class _Cleaned:
@@ -133,22 +172,20 @@ class _Cleaned:
         cleaned = printable(text)
         self.terminal.write(cleaned)
         if self.log:
-            with suppress(OSError):  # a full disk: the terminal has the message already
-                self.log.write(cleaned)
+            self.log.write(cleaned)
         return len(text)
 
     def flush(self) -> None:
         self.terminal.flush()
         if self.log:
-            with suppress(OSError):
-                self.log.flush()
+            self.log.flush()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.terminal, name)
 
 
 def _open(path: Path | None) -> IO[str] | None:
-    """Open the log for appending, after emptying it.
+    """Open the log for appending, after emptying it. On a full disk, go on without one.
 
     Raises:
         UserError: for a folder, or a file that cannot be written.
@@ -161,9 +198,13 @@ def _open(path: Path | None) -> IO[str] | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():  # not /dev/null
             path.unlink()
-        return path.open("a", encoding="utf-8", buffering=1)
+        return cast(IO[str], Unfailing(path.open("a", encoding="utf-8", buffering=1)))
     except OSError as error:
-        raise cannot_write(f"the command line: --log: {brief(str(path))}", error) from error
+        unwritten = cannot_write(f"the command line: --log: {brief(str(path))}", error)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise unwritten from error
+        say(f"fedrepro: {unwritten}; going on without")
+        return None
     except ValueError as error:  # such as a NUL in the name
         raise bad_value("the command line", "--log", str(path), f"a file ({error})") from error
 
@@ -181,23 +222,47 @@ def _root(folder: Path | None) -> Path:
 
 
 @contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in a folder. Unlike contextlib's `chdir`, leave one that has been deleted.
+
+    Raises:
+        UserError: if it cannot be entered, or is the current one and has been deleted.
+    """
+    before = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        Path.cwd()
+    except OSError as error:
+        os.close(before)
+        where = "the current folder" if folder == Path() else f"--root {folder}"
+        said = "has been deleted" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UserError(f"{where}: {said}: go to a folder that exists") from error
+    try:
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+@contextmanager
 def _logged(log: IO[str] | None) -> Iterator[None]:
     """Clean what is printed, and copy what is written to stderr to the log.
 
     If a library aborts the process, as C++ does when memory runs out, a line in the log says so.
     """
     out, err = sys.stdout, sys.stderr
-    with log or nullcontext():
+    try:
         if log:
             faulthandler.enable(log)
         sys.stdout = cast(IO[str], _Cleaned(out))
         sys.stderr = cast(IO[str], _Cleaned(err, log))
-        try:
-            yield
-        finally:
-            sys.stdout, sys.stderr = out, err
-            if log:
-                faulthandler.disable()
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+        if log:
+            faulthandler.disable()
+            with suppress(OSError):  # a full disk
+                log.close()
 
 
 @contextmanager
@@ -210,7 +275,8 @@ def _memory_explained(words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError, OSError, ImportError) as error:
-        if not isinstance(error, MemoryError) and not any(map(str(error).__contains__, NO_MEMORY)):
+        text = text_of(error)
+        if not isinstance(error, MemoryError) and not any(map(text.__contains__, NO_MEMORY)):
             raise
         command, _ = without_log(words)
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__

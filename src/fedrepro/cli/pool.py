@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn, cast
 
-from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.support.errors import Interrupted, UserError, text_of
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import printable
+from fedrepro.support.terminal import ASKED_TO_END, Unfailing, say
 
 POLL = 0.1  # seconds between looks at the processes
 INTERNAL = 1  # exit status of a job that failed with anything but a UserError
@@ -34,8 +35,8 @@ class Job:
 def run_jobs(jobs: Sequence[Job], at_once: int, ended: Callable[[int, int, float], None]) -> None:
     """Run all jobs, whether or not some fail.
 
-    What this process has imported is shared. After Ctrl-C or SIGTERM, no job is started, and those
-    under way are asked to stop.
+    What this process has imported is shared. After Ctrl-C, SIGTERM and the like, no job is started,
+    and those under way are asked to stop.
 
     Args:
         ended: called with a job's place, exit status (0: done) and seconds.
@@ -93,26 +94,29 @@ def _carry_out(job: Job) -> NoReturn:
     status = INTERNAL
     try:
         os.setpgid(0, 0)  # so that Ctrl-C reaches the first process only, which asks this one once
+        for number in ASKED_TO_END:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
-        with job.log.open("w", encoding="utf-8", buffering=1) as log:
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-            sys.stdout = sys.stderr = log
-            try:
-                job.work()
-                status = 0
-            except UserError as error:
-                print(f"fedrepro: {error}", file=log)
-                status = 2
-            except Interrupted as error:
-                print(f"fedrepro: {error}", file=log)
-                status = error.status
-            except KeyboardInterrupt:
-                print("fedrepro: interrupted", file=log)
-                status = 130
-            except Exception as error:
-                log.write(printable(traceback.format_exc()))
-                print(f"fedrepro: internal error: {type(error).__name__}: {error}", file=log)
+        log = job.log.open("w", encoding="utf-8", buffering=1)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        sys.stdout = sys.stderr = cast(IO[str], Unfailing(log))
+        try:
+            job.work()
+            status = 0
+        except UserError as error:
+            say(f"fedrepro: {error}")
+            status = 2
+        except Interrupted as error:
+            say(f"fedrepro: {error}")
+            status = error.status
+        except KeyboardInterrupt:
+            say("fedrepro: interrupted")
+            status = 130
+        except Exception as error:
+            say(printable(traceback.format_exc()).rstrip())
+            say(f"fedrepro: internal error: {text_of(error)}")
     finally:
         os._exit(status)

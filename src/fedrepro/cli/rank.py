@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.cli.console import print_rows
-from fedrepro.cli.rank_runs import Cost, Wanted, cost_of, say, train
+from fedrepro.cli.rank_runs import Cost, Wanted, cost_of, train
 from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.printing import counted
+from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:

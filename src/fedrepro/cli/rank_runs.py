@@ -1,6 +1,5 @@
 """The runs of ``fedrepro rank``: what they cost, and their training."""
 
-import signal
 import subprocess
 import sys
 import time
@@ -13,13 +12,14 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
 from fedrepro.support.printing import counted
+from fedrepro.support.terminal import ASKED_TO_END, say
 
 if TYPE_CHECKING:
     from fedrepro.workflow.cost import RunCost
 
 
-# Exit statuses of a run that Ctrl-C or SIGTERM stopped, after its checkpoint.
-STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+# Exit statuses of a run that a signal stopped, after its checkpoint.
+STOPPED = tuple(128 + number for number in ASKED_TO_END)
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,3 @@ def _reason(bench: Workbench, run: RunKey) -> str:
     from fedrepro.run.results import read_run
 
     return read_run(bench.root, run).why.removeprefix("failed: ")
-
-
-def say(line: str) -> None:
-    """Print to stderr: stdout is for the result."""
-    print(line, file=sys.stderr, flush=True)

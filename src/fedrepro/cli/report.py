@@ -1,9 +1,10 @@
 """``fedrepro table``, ``page`` and ``site``: compute tables from runs, and render pages."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
     from fedrepro.report.pages.method import MethodText
@@ -103,4 +104,4 @@ def described_methods(own: "Folders") -> "list[MethodText]":
 
 
 def _say(path: Path) -> None:
-    print(f"wrote {path}", file=sys.stderr)
+    say(f"wrote {path}")

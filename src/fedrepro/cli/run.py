@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES, Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     name = f"{run.setting} {run.method} seed {run.seed}"
     kept = disk_of_kept(spec, dataset, len(partition.train))
     if kept.models:
-        _say(f"{name}: {kept.refused_beyond(workbench.root)}")
+        say(f"{name}: {kept.refused_beyond(workbench.root)}")
     lines, played = progress_lines(name), 0
     tool = workbench.config.track
     tracker = tracker_of(tool, workbench.root, spec) if tool else None
@@ -150,7 +150,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
             fingerprint.of_code(spec),
             report,
             given.load(workbench.root, spec, dataset, partition),
-            shared_prefix.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
+            shared_prefix.sharing_of(workbench, run, lambda line: say(f"{name}: {line}")),
             numerics.of_run(spec),
             replaces="all" if again else "others",
         )
@@ -159,17 +159,17 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
         if tracker:
             tracker.close(finished)
     if manifest["status"] == "diverged":
-        _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+        say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
     began = manifest.get("went_on_from")
     if began and played:
-        _say(f"{name}: continued from {began['method']} after round {began['round']}")
+        say(f"{name}: continued from {began['method']} after round {began['round']}")
     if "privacy" in manifest:
-        _say(f"{name}: {_privacy(manifest['privacy'])}")
+        say(f"{name}: {_privacy(manifest['privacy'])}")
     before = "" if played else " before, by the same code and configuration on the same data"
     verdicts = _verdicts(workbench, run)
     numbers = "" if verdicts else _numbers(workbench, run) or _unread(workbench, run)
     # At once: the workflow's jobs share a terminal.
-    _say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
+    say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
 
 
 def _privacy(spent: Mapping[str, Any]) -> str:
@@ -241,7 +241,7 @@ def progress_lines(name: str) -> "Report":
         # NaN before the first evaluation.
         known = math.isfinite(progress.accuracy)
         accuracy = f", accuracy {progress.accuracy:.2%}" if known else ""
-        _say(
+        say(
             f"{name}: round {progress.round} of {progress.rounds}, "
             f"{progress.rounds_per_second:.2f} rounds/s{left}{accuracy}"
         )
@@ -256,7 +256,7 @@ def _dataset(workbench: Workbench, name: str) -> "Dataset":
 
     prepared = (workbench.root / PREPARED / name / "meta.json").exists()
     if not prepared:
-        _say(f"{name}: preparing")
+        say(f"{name}: preparing")
     # `prepare` does nothing when the catalogue entry and the raw files are unchanged. Prepared data
     # are kept when the raw files are gone.
     if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
@@ -277,7 +277,7 @@ def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partit
         made.save(path)
     partition = Partition.load(path)
     if warning := partition.warning(dataset.meta.get("class_names", ())):
-        _say(warning)
+        say(warning)
     return partition
 
 
@@ -287,7 +287,3 @@ def _span(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

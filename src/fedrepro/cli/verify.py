@@ -1,11 +1,11 @@
 """``fedrepro verify``: check a results tree for changed, missing or damaged files."""
 
 import argparse
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import say
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
 
@@ -51,14 +51,12 @@ def handle(arguments: argparse.Namespace) -> int:
     counts = [item for check in checks for item in check.counts.items()]
     looked_at = ", ".join(f"{number:,} {what}" for what, number in counts)
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
-    print(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}", file=sys.stderr)
+    say(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}")
     for system in (system for check in checks for system in check.unrecorded):
         line = f"papers/{system} has no landed.json: its printed numbers are not checked"
-        print(
-            f"fedrepro: {line} (`fedrepro verify --accept {system}` records them)", file=sys.stderr
-        )
+        say(f"fedrepro: {line} (`fedrepro verify --accept {system}` records them)")
     if RESULTS in [check.results for check in checks] and (line := _not_of_today(RESULTS)):
-        print(f"fedrepro: {line}", file=sys.stderr)
+        say(f"fedrepro: {line}")
     return int(wrong > 0)
 
 

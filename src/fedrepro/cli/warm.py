@@ -17,6 +17,7 @@ from types import FrameType
 from zlib import crc32
 
 from fedrepro.cli.memory import MORE_MEMORY, without_log
+from fedrepro.support.terminal import ASKED_TO_END, let_go, open_closed, say
 
 VARIABLE = "FEDREPRO_WARM"  # environment variable with the folder of the socket
 # Seconds for the server to answer, by beginning a command or, while it imports, by WAIT; and for it
@@ -27,6 +28,7 @@ WAIT = b"."
 
 def main() -> int:
     """Run a command. Return its exit status, as :func:`fedrepro.cli.main.main` does."""
+    open_closed()
     folder = os.environ.get(VARIABLE)
     # Libraries read the number of threads on import, and the server imported them with one.
     if folder and os.environ.get("OMP_NUM_THREADS") == "1":
@@ -35,7 +37,10 @@ def main() -> int:
             return _await(*begun)
     from fedrepro.cli import main as cli
 
-    return cli.main()
+    try:
+        return cli.main()
+    finally:
+        let_go()
 
 
 def address(folder: str) -> str:
@@ -60,7 +65,7 @@ def _hand_over(folder: str) -> tuple[socket.socket, int] | None:
             server.settimeout(None)
             return server, int(answer)
     except TimeoutError:
-        print(f"fedrepro: no warm start: its server is silent for {BEGINNING:g} s", file=sys.stderr)
+        say(f"fedrepro: no warm start: its server is silent for {BEGINNING:g} s")
         try:  # noqa: SIM105 - contextlib takes long to import
             os.unlink(address(folder))  # noqa: PTH108 - so that no other command waits for it
         except OSError:
@@ -84,8 +89,7 @@ def _await(server: socket.socket, command: int) -> int:
         except ProcessLookupError:  # it has ended
             pass
 
-    passed_on = (signal.SIGINT, signal.SIGTERM)
-    for number in passed_on:
+    for number in ASKED_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
     answer = _end_of(server, command)
@@ -93,11 +97,11 @@ def _await(server: socket.socket, command: int) -> int:
         status = os.waitstatus_to_exitcode(int(answer))
     except (ValueError, OverflowError):
         said = f"answered {answer[:16]!r}" if answer else "ended or is silent"
-        print(f"fedrepro: the warm server {said}; run the command again", file=sys.stderr)
+        say(f"fedrepro: the warm server {said}; run the command again")
         return 1
     if status < 0:
         _explain(signal.Signals(-status))
-        if -status in passed_on:
+        if -status in ASKED_TO_END:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
@@ -125,7 +129,7 @@ def _explain(number: signal.Signals) -> None:
         return
     command, log = without_log(sys.argv[1:])
     line = f"fedrepro: {command}: ended by {number.name}, as when memory runs out: {MORE_MEMORY}"
-    print(line, file=sys.stderr)
+    say(line)
     try:
         if log:
             with open(log, "a", encoding="utf-8") as file:  # noqa: PTH123 - as above

@@ -27,6 +27,7 @@ from pathlib import Path
 import fedrepro
 from fedrepro.cli.warm import VARIABLE, WAIT, address
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import let_go
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
 # Modules that commands import lazily.
@@ -118,15 +119,12 @@ def main() -> int:
         return 0
     from fedrepro.cli import main as cli
 
-    status = cli.main(arguments)
-    # A normal interpreter exit takes longer than many commands. It is used only when flushing
-    # fails.
-    atexit._run_exitfuncs()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    return status
+    try:
+        status = cli.main(arguments)
+        atexit._run_exitfuncs()
+    finally:
+        let_go()
+    os._exit(status)  # a normal interpreter exit takes longer than many commands
 
 
 def _import_everything() -> None:

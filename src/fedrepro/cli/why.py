@@ -1,7 +1,6 @@
 """``fedrepro why``: what differs between two runs, or between a run and today's code and data."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from fedrepro.cli.run import add_run, requested, require_seed
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
     from fedrepro.run.difference import Side
@@ -132,6 +132,6 @@ def _side(record: "RunRecord") -> "Side":
     from fedrepro.run.difference import Side
 
     if record.state == "damaged":
-        print(f"fedrepro: {record.folder}: {record.why}", file=sys.stderr)
+        say(f"fedrepro: {record.folder}: {record.why}")
     manifest = {**record.manifest, "arithmetic": of_manifest(record.manifest)}  # also older ones
     return Side(str(record.folder), manifest, record.rounds)

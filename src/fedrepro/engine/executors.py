@@ -82,7 +82,7 @@ class Parallel:
     Clients with many samples go first, so that no process has to work alone at the end.
 
     Raises:
-        UserError: raised by a client's training, or if a process was killed.
+        UserError: raised by a client's training, or if a process ended early.
     """
 
     workers: int
@@ -102,10 +102,14 @@ class Parallel:
             updates.put(place, update)
             after.put(place, moved)
 
+        def name_of(place: int) -> str:
+            return f"client {int(ctx.cohort[place])} in round {ctx.round + 1}"
+
+        order = ctx.sizes.argsort(descending=True, stable=True).tolist()
         with updates, after:
-            distribute(
-                train, ctx.sizes.argsort(descending=True, stable=True).tolist(), self.workers
-            )
+            distribute(train, order, self.workers, name_of)
+            for results in (updates, after):
+                results.refuse_gaps(name_of)
         return updates.tree, _taken_apart(after.tree, len(client_states))
 
 

@@ -5,22 +5,29 @@ once. It writes its results to shared memory (:class:`Stacked`). It lives for on
 no state to synchronise and nothing to clean up after a crash.
 """
 
-import json
 import mmap
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
+from zlib import crc32
 
 import torch
 
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import ASKED_TO_END
 
 ALIGNED = 64  # bytes, as in torch's own allocator
 PLACE = 4  # bytes per entry of the queue
+LONGEST = 2**16  # bytes of a process's error
+# How a process ended by agreement. Else its state is 0, or 1 + the number that it works on.
+LEFT, REFUSED, FAILED = -1, -2, -3
 
 
 def can_distribute() -> bool:
@@ -39,6 +46,9 @@ class Stacked:
         self.places = places
         self.tree: Any = None
         self._file = os.memfd_create("fedrepro")
+        self._inode = os.fstat(self._file).st_ino
+        # By place: the layout of its tree; 0 while there is none.
+        self._layouts = memoryview(mmap.mmap(-1, 8 * max(1, places))).cast("q")
 
     def put(self, place: int, what: Tree | torch.Tensor) -> None:
         """Copy a tree to its place."""
@@ -46,6 +56,15 @@ class Stacked:
             self.tree = self._mapped(what)
         for stacked, leaf in zip(tree.leaves(self.tree), tree.leaves(what), strict=True):
             stacked[place] = leaf
+        self._layouts[place] = _layout(what)
+
+    def refuse_gaps(self, name_of: Callable[[int], str]) -> None:
+        """Raises UserError unless every place has a tree, and all are laid out alike."""
+        wanted = _layout(tree.apply(lambda leaf: leaf[0], self.tree))
+        for place in range(self.places):
+            if self._layouts[place] != wanted:
+                how = "has another shape than others" if self._layouts[place] else "is missing"
+                raise UserError(f"{name_of(place)}: its result {how}")
 
     def __enter__(self) -> "Stacked":
         return self
@@ -56,6 +75,8 @@ class Stacked:
 
     def _mapped(self, like: Any) -> Any:
         # Each process may see its own tree as the first: all must lay out the memory alike.
+        if os.fstat(self._file).st_ino != self._inode:
+            raise OSError("a hook has closed the file of the results")
         sizes = [leaf.numel() * leaf.element_size() * self.places for leaf in tree.leaves(like)]
         starts = [0]
         for size in sizes:
@@ -75,76 +96,150 @@ class Stacked:
         return tree.apply(place, like)
 
 
-def distribute(work: Callable[[int], None], order: Sequence[int], workers: int) -> None:
+def _layout(what: Tree | torch.Tensor) -> int:
+    """A number, not 0, for the names, types and shapes of a tree's leaves, in their order."""
+    described = [(name, leaf.dtype, tuple(leaf.shape)) for name, leaf in tree.named(what)]
+    return 1 + crc32(repr(described).encode())
+
+
+def distribute(
+    work: Callable[[int], None],
+    order: Sequence[int],
+    workers: int,
+    name_of: Callable[[int], str] = "number {}".format,
+) -> None:
     """Call ``work`` with every number of ``order``, in this process and ``workers - 1`` others.
 
     This process takes the first number; each process that finishes takes the next. ``work`` writes
     its results to shared memory.
 
+    Args:
+        name_of: what a number stands for, in errors.
+
     Raises:
-        UserError: raised by ``work`` in another process, or if a process was killed.
+        UserError: raised by ``work`` in another process, or if one ended before its work was done.
         RuntimeError: for any other exception there, with its traceback.
     """
-    queue, failures = os.memfd_create("queue"), os.memfd_create("failures")
+    queue = os.memfd_create("queue")
     # All processes share one file offset, so that each number is taken once.
     os.write(queue, b"".join(number.to_bytes(PLACE, "little") for number in order[1:]))
     os.lseek(queue, 0, os.SEEK_SET)
-    children: list[int] = []
+    count = min(workers, len(order)) - 1
+    told = _Told(count)
+    children: dict[int, int] = {}  # by process: its place in `told`
     here = os.getpid()
+    for stream in (sys.stdout, sys.stderr):  # else the processes print what waits there, too
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
     try:
-        for _ in range(min(workers, len(order)) - 1):
-            child = os.fork()
-            if child == 0:
-                _work_and_leave(work, queue, failures, here)
-            children.append(child)
+        for place in range(count):
+            # Until the process ignores them.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED_TO_END)
+            try:
+                child = os.fork()
+                if child == 0:
+                    _work_and_leave(work, queue, told, place, name_of, here, mask)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            children[child] = place
         work(order[0])
-        _take(work, queue)
+        while taken := os.read(queue, PLACE):
+            work(int.from_bytes(taken, "little"))
         while children:
-            _, status = os.waitpid(children[-1], 0)
-            children.pop()
-            if os.WIFSIGNALED(status):
-                name = signal.Signals(os.WTERMSIG(status)).name
-                raise UserError(
-                    f"a worker process was killed ({name}), perhaps by lack of memory: run the "
-                    "same command again to resume from the last checkpoint; fewer `threads` in "
-                    "config.yaml need less memory"
-                )
-        _raise_first(failures)
+            child, place = children.popitem()
+            told.refuse_early_end(place, _end_of(child), name_of)
     finally:
         for child in children:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            _end_of(child)
         os.close(queue)
-        os.close(failures)
 
 
-def _take(work: Callable[[int], None], queue: int, parent: int | None = None) -> None:
-    """Work through the queue while the parent process is alive."""
-    while (parent is None or os.getppid() == parent) and (taken := os.read(queue, PLACE)):
-        work(int.from_bytes(taken, "little"))
+def _end_of(child: int) -> int | None:
+    """Wait for a process. Its exit status, negative for a signal's; None if it is not known."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except ChildProcessError:  # SIGCHLD is ignored, or a hook has waited for it
+        return None
+
+
+class _Told:
+    """What processes tell the one that forked them, in shared memory: hooks may close files."""
+
+    def __init__(self, count: int) -> None:
+        self._state = memoryview(mmap.mmap(-1, 8 * max(1, count))).cast("q")
+        self._text = mmap.mmap(-1, LONGEST * max(1, count))
+
+    def working(self, place: int, number: int) -> None:
+        self._state[place] = 1 + number
+
+    def left(self, place: int, state: int = LEFT, text: str = "") -> None:
+        """Record an agreed end."""
+        content = text.encode(errors="replace")
+        if len(content) > LONGEST:  # its start says where, its end what
+            content = content[: LONGEST // 2] + content[-LONGEST // 2 :]
+        self._text[LONGEST * place : LONGEST * place + len(content)] = content
+        self._state[place] = state
+
+    def refuse_early_end(
+        self, place: int, status: int | None, name_of: Callable[[int], str]
+    ) -> None:
+        """Raise what a process raised, and for any other end than after all work."""
+        state = self._state[place]
+        if state == LEFT:
+            return
+        text = self._text[LONGEST * place : LONGEST * (place + 1)].rstrip(b"\0")
+        if state in (REFUSED, FAILED):
+            said = text.decode(errors="replace")
+            raise UserError(said) if state == REFUSED else RuntimeError(said)
+        during = f" during {name_of(state - 1)}" if state else ""
+        if status is not None and status < 0:
+            raise UserError(
+                f"a worker process was killed{during} ({signal.Signals(-status).name}), perhaps by "
+                "lack of memory: run the same command again to resume from the last checkpoint; "
+                "fewer `threads` in config.yaml need less memory"
+            )
+        raise UserError(
+            f"a worker process ended{during} with status {status}: the method, the model or a "
+            "library ended it, as os._exit does"
+        )
 
 
 def _work_and_leave(
-    work: Callable[[int], None], queue: int, failures: int, parent: int
+    work: Callable[[int], None],
+    queue: int,
+    told: _Told,
+    place: int,
+    name_of: Callable[[int], str],
+    parent: int,
+    mask: set[int | signal.Signals],
 ) -> NoReturn:
     """The body of a forked process; it never returns to its parent's code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent gets the signal too, and decides
+    number = None
     try:
-        _take(work, queue, parent)
+        for each in ASKED_TO_END:
+            signal.signal(each, signal.SIG_IGN)  # the parent gets the signal too, and decides
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with plugins.blamed():
+            while os.getppid() == parent and (taken := os.read(queue, PLACE)):
+                number = int.from_bytes(taken, "little")
+                told.working(place, number)
+                work(number)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        told.left(place)
     except BaseException as error:
-        os.lseek(queue, 0, os.SEEK_END)  # the other processes can stop
-        known = isinstance(error, UserError)
-        text = str(error) if known else traceback.format_exc()
-        os.write(failures, (json.dumps({"known": known, "text": text}) + "\n").encode())
+        with suppress(OSError):
+            os.lseek(queue, 0, os.SEEK_END)  # the other processes can stop
+        where = "" if number is None else f"{name_of(number)}: "
+        match error:
+            case plugins.PluginError():
+                told.left(place, REFUSED, f"{where}{error}")
+            case UserError():
+                told.left(place, REFUSED, str(error))
+            case _:
+                told.left(place, FAILED, f"{where}{''.join(traceback.format_exception(error))}")
     finally:
         os._exit(0)
-
-
-def _raise_first(failures: int) -> None:
-    os.lseek(failures, 0, os.SEEK_SET)
-    with os.fdopen(os.dup(failures), encoding="utf-8") as file:
-        line = file.readline()
-    if line:
-        found = json.loads(line)
-        raise UserError(found["text"]) if found["known"] else RuntimeError(found["text"])

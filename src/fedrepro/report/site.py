@@ -1,7 +1,6 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +47,7 @@ from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import say
 
 
 @read_once()
@@ -145,7 +145,7 @@ def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) ->
     """A figure's panels as separate files, and its numbers, beside its page."""
     if not png:
         line = "drawn as SVG only; for PNG, `pip install '.[png]'` in the clone"
-        print(f"fedrepro: {SITE / page}: {line}", file=sys.stderr)
+        say(f"fedrepro: {SITE / page}: {line}")
     sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
     colours = light_colours(sheet)
     for number, panel in enumerate(drawn.panels, start=1):

@@ -38,6 +38,7 @@ HANDLING = (  # texts, files, checks
     "support/locks",
     "support/papers",
     "support/sealed",
+    "support/terminal",
     "support/typed_yaml",
 )
 OUTSIDE_A_RUN = (

@@ -50,7 +50,7 @@ from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import float32_by_default, refuse_misfit, watched
-from fedrepro.support import sealed
+from fedrepro.support import plugins, sealed
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
@@ -78,6 +78,7 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+@plugins.no_exit()
 def run(
     spec: RunSpec,
     dataset: Dataset,
@@ -110,7 +111,7 @@ def run(
         UserError: for bad input or a full disk, if code has changed since it was imported, and if
             ``folder`` has the finished run with other arithmetic, another one that may not be
             replaced, or files that no run wrote.
-        Interrupted: after Ctrl-C or SIGTERM; the same call resumes the run.
+        Interrupted: after Ctrl-C, SIGTERM or the like; the same call resumes the run.
     """
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
@@ -126,7 +127,7 @@ def run(
     torch.set_num_threads(plan.threads)
     folder = real_folder(folder)
     partial = partial_of(folder)
-    with only_one(partial) as lock:
+    with only_one(partial) as lock, asked_to_stop() as stop:
         put_back(folder)
         again = replaces == "all"
         if not again:
@@ -154,7 +155,7 @@ def run(
             theirs = Identity(_identity(replace(plan, spec=parent.spec), parent.code, data))
             begun = checkpoint.resume_from_parent(parent, plan, mine, theirs, sharing.note)
             state = begun or state
-        _train(plan, state, mine, identity, report, sharing, lock)
+        _play(plan, state, mine, identity, report, sharing, lock, stop)
         try:
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
@@ -291,24 +292,6 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     return fingerprint.of_text(json.dumps(shared))
 
 
-def _train(
-    plan: Plan,
-    state: State,
-    partial: Path,
-    identity: Identity,
-    report: Report,
-    sharing: Sharing,
-    lock: Held,
-) -> None:
-    """Play the remaining rounds.
-
-    Raises:
-        Interrupted: after Ctrl-C or SIGTERM, once the current round is finished and saved.
-    """
-    with asked_to_stop() as stop:
-        _play(plan, state, partial, identity, report, sharing, lock, stop)
-
-
 def _play(
     plan: Plan,
     state: State,
@@ -319,12 +302,27 @@ def _play(
     lock: Held,
     stop: StopRequest,
 ) -> None:
+    """Play the remaining rounds.
+
+    Raises:
+        Interrupted: after a signal, once the current round is finished and saved.
+    """
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
     wall, cpu, warming_up = time.perf_counter(), _cpu_seconds(), True
     while state.done < rounds and state.diverged_at is None:
-        before = state.server
-        state.server, played = play_round(plan.federation, before, state.client_states, state.done)
+        before, clients = state.server, state.client_states
+        try:
+            state.server, played = play_round(plan.federation, before, clients, state.done)
+        except Exception as error:
+            if stop.signal_number is None:
+                raise
+            # The signal may also have ended a compiler, without which the round cannot be played.
+            raise Interrupted(
+                f"interrupted in round {state.done + 1} of {rounds} ({type(error).__name__}): run "
+                "the same command again to resume from the last checkpoint",
+                stop.signal_number,
+            ) from error
         state.done += 1
         scoring.record(plan, state, before, played)
         _keep(scoring.beside(plan, state, before, played), partial, state)

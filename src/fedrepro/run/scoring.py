@@ -276,7 +276,12 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
         model = federation.method.interpolate(ctx, state.server, client_state, weight)
         return evaluate_clients(net, ctx.task, lambda _: model, tests, clients[places])
 
-    scores = _dealt_out(plan, list(np.arange(len(clients))[:, None]), score_of)
+    scores = _dealt_out(
+        plan,
+        list(np.arange(len(clients))[:, None]),
+        score_of,
+        lambda place: f"client {clients[place]} at weight {weights[place]:g}",
+    )
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
     rows.put(
         {
@@ -318,13 +323,20 @@ def _score_clients(plan: Plan, state: State, ctx: Context, samples: ClientSample
     group = np.arange(len(samples)) if alone else before // TOGETHER
     cuts = np.flatnonzero(np.diff(group)) + 1
     groups: list[Places] = np.split(np.arange(len(samples)), cuts)
-    return _dealt_out(plan, groups, score_of)
+    return _dealt_out(plan, groups, score_of, f"client {{}} after round {state.done}".format)
 
 
 def _dealt_out(
-    plan: Plan, groups: Sequence[Places], score_of: Callable[[Places], Scores]
+    plan: Plan,
+    groups: Sequence[Places],
+    score_of: Callable[[Places], Scores],
+    name_of: Callable[[int], str],
 ) -> Scores:
-    """The scores of groups of places, computed by as many processes as the run has."""
+    """The scores of groups of places, computed by as many processes as the run has.
+
+    Args:
+        name_of: what a place stands for, in errors.
+    """
     names = tuple(plan.federation.context.task.measures)
     if plan.workers == 1:
         return Scores.of(np.concatenate([score_of(group).table() for group in groups]), names)
@@ -336,7 +348,13 @@ def _dealt_out(
             numbers.put(place, torch.from_numpy(row))
 
     with numbers:
-        distribute(keep, range(len(groups)), plan.workers)
+        distribute(
+            keep,
+            range(len(groups)),
+            plan.workers,
+            lambda number: f"the scores from {name_of(int(groups[number][0]))} on",
+        )
+        numbers.refuse_gaps(name_of)
     return Scores.of(numbers.tree.numpy(), names)
 
 

@@ -8,12 +8,13 @@ results/mlflow.
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, text_of
+from fedrepro.support.terminal import say
 
 Tool = Literal["tensorboard", "mlflow"]
 TENSORBOARD, MLFLOW = Path("results/tensorboard"), Path("results/mlflow")
@@ -40,7 +41,7 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
         "mlflow": _MLflow,
     }
     try:
-        return kinds[tool](root, spec)
+        return _Forgiven(tool, kinds[tool](root, spec))
     except ImportError as error:
         raise UserError(
             f"config/config.yaml: track: {tool!r}: the package is not installed: "
@@ -50,6 +51,28 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
 
 def finite(scores: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in scores.items() if math.isfinite(value)}
+
+
+class _Forgiven:
+    """A tracker that is given up, with one line, when it fails: the run goes on without it."""
+
+    def __init__(self, tool: Tool, tracker: Tracker) -> None:
+        self._tool, self._tracker, self._failed = tool, tracker, False
+
+    def log(self, round: int, scores: Mapping[str, float]) -> None:
+        self._try(lambda: self._tracker.log(round, scores))
+
+    def close(self, finished: bool) -> None:
+        self._try(lambda: self._tracker.close(finished))
+
+    def _try(self, call: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            call()
+        except Exception as error:  # of the tool's own kinds, too
+            self._failed = True
+            say(f"fedrepro: track: {self._tool!r}: not logged any more: {text_of(error)}")
 
 
 class _TensorBoard:

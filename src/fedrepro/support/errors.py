@@ -1,7 +1,6 @@
 """Errors for invalid input: one line, no traceback."""
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedrepro.support.printing import printable
+from fedrepro.support.terminal import say
 
 Defined = TypeVar("Defined")
 LONGEST = 120  # characters of a value in a message
@@ -34,7 +34,7 @@ def one_line() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        print(f"fedrepro: {error}", file=sys.stderr)
+        say(f"fedrepro: {error}")
         raise SystemExit(2) from None
 
 
@@ -48,7 +48,7 @@ def intact(load: Callable[[Path], Defined], files: Mapping[str, Path]) -> dict[s
         try:
             found[name] = load(file)
         except UserError as error:
-            print(f"fedrepro: left out: {error}", file=sys.stderr)
+            say(f"fedrepro: left out: {error}")
     return found
 
 
@@ -62,6 +62,15 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.status = 128 + signal_number
+
+
+def text_of(error: BaseException) -> str:
+    """An exception's class and text, also if its own code for the text fails."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception as failed:
+        return f"{name} (its text fails with {type(failed).__name__})"
 
 
 def brief(value: object) -> str:

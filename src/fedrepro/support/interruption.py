@@ -1,15 +1,25 @@
-"""Handle Ctrl-C and SIGTERM so that work stops where its state can be saved."""
+"""Handle signals that ask a process to end so that work stops where its state can be saved."""
 
 import signal
-import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fedrepro.support.terminal import ASKED_TO_END, say
+
+AT_ONCE = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM))
+# Seconds in which signals count as one: `timeout` and many launchers send theirs to the process and
+# again to its group; systemd sends SIGHUP after SIGTERM.
+TOGETHER = 1.0
+
 
 class StopRequest:
-    """Whether a signal has arrived. A second one ends the process at once.
+    """Whether a signal has arrived. A second one, later, ends the process at once.
+
+    The others, such as SIGHUP or SLURM's SIGUSR1, are no demand: they change nothing after the
+    first.
 
     Attributes:
         signal_number: of the first signal; None before one arrives.
@@ -17,21 +27,22 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal_number: int | None = None
+        self._since = 0.0
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """The handler of both signals."""
-        if self.signal_number is not None:
+        """The handler of all signals."""
+        now = time.monotonic()
+        if self.signal_number is None:
+            self.signal_number, self._since = number, now
+            say(
+                "fedrepro: stopping after this round (interrupt again to stop now and lose the "
+                "rounds since the last checkpoint)"
+            )
+        elif number in AT_ONCE and now - self._since >= TOGETHER:
             signal.signal(number, signal.SIG_DFL)
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.raise_signal(number)
-        self.signal_number = number
-        print(
-            "fedrepro: stopping after this round (interrupt again to stop now and lose the rounds "
-            "since the last checkpoint)",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 @contextmanager
@@ -41,13 +52,19 @@ def asked_to_stop() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in ASKED_TO_END}
+    taken = [number for number, handler in before.items() if _is_free(number, handler)]
     try:
-        for number, handler in before.items():
-            if handler is not signal.SIG_IGN:  # `nohup` ignores signals
-                signal.signal(number, stop.take)
+        for number in taken:
+            signal.signal(number, stop.take)
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def _is_free(number: int, handler: object) -> bool:
+    """Whether a signal may be taken: `nohup` ignores some, and a program may handle its own."""
+    if number in (signal.SIGINT, signal.SIGTERM):
+        return handler is not None and handler is not signal.SIG_IGN
+    return handler is signal.SIG_DFL

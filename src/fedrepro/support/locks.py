@@ -17,7 +17,6 @@ import errno
 import fcntl
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import make_folder, new_token
+from fedrepro.support.terminal import say
 
 BEAT = 5.0  # seconds between two signs of life
 SILENCE = 4 * BEAT  # after which a holder on another machine is considered dead
@@ -210,7 +210,7 @@ def _lock(folder: Path, busy: str | None) -> Held:
         if untold is not None and time.monotonic() > untold:
             owner, untold = owner_of(folder), None
             words = f"waiting for {owner or 'another process'}, which is working on {folder}"
-            print(words, file=sys.stderr, flush=True)
+            say(words)
         time.sleep(min(refused * BETWEEN_LOOKS / LOOKS, BETWEEN_LOOKS * LOOKS))
 
 

@@ -4,13 +4,13 @@ The next release removes this module.
 """
 
 import inspect
-import sys
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import say
 
 # Hooks of methods.
 OLD_HOOKS = {
@@ -123,4 +123,4 @@ def _ends(path: tuple[str, ...], end: tuple[str, ...]) -> bool:
 
 @cache
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
+    say(line)

@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, NoReturn
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, text_of
 from fedrepro.support.old_names import hint_of
 
 Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
 
 
+_EXIT = os._exit
 PACKAGE = "fedrepro_user"  # prefix of the names of plug-ins' modules
 
 
@@ -123,14 +124,15 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         # Not with the loader, which may use outdated bytecode.
-        exec(compile(content_of(file), str(file), "exec"), module.__dict__)
+        with no_exit():
+            exec(compile(content_of(file), str(file), "exec"), module.__dict__)
     except UserError:
         raise
     except Exception as error:
         line = _place_of(error)
         where = f"{file}:{line[1]}" if line and line[0] == str(file) else file
         raise UserError(
-            f"{where}: could not be imported: {type(error).__name__}: {error}{hint_of(error)}"
+            f"{where}: could not be imported: {text_of(error)}{hint_of(error)}"
         ) from error
     return module
 
@@ -160,17 +162,53 @@ def blamed() -> Iterator[None]:
         PluginError: for an exception, other than a UserError, that passed through a plug-in.
     """
     try:
-        yield
+        with no_exit():
+            yield
     except UserError:
         raise
     except Exception as error:
         place = _place_of(error)
         if place is None:
             raise
-        file, number, function = place
-        raise PluginError(
-            f"{file}:{number}: {function}: {type(error).__name__}: {error}"
-        ) from error
+        raise PluginError(_in_words(error, place)) from error
+
+
+@contextmanager
+def no_exit() -> Iterator[None]:
+    """Turn what would end this process in the block, perhaps with status 0, into an error.
+
+    Forks of this process may end: it sees how they do.
+
+    Raises:
+        PluginError: for SystemExit, if a plug-in raised it or if its status is 0, and for os._exit.
+    """
+    here, is_outer = os.getpid(), os._exit is _EXIT
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != here:
+            _EXIT(status)
+        raise SystemExit(status)
+
+    try:
+        if is_outer:
+            os._exit = refuse
+        yield
+    except SystemExit as error:
+        place = _place_of(error)
+        if place:
+            raise PluginError(_in_words(error, place)) from error
+        if error.code in (0, None):
+            said = "a method, a model or a library ended the process before it was done"
+            raise PluginError(f"{said} (SystemExit: {error.code})") from error
+        raise
+    finally:
+        if is_outer:
+            os._exit = _EXIT
+
+
+def _in_words(error: BaseException, place: tuple[str, int, str]) -> str:
+    file, number, function = place
+    return f"{file}:{number}: {function}: {text_of(error)}"
 
 
 def _place_of(error: BaseException) -> tuple[str, int, str] | None:

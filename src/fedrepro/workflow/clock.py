@@ -4,10 +4,11 @@ Snakemake considers a job failed, and removes its outputs, if its inputs are new
 """
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from fedrepro.support.terminal import say
 
 MADE = (Path("results"), Path("reports/site"))
 AHEAD = 60.0  # seconds; machines that share files differ by less
@@ -28,10 +29,7 @@ def bring_back(folders: Iterable[Path] = MADE) -> int:
                 os.utime(file.path, (now, now))
                 changed += 1
     if changed:
-        print(
-            f"fedrepro: {changed:,} files had future timestamps (clock error); reset to now",
-            file=sys.stderr,
-        )
+        say(f"fedrepro: {changed:,} files had future timestamps (clock error); reset to now")
     return changed
 
 

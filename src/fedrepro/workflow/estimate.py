@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import Rates, stored
 from fedrepro.support.errors import bad_value
+from fedrepro.support.terminal import say
 from fedrepro.workflow.cost import CostModel, RunCost
 from fedrepro.workflow.resources import ResourceEstimate
 from fedrepro.workflow.schedule import makespan
@@ -244,12 +244,12 @@ def measured(cost_model: CostModel) -> Rates:
     new = [*(methods.keys() - rates.methods.keys()), *(workloads.keys() - rates.models.keys())]
     kinds = f"{len(new)} new kind{'' if len(new) == 1 else 's'} of training"
     what = f"{kinds} on this machine" if rates.models else "this machine"
-    print(f"fedrepro: measuring {what}, once", file=sys.stderr)
+    say(f"fedrepro: measuring {what}, once")
     failed = calibrate(rates, workloads, methods, LIMIT)
     cost_model.unmeasured = failed
     later = sum(why == LATER for why in failed.values())
     if later:
-        print(f"fedrepro: {later} not measured yet: run this command again", file=sys.stderr)
+        say(f"fedrepro: {later} not measured yet: run this command again")
     rates.save(cost_model.bench.root)
     return rates
 

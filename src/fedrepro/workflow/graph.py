@@ -41,6 +41,7 @@ from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import papers
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
+from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
 from fedrepro.workflow.resources import DOUBLED, ResourceEstimate, or_default, read_estimates
@@ -481,7 +482,7 @@ def show_holes(workflow: Any) -> None:
     """
     failed = workflow.scheduler.failed
     for job in failed:
-        print(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}", file=sys.stderr)
+        say(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}")
     unfinished = [
         job
         for job in workflow.dag.needrun_jobs()

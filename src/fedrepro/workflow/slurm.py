@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from types import ModuleType
 from typing import Any
 
+from fedrepro.support.terminal import say
+
 PLUGIN = "snakemake_executor_plugin_slurm"
 FORGOTTEN = 60.0  # seconds that `squeue` must answer without a job before the job counts as ended
 SILENT = 60.0  # seconds without an answer between two lines about it
@@ -98,4 +100,4 @@ class Asking:
 
 
 def _say(line: str) -> None:
-    print(f"fedrepro: {line}", file=sys.stderr, flush=True)
+    say(f"fedrepro: {line}")

@@ -5,16 +5,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import torch
 
 from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
-from fedrepro.engine.executors import Parallel, sequential
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, Parallel, sequential
 from fedrepro.engine.processes import Stacked, distribute
+from fedrepro.methods.fedavg import FedAvg
 from fedrepro.support.errors import UserError
+from fedrepro.support.terminal import ASKED_TO_END
 from support.closeness import assert_close
 from support.places import TESTS
 
@@ -104,8 +110,82 @@ def test_a_killed_worker_is_one_line() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.3)
 
-    with pytest.raises(UserError, match=r"a worker process was killed \(SIGKILL\)"):
+    with pytest.raises(UserError, match=r"a worker process was killed during number 1 \(SIGKILL"):
         distribute(die, range(4), 2)
+
+
+class Mute(Exception):
+    """Its text fails."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _close_all() -> None:
+    os.closerange(0, 1000)
+
+
+def _close_and_open_others() -> None:
+    """The files of the results, of the queue and of the output are others now."""
+    os.closerange(0, 1000)
+    for _ in range(8):
+        os.memfd_create("other")
+
+
+def _as_a_daemon() -> None:
+    _close_all()
+    _raise(Mute())
+
+
+# What a hook, a model or a library may do in a process of its own.
+ENDS: dict[str, Callable[[], object]] = {
+    "os._exit(0)": lambda: os._exit(0),
+    "os._exit(3)": lambda: os._exit(3),
+    "SystemExit": lambda: _raise(SystemExit(0)),
+    "SystemExit without a number": lambda: _raise(SystemExit()),
+    "KeyboardInterrupt": lambda: _raise(KeyboardInterrupt()),
+    "GeneratorExit": lambda: _raise(GeneratorExit()),
+    "an error without a text": lambda: _raise(Mute()),
+    "an error with half of a character": lambda: _raise(ValueError("\ud800")),
+    "an endless error": lambda: _raise(ValueError("x" * 10**6)),
+    "all files closed, and an error": _as_a_daemon,
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGALRM": lambda: os.kill(os.getpid(), signal.SIGALRM),
+    "another program": lambda: os.execv("/bin/true", ["true"]),
+}
+
+
+def _played(hook: Callable[[], object], executor: Executor) -> tree.Tree:
+    """The server after three rounds; in the second, other processes call a hook before a client."""
+    here = os.getpid()
+
+    class Hooked(FedAvg):
+        def client_update(self, ctx: Context, *rest: Any) -> Any:
+            if ctx.round == 1 and os.getpid() != here:
+                hook()
+            elif ctx.round == 1:
+                time.sleep(0.1)  # so that they get a client
+            return super().client_update(ctx, *rest)
+
+    server, _, _ = play(federation(method=Hooked(), execute=executor), until=3)
+    return server
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_a_process_that_does_not_end_as_agreed_is_an_error_with_client_and_round(end: str) -> None:
+    with pytest.raises((UserError, RuntimeError), match=r"client \d+ in round 2"):
+        _played(ENDS[end], Parallel(2))
+
+
+@pytest.mark.parametrize("hook", [_close_all, _close_and_open_others])
+def test_closed_files_give_an_error_or_the_same_bits(hook: Callable[[], object]) -> None:
+    expected = _played(lambda: None, sequential)
+    with suppress(UserError, RuntimeError):
+        assert_close(_played(hook, Parallel(2)), expected, 0)
 
 
 ORPHANED = """
@@ -141,3 +221,58 @@ def _lives(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_results_of_other_shapes_are_refused() -> None:
+    """The processes would lay out the shared memory differently."""
+    here = os.getpid()
+
+    def put(place: int) -> None:
+        time.sleep(0.05)
+        results.put(place, torch.zeros(2 if os.getpid() == here else 3))
+
+    results = Stacked(6)
+    with results, pytest.raises(UserError, match=r"number \d: its result has another shape"):
+        distribute(put, range(6), 2, [results])
+
+
+def test_a_missing_result_is_refused() -> None:
+    results = Stacked(3)
+
+    def put(place: int) -> None:
+        if place != 1:
+            results.put(place, torch.zeros(2))
+
+    with results, pytest.raises(UserError, match="number 1: its result is missing"):
+        distribute(put, range(3), 2, [results])
+
+
+def test_signals_to_all_processes_reach_the_first_alone() -> None:
+    """Those of a terminal or a cluster go to the whole process group."""
+    results, here = Stacked(8), os.getpid()
+
+    def put(place: int) -> None:
+        if os.getpid() != here:
+            for number in ASKED_TO_END:
+                os.kill(os.getpid(), number)
+        time.sleep(0.05)
+        results.put(place, torch.tensor(float(place)))
+
+    with results:
+        distribute(put, range(8), 3, [results])
+    assert results.tree.tolist() == [*range(8)]
+
+
+def test_what_processes_print_is_printed_once() -> None:
+    code = """
+import os, time
+from fedrepro.engine.processes import distribute
+print("before")
+def work(place):
+    print("client", place)
+    time.sleep(0.1)
+distribute(work, range(4), 3)
+"""
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "src")}
+    printed = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert sorted(printed.splitlines()) == ["before", *(f"client {each}" for each in range(4))]

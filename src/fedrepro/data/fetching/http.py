@@ -2,7 +2,6 @@
 
 import http.client
 import io
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +23,7 @@ from rich.progress import (
 )
 
 from fedrepro.support.errors import cannot_write
+from fedrepro.support.terminal import say
 
 PATIENCE = 10  # seconds without an answer or a byte
 WINDOW = 30.0  # seconds over which the speed of a connection is measured
@@ -142,7 +142,7 @@ class Fetcher:
         if host in self._unreachable:
             raise SourceError(self._unreachable[host])
         if not self._watched:
-            print(f"{self._name}: fetching {url}", file=sys.stderr)
+            say(f"{self._name}: fetching {url}")
         size = self._length(url) if size is None else size
         task = self._progress.add_task(f"{self._name}: {part.stem}", total=size)
         try:

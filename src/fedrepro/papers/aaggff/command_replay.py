@@ -1,11 +1,11 @@
 """``fedrepro replay``: replay a log of losses through an aggregation rule, without training."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro.support.errors import bad_value
+from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,7 @@ def handle(arguments: argparse.Namespace) -> None:
         for name, table in (("clients", result.clients), ("rounds", result.rounds)):
             path = arguments.out / f"{name}.{arguments.format}"
             _write(table, path, arguments.format)
-            print(path, file=sys.stderr)
+            say(path)
     _show(result, log.clients)
 
 
