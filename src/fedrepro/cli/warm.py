@@ -40,7 +40,7 @@ def main() -> int:
     try:
         return cli.main()
     finally:
-        let_go()
+        let_go(sys.stdout, sys.stderr)
 
 
 def address(folder: str) -> str:

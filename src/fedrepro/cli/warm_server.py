@@ -123,7 +123,7 @@ def main() -> int:
         status = cli.main(arguments)
         atexit._run_exitfuncs()
     finally:
-        let_go()
+        let_go(sys.stdout, sys.stderr)
     os._exit(status)  # a normal interpreter exit takes longer than many commands
 
 

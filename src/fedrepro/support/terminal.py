@@ -7,8 +7,8 @@ command imports this module first, so it imports little.
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
@@ -73,12 +73,12 @@ def open_closed() -> None:
             setattr(sys, name, stream)
 
 
-def let_go() -> None:
+def let_go(*streams: "IO[str]") -> None:
     """Write what is still to be printed; drop it if nobody takes it.
 
     Python would fail on it at exit, and change the exit status.
     """
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams:
         try:
             stream.flush()
         except (OSError, ValueError):

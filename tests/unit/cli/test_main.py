@@ -1,20 +1,27 @@
 """What the command prints, whatever is in it."""
 
 import argparse
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pytest
 
+from fedrepro.cli import main as command
 from fedrepro.cli import verify
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import CONFIG
 from fedrepro.run.results import LOGS, read_run
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.support.printing import CONTROL
+from fedrepro.support.terminal import let_go
+from support.places import ROOT
 
 OUTSIDE = "\x1b]0;title\x07 and \x1b[2J\r\x9b31m"
 VERIFY = ("--log", "log", "verify")
@@ -107,6 +114,158 @@ def test_with_a_root_a_traceback_goes_to_the_log_beside_the_caller(
     assert main(("--log", "logs/x", "--root", "bench", "verify")) == 1
     assert "Traceback" in Path("logs/x").read_text(encoding="utf-8")
     assert not Path("bench/logs").exists()
+
+
+@pytest.fixture
+def unread() -> Iterator[dict[str, IO[str]]]:
+    """Streams that fail in each way that a reader, a shell or a disk makes them fail."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    numbers = {"gone": writer} | {
+        name: os.open(path, os.O_WRONLY)
+        for name, path in {"full": "/dev/full", "closed": os.devnull}.items()
+    }
+    streams = {name: os.fdopen(number, "w") for name, number in numbers.items()}
+    streams["closed"].close()
+    yield streams
+    for stream in streams.values():
+        let_go(stream)  # else it fails when it is closed
+        stream.close()
+
+
+@pytest.mark.parametrize("out", ["gone", "full", "closed"])
+@pytest.mark.parametrize("err", ["gone", "full", "closed"])
+@pytest.mark.parametrize("made", [False, True])
+def test_what_cannot_be_printed_ends_nothing(
+    out: str, err: str, made: bool, unread: dict[str, IO[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status is the command's, but a result that is lost on a full disk is not status 0."""
+    done = []
+
+    def handle(arguments: argparse.Namespace) -> int:
+        print("x" * 10**5, flush=True)
+        print("y" * 10**5, file=sys.stderr, flush=True)
+        done.append(len(done))
+        return len(done) - 1
+
+    monkeypatch.setattr(verify, "handle", handle)
+    monkeypatch.setattr(command, "MAKES_FILES", {"verify"} if made else set())
+    monkeypatch.setattr(sys, "stdout", unread[out])
+    monkeypatch.setattr(sys, "stderr", unread[err])
+    assert main(VERIFY) == (0 if made or out == "gone" else 2)
+    assert main(VERIFY) == 1
+    assert "y" * 10**5 in Path("log").read_text(encoding="utf-8")
+    assert len(done) == 2
+
+
+def test_a_log_on_a_full_disk_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def handle(arguments: argparse.Namespace) -> None:
+        print("a remark", file=sys.stderr)
+
+    monkeypatch.setattr(verify, "handle", handle)
+    assert main(("--log", "/dev/full", "verify")) == 0
+    assert capsys.readouterr().err == "a remark\n"
+
+
+def test_a_help_that_is_not_printed_is_not_status_0(
+    unread: dict[str, IO[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", unread["full"])
+    assert main(("--version",)) == 2
+
+
+def test_commands_of_the_workflow_are_done_without_their_remarks() -> None:
+    """Else Snakemake would remove what they have made."""
+    rules = "".join(path.read_text("utf-8") for path in (ROOT / "workflow").rglob("*.smk"))
+    assert set(re.findall(r"fedrepro --log {log} (\w+)", rules)) <= command.MAKES_FILES
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status"),
+    [
+        (">&- 2>&-", 0),
+        ("<&- >&- 2>&-", 0),
+        (">/dev/full 2>/dev/full", 2),
+        ("2>&1 | true; exit ${PIPESTATUS[0]}", 0),
+    ],
+)
+def test_the_status_stays_until_the_process_has_ended(redirected: str, status: int) -> None:
+    """Python would fail at its exit; a closed descriptor would be that of the next file."""
+    code = """
+import sys
+from fedrepro.cli import warm, verify
+def handle(arguments):
+    with open("file", "w") as file:
+        print("in the file", file=file)
+        print("result")
+        print("remark", file=sys.stderr)
+verify.handle = handle
+sys.argv = ["fedrepro", "verify"]
+sys.exit(warm.main())
+"""
+    Path("code.py").write_text(code)
+    called = ["bash", "-c", f"'{sys.executable}' code.py {redirected}"]
+    assert subprocess.run(called, check=False).returncode == status
+    assert Path("file").read_text() == "in the file\n"
+
+
+@pytest.mark.parametrize("root", [(), ("--root", ".")])
+def test_a_deleted_folder_is_one_line(
+    root: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main((*root, "verify")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedrepro: ")
+
+
+def test_another_root_works_from_a_deleted_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / CONFIG).parent.mkdir()
+    (tmp_path / CONFIG).touch()
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    seen = []
+    monkeypatch.setattr(verify, "handle", lambda arguments: seen.append(Path.cwd()))
+    assert main(("--root", str(tmp_path), "verify")) == 0
+    assert seen == [tmp_path]
+
+
+PLUGIN_ENDS = {
+    "os._exit(0)": "import os\ndef end(): os._exit(0)\n",
+    "SystemExit": "def end(): raise SystemExit(0)\n",
+    "exit()": "import sys\ndef end(): sys.exit()\n",
+    "an error without a text": (
+        "class Mute(Exception):\n    def __str__(self): raise KeyError\ndef end(): raise Mute\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("end", list(PLUGIN_ENDS))
+def test_a_plug_in_that_ends_the_process_is_one_line(
+    end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(PLUGIN_ENDS[end])
+    own = plugins.import_file("methods", Path("own.py").absolute())
+    monkeypatch.setattr(verify, "handle", lambda arguments: own.end())
+    exit_before = os._exit
+    assert main(VERIFY) == 2
+    assert os._exit is exit_before
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"own\.py:\d: end: (SystemExit|Mute)", line)
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(0)", "import os; os._exit(0)"])
+def test_a_plug_in_that_ends_the_process_when_imported_is_an_error(end: str) -> None:
+    Path("own.py").write_text(end)
+    with pytest.raises(UserError, match=r"own\.py:1: .*SystemExit"):
+        plugins.import_file("methods", Path("own.py").absolute())
 
 
 @pytest.mark.parametrize(

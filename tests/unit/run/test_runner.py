@@ -5,13 +5,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -27,8 +27,10 @@ from fedrepro.run import checkpoint, devices, runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support import interruption, terminal
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
+from fedrepro.support.terminal import ASKED_TO_END
 from support.killed import kill_after
 from support.tiny_disk import tiny_disk
 from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
@@ -310,13 +312,13 @@ def _ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_ctrl_c")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", ASKED_TO_END)
 def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
     tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     carry_out(tmp_path / "whole", run_spec("scaffold", checkpoint_every=100))
     folder = tmp_path / "seed1"
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    handlers = [signal.getsignal(each) for each in ASKED_TO_END]
 
     def send(progress: runner.Progress) -> None:
         if progress.round == 5:
@@ -326,13 +328,99 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
         carry_out(folder, run_spec("scaffold", checkpoint_every=100), send)
     assert caught.value.status == 128 + number
     assert "stopping after this round" in capsys.readouterr().err
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [signal.getsignal(each) for each in ASKED_TO_END] == handlers
     seen: list[int] = []
     config = run_spec("scaffold", checkpoint_every=100)
     carry_out(folder, config, lambda progress: seen.append(progress.round))
     assert seen[0] == 6
     for file in SAME:
         assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
+
+
+@pytest.mark.parametrize("again", ASKED_TO_END)
+def test_signals_that_come_together_count_as_one(tmp_path: Path, again: signal.Signals) -> None:
+    """`timeout` sends to the process and to its group, systemd SIGHUP after SIGTERM."""
+
+    def send(progress: runner.Progress) -> None:
+        if progress.round == 5:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(again)
+
+    with pytest.raises(Interrupted, match="after round 5"):
+        carry_out(tmp_path / "seed1", run_spec(checkpoint_every=100), send)
+
+
+def test_a_notice_that_is_repeated_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel sends SIGXCPU every second."""
+    monkeypatch.setattr(interruption, "TOGETHER", 0.0)
+
+    def send(progress: runner.Progress) -> None:
+        if progress.round == 5:
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU):
+                signal.raise_signal(number)
+
+    with pytest.raises(Interrupted, match="after round 5") as caught:
+        carry_out(tmp_path / "seed1", run_spec(checkpoint_every=100), send)
+    assert caught.value.status == 128 + signal.SIGTERM
+
+
+def test_a_program_that_handles_a_signal_itself_still_does(tmp_path: Path) -> None:
+    taken: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: taken.append(number))
+    try:
+        carry_out(tmp_path / "seed1", run_spec(), lambda _: signal.raise_signal(signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(taken) == 12
+
+
+@pytest.mark.parametrize("where", [None, "/dev/full", "nobody reads"])
+def test_a_signal_is_obeyed_if_nothing_can_be_printed(
+    tmp_path: Path, where: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe, Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", {None: None, "/dev/full": full}.get(where, pipe))
+
+        def send(progress: runner.Progress) -> None:
+            if progress.round == 5:
+                signal.raise_signal(signal.SIGTERM)
+
+        with pytest.raises(Interrupted, match="after round 5"):
+            carry_out(tmp_path / "seed1", run_spec(checkpoint_every=100), send)
+        monkeypatch.undo()
+        terminal.let_go(pipe, full)  # else they fail when they are closed
+
+
+def test_a_signal_that_ends_a_compiler_is_no_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any) -> NoReturn:
+        signal.raise_signal(signal.SIGTERM)
+        raise RuntimeError("g++: fatal error: Terminated signal terminated program cc1plus")
+
+    monkeypatch.setattr(runner, "play_round", interrupted)
+    with pytest.raises(Interrupted, match="in round 1 of 12") as caught:
+        carry_out(tmp_path / "seed1", run_spec())
+    assert caught.value.status == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("end", [lambda: os._exit(0), lambda: sys.exit(0), lambda: sys.exit()])
+def test_a_run_does_not_end_with_status_0_before_it_is_done(
+    tmp_path: Path, end: Callable[[], object]
+) -> None:
+    """Where a hook, a model or a library ends the process."""
+
+    def leave(progress: runner.Progress) -> None:
+        if progress.round == 5:
+            end()
+
+    with pytest.raises(UserError, match="SystemExit"):
+        carry_out(tmp_path / "seed1", run_spec(), leave)
+    assert not (tmp_path / "seed1").exists()
 
 
 def test_the_time_left_is_by_the_rounds_of_this_call(
@@ -371,7 +459,9 @@ def test_the_time_left_is_by_the_rounds_of_this_call(
 
 
 @pytest.mark.usefixtures("_ctrl_c")
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "TOGETHER", 0.0)
+
     def twice(progress: runner.Progress) -> None:
         if progress.round == 5:
             signal.raise_signal(signal.SIGINT)
