@@ -9,6 +9,7 @@ from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.workflow.image import IMAGE, expect_image
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
+from fedrepro.workflow.readers import outlive_readers
 from fedrepro.workflow.reasons import shorten
 from fedrepro.workflow.slurm import keep_asking
 from fedrepro.workflow.wake import once_a_second
@@ -16,6 +17,7 @@ from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.run.syntax import remember
 from snakemake.resources import Resources
 
+outlive_readers()
 if workflow.is_main_process:
     forget_dead_calls()
     expect_image(workflow)

@@ -79,18 +79,24 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
             "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
         )
     with only_one(folder), whole_folder(folder) as made:
-        ignore = shutil.ignore_patterns(*LEFT_OUT)
-        shutil.copytree(ORIGIN / SKELETON, made, dirs_exist_ok=True, ignore=ignore)
+        _copy(ORIGIN / SKELETON, made)
         for name in COPIED:
             # Snakemake looks for profiles in `profiles`.
-            target = made / name.removeprefix("workflow/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if (ORIGIN / name).is_dir():
-                shutil.copytree(ORIGIN / name, target, ignore=ignore)
-            else:
-                shutil.copyfile(ORIGIN / name, target)
+            _copy(ORIGIN / name, made / name.removeprefix("workflow/"))
         for system in systems:
             _add(made, system)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or a folder's files, with the modes that the umask gives."""
+    if not source.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        if path.name not in LEFT_OUT:
+            _copy(path, target / path.name)
 
 
 def _add(folder: Path, system: str) -> list[Path]:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.printing import counted
 from fedrepro.support.terminal import say
@@ -213,7 +213,7 @@ def _requested(arguments: argparse.Namespace) -> Request:
     searches: list[Search] = []
     if arguments.grid:
         bench, searches = league.with_searches(bench, able, name, _grid(name, arguments.grid))
-    cores = arguments.cores or max(1, (os.cpu_count() or 1) // bench.config.threads)
+    cores = arguments.cores or max(1, usable_cores() // bench.config.threads)
     return Request(bench, name, able, unable, searches, arguments.seeds, cores)
 
 

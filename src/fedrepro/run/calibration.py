@@ -5,7 +5,6 @@ method is measured on one small model, as a multiple of FedAvg.
 """
 
 import multiprocessing
-import os
 import resource
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, family_of_method
 from fedrepro.run.store import ClientStore
+from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError
 
 LONG = 8  # steps of the longer of two rounds; a step takes their difference
@@ -152,7 +152,7 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     """
     # A fork saves the imports; CUDA and macOS libraries do not survive it.
     forks = sys.platform == "linux" and device == "cpu"
-    workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
+    workers = max(1, usable_cores() // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
     # A forked child has the tasks already. Any other is sent them, which a plug-in's partition
     # scheme does not survive; measuring uses its own.

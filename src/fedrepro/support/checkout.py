@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support.packaged import ORIGIN, PACKAGE
+from fedrepro.support.terminal import say
 
 SECONDS = 5.0  # timeout for git
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -66,15 +67,25 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         called = subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", *arguments],
+            # Another user's checkout, too: its code runs here already.
+            ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", *arguments],
             cwd=folder,
             env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=SECONDS,
             check=True,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError) as error:
+        if isinstance(error, subprocess.CalledProcessError) and b"dubious" in error.stderr:
+            _tell(folder)  # git 2.35 to 2.37 obeys only its own files
         return None
     return called.stdout.decode(errors="replace")
+
+
+@cache
+def _tell(folder: Path) -> None:
+    say(
+        f"fedrepro: {folder}: belongs to another user, so git does not tell its commit: "
+        "`git config --global --add safe.directory '*'` allows it"
+    )

@@ -229,7 +229,7 @@ def _open(path: Path) -> tuple[int, bool]:
                 raise UserError(f"{path}: expected a lock of fedrepro: move this file away")
             return descriptor, False
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         made = False
         try:
             _flock(descriptor)

@@ -1,7 +1,6 @@
 """Cost estimates of targets: sums over runs, jobs, downloads."""
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import Rates, stored
+from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import bad_value
 from fedrepro.support.terminal import say
 from fedrepro.workflow.cost import CostModel, RunCost
@@ -139,7 +139,7 @@ class CostEstimate:
         How far several there slow each other is not measured.
         """
         config = self.cost_model.bench.config
-        return 1 if config.device != "cpu" else max(1, (os.cpu_count() or 1) // config.threads)
+        return 1 if config.device != "cpu" else max(1, usable_cores() // config.threads)
 
     def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
         """Wall-clock seconds of runs, with one core each.

@@ -1,6 +1,8 @@
 """What `fedrepro init` copies."""
 
+import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,15 @@ def test_claims_say_what_a_workbench_lacks(
     listed = capsys.readouterr()
     assert said in listed.err
     assert ("\nfedevg-" in listed.out) == bool(copied)
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o027])
+def test_a_workbench_obeys_the_umask(tmp_path: Path, mask: int) -> None:
+    """Whatever the modes of the files that it is copied from: a group may work in it together."""
+    before = os.umask(mask)
+    try:
+        assert main(["init", str(tmp_path / "bench")]) == 0
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "bench").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o777 if path.is_dir() else 0o666) & ~mask

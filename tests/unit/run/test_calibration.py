@@ -82,7 +82,7 @@ def test_one_of_each_kin_is_measured_first() -> None:
     twins = [replace(SMALL, batch_size=size) for size in (5, 9)]
     workloads = {each.key: each for each in twins}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration.os, "cpu_count", lambda: 1)  # in order
+        patch.setattr(calibration, "usable_cores", lambda: 1)  # in order
         assert calibrate(rates, workloads, methods, 100, said.append) == {}
     assert said[:3] == [twins[0].key, keys[2], keys[0]]
     assert set(said[3:]) == {twins[1].key, keys[1], keys[3]}

@@ -1,5 +1,7 @@
 """What git knows of a folder of code."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,3 +99,33 @@ def test_the_difference_of_a_file_between_commits_and_to_today(folder: Path) -> 
     assert checkout.is_commit(folder, first)
     for other in ("0" * 40, "HEAD", "--help", None, 7, first[:12]):
         assert not checkout.is_commit(folder, other)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to give files away")
+def test_another_users_checkout_has_its_commit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git itself refuses it: dubious ownership."""
+    commit = commit_all(folder.parent)
+    for path in (folder.parent, *folder.parent.rglob("*")):
+        os.chown(path, 1234, 1234)
+    monkeypatch.setenv("HOME", str(folder))
+    refused = ["git", "-C", str(folder), "log"]
+    assert subprocess.run(refused, capture_output=True, check=False).returncode
+    assert state(folder) == {"commit": commit, "dirty": False}
+
+
+def test_a_git_that_refuses_anyway_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Versions 2.35 to 2.37 obey files only."""
+    old = folder.parent / "git"
+    old.write_text(
+        "#!/bin/sh\necho fatal: detected dubious ownership in repository >&2\nexit 128\n"
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    assert state(folder) is None
+    assert not checkout.is_commit(folder, "0" * 40)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(folder) in line and "another user" in line

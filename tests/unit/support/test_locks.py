@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -266,3 +267,41 @@ def test_a_file_that_is_no_lock_is_not_written_to(tmp_path: Path) -> None:
             with only_one(folder):
                 pass
             assert not lock_of(folder).exists()
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
+def test_a_lock_obeys_the_umask(tmp_path: Path, mask: int) -> None:
+    """A group's workbench has 002: its members take over each other's locks."""
+    before = os.umask(mask)
+    try:
+        with only_one(tmp_path / "x"):
+            mode = lock_of(tmp_path / "x").stat().st_mode
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(mode) == 0o666 & ~mask
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root to be two users")
+def test_a_killed_colleagues_lock_is_taken_over(tmp_path: Path) -> None:
+    """Both in one group, in a folder of that group."""
+    os.chown(tmp_path, 1001, 5000)
+    tmp_path.chmod(0o2770)
+    for parent in tmp_path.parents:  # pytest's are its own user's
+        if not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    for user, leave in ((1001, True), (1002, False)):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.umask(0o002)
+                os.setgroups([5000])
+                os.setgid(5000)
+                os.setuid(user)
+                with only_one(tmp_path / "x", busy="busy"):
+                    if leave:
+                        os._exit(0)  # as if killed
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,7 +1,6 @@
 """What targets cost, derived by hand from stored rates; nothing is measured or trained here."""
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
 from fedrepro.run.shares import DataShares, estimated_shares
+from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, counted_shares
 from fedrepro.workflow.cost import CostModel
@@ -494,7 +494,7 @@ def test_output_for_scripts(
 def test_a_gpu_computes_one_run_at_a_time(bench: Workbench, rates: Rates) -> None:
     """Several would slow each other, by how much nobody has measured."""
     many = estimate_of(bench)
-    assert many.at_once == os.cpu_count()
+    assert many.at_once == usable_cores()
     config = bench.config.model_copy(update={"device": "cuda"})
     assert estimate_of(replace(bench, config=config)).at_once == 1
 

@@ -1,0 +1,63 @@
+"""How many cores count."""
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from fedrepro.support import cores
+from fedrepro.support.cores import usable_cores
+
+AFFINITY = len(os.sched_getaffinity(0))
+
+
+@pytest.fixture(autouse=True)
+def no_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cores, "OWN_GROUP", tmp_path / "own")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_those_that_the_process_may_run_on() -> None:
+    assert usable_cores() == AFFINITY
+    first = min(os.sched_getaffinity(0))
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {first})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "expected"),
+    [
+        ("0::/job\n", {"job/cpu.max": "50000 100000"}, 1),
+        ("0::/job\n", {"job/cpu.max": "max 100000"}, math.inf),
+        ("0::/job/step\n", {"job/cpu.max": "100000 100000", "job/step/cpu.max": "max 100000"}, 1),
+        # In a container the group's folder may not be visible; the mounted one is its own.
+        ("0::/docker/abc\n", {"cpu.max": "100000 100000"}, 1),
+        (
+            "4:memory:/x\n3:cpu,cpuacct:/job\n0::/\n",
+            {
+                "cpu,cpuacct/job/cpu.cfs_quota_us": "100000\n",
+                "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+            },
+            1,
+        ),
+        ("1:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, math.inf),
+        ("0::/../other\n", {"cpu.max": "nonsense"}, math.inf),
+    ],
+)
+def test_no_more_than_the_quota(
+    own: str, limits: dict[str, str], expected: float, tmp_path: Path
+) -> None:
+    write(tmp_path / "own", own)
+    for name, text in limits.items():
+        write(tmp_path / "cgroup" / name, text)
+    assert usable_cores() == min(AFFINITY, expected)
