@@ -232,8 +232,10 @@ def test_results_of_other_shapes_are_refused() -> None:
         results.put(place, torch.zeros(2 if os.getpid() == here else 3))
 
     results = Stacked(6)
-    with results, pytest.raises(UserError, match=r"number \d: its result has another shape"):
-        distribute(put, range(6), 2, [results])
+    with results:
+        distribute(put, range(6), 2)
+    with pytest.raises(UserError, match=r"number \d: its result has another shape"):
+        results.refuse_gaps("number {}".format)
 
 
 def test_a_missing_result_is_refused() -> None:
@@ -243,8 +245,10 @@ def test_a_missing_result_is_refused() -> None:
         if place != 1:
             results.put(place, torch.zeros(2))
 
-    with results, pytest.raises(UserError, match="number 1: its result is missing"):
-        distribute(put, range(3), 2, [results])
+    with results:
+        distribute(put, range(3), 2)
+    with pytest.raises(UserError, match="number 1: its result is missing"):
+        results.refuse_gaps("number {}".format)
 
 
 def test_signals_to_all_processes_reach_the_first_alone() -> None:
@@ -259,13 +263,13 @@ def test_signals_to_all_processes_reach_the_first_alone() -> None:
         results.put(place, torch.tensor(float(place)))
 
     with results:
-        distribute(put, range(8), 3, [results])
+        distribute(put, range(8), 3)
     assert results.tree.tolist() == [*range(8)]
 
 
 def test_what_processes_print_is_printed_once() -> None:
     code = """
-import os, time
+import time
 from fedrepro.engine.processes import distribute
 print("before")
 def work(place):
@@ -273,6 +277,6 @@ def work(place):
     time.sleep(0.1)
 distribute(work, range(4), 3)
 """
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "src")}
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "src"), "PYTHONUNBUFFERED": ""}
     printed = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
     assert sorted(printed.splitlines()) == ["before", *(f"client {each}" for each in range(4))]
