@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,8 @@ from fedrepro.support.typed_yaml import Typed, validate
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from fedrepro.data.dataset import Dataset, Split
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
@@ -127,6 +130,7 @@ def train(
     chosen = validate(_Outside, _plain(outside), WHERE)
     dataset = dataset_of(clients, test)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
+    _refuse_single(dataset, share)
     architecture = None if isinstance(model, str) else _architecture(model)
     name = model if isinstance(model, str) else _name_of(model)
     content = {
@@ -159,6 +163,7 @@ def train(
     if temporary:
         weakref.finalize(run, shutil.rmtree, temporary)
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
+        dataset = _with_fitting_numbers(dataset, name)
         if architecture:
             module = architecture(dataset.input_shape, dataset.classes)
             source = _identity_of(module, kept=architecture is not model, told=folder is not None)
@@ -179,6 +184,45 @@ def train(
         )
         run.manifest.update(made)
     return run
+
+
+def _refuse_single(dataset: "Dataset", share: float) -> None:
+    """Refuse a client of one sample where each holds some out."""
+    sizes = np.bincount(np.asarray(dataset.train.group))
+    if share and sizes.min() < 2:
+        raise UserError(
+            f"{WHERE}: clients.{sizes.argmin()}: 1 sample: expected at least 2, to hold one out: "
+            "leave the client out, or set `test_fraction=0`"
+        )
+
+
+def _with_fitting_numbers(dataset: "Dataset", model: str) -> "Dataset":
+    """The data set with whole numbers as fractions, if the model takes no others.
+
+    Words' ids have to stay whole; counts and categories are features.
+    """
+    import torch
+
+    from fedrepro.models import registry
+
+    def stored(split: "Split") -> "Split":
+        return replace(split, x=split.x.astype(np.float32))
+
+    if dataset.train.x.dtype != np.int32:
+        return dataset
+    few = torch.from_numpy(dataset.train.x[:2])
+    with torch.random.fork_rng([]), torch.no_grad():
+        module = registry.build(model, dataset.input_shape, dataset.classes).eval()
+        for x in (few, few.float()):
+            try:
+                module(x)
+            except Exception:  # of any layer; `refuse_misfit` says so
+                continue
+            if x is few:
+                break
+            test = None if dataset.test is None else stored(dataset.test)
+            return replace(dataset, train=stored(dataset.train), test=test)
+    return dataset
 
 
 def _plain(value: Any) -> Any:

@@ -1,17 +1,20 @@
 """Turn clients' arrays or torch data sets into a data set with one natural client for each."""
 
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
 WHERE = "fedrepro.train"
+MOST_CLASSES = 2**31 - 1
+READ_AGAIN = 8  # samples of a data set
 
 
 def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
@@ -19,31 +22,43 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
 
     Args:
         clients: for each, a pair of arrays or tensors (x [n, ...], y [n]), or a torch data set of
-            pairs (x, class). uint8 is scaled to [0, 1]; other types are unchanged.
+            pairs (x, class). uint8 is scaled to [0, 1]; other whole numbers are words' ids, or
+            features where the model takes no ids; other types are unchanged.
         test: test samples in the same form, which belong to no client.
 
     Raises:
         UserError: for samples in another form, or of different shapes or types, if classes are
             numbered from 1, or for a class without training samples.
     """
+    if isinstance(clients, Mapping):
+        keys = listed([*map(repr, clients)])
+        raise UserError(f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
     parts = [_pair(f"clients.{number}", each) for number, each in enumerate(clients)]
     held_out = None if test is None else _pair("test", test)
-    for number, (x, _) in enumerate([*parts, *([held_out] if held_out else [])]):
-        if x.shape[1:] != parts[0][0].shape[1:] or x.dtype != parts[0][0].dtype:
+    every = [*parts, *([held_out] if held_out else [])]
+    for number, (x, _) in enumerate(every):
+        if x.shape[1:] != parts[0][0].shape[1:] or _kind(x) != _kind(parts[0][0]):
             key = f"clients.{number}" if number < len(parts) else "test"
             wanted = (
                 f"{list(parts[0][0].shape[1:])} of {parts[0][0].dtype}, as the first client has"
             )
             raise bad_value(WHERE, key, f"{list(x.shape[1:])} of {x.dtype}", wanted)
-    x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    stored = _stored_as([x for x, _ in every])
+    x, y = (
+        np.concatenate([x.astype(stored) for x, _ in parts]),
+        np.concatenate([y for _, y in parts]),
+    )
     if y.min() > 0:  # the model would have an output for class 0, too
         wanted = f"classes numbered from 0: subtract {y.min()}"
         raise bad_value(WHERE, "clients", f"classes from {y.min()} to {y.max()}", wanted)
     group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
-    splits = [Split(x, y, group), *([Split(*held_out, None)] if held_out else [])]
+    tests = [Split(held_out[0].astype(stored), held_out[1])] if held_out else []
+    splits = [Split(x, y, group), *tests]
     classes = 1 + max(int(split.y.max()) for split in splits)
+    if classes < 2:
+        raise UserError(f"{WHERE}: clients: 1 class: expected at least 2 classes")
     _refuse_untrained(splits, classes)
     digest = hashlib.sha256()
     for split in splits:
@@ -54,7 +69,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         classes=classes,
         input_shape=x.shape[1:],
         train=splits[0],
-        test=splits[1] if held_out else None,
+        test=tests[0] if tests else None,
         mean=None,
         std=None,
         meta={"content_sha256": digest.hexdigest()},
@@ -79,27 +94,20 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
 
 
 def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Inputs [n, ...] as uint8, int32 or float32, and classes [n]."""
+    """Inputs [n, ...] as whole numbers or finite float32, and classes [n]."""
     if isinstance(samples, tuple) and len(samples) == 2:
         x, y = (_array(f"{key}.{name}", part) for name, part in zip("xy", samples, strict=True))
     else:
-        try:
-            pairs = [samples[number] for number in range(len(samples))]
-            columns = zip(*pairs, strict=True)
-            x, y = (np.stack([np.asarray(part) for part in column]) for column in columns)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
-            raise UserError(
-                f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
-            ) from None
+        x, y = _columns(key, samples)
     if not x.ndim or y.ndim != 1 or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
         raise bad_value(WHERE, key, shapes, "inputs [n, ...] and as many classes [n], n above 0")
     if y.dtype.kind not in "iu":
         raise bad_value(WHERE, f"{key}.y", y.dtype.name, "classes, whole numbers from 0")
-    if y.min() < 0:
-        row = int(np.argmax(y < 0))
+    if y.min() < 0 or y.max() > MOST_CLASSES:
+        row = int(np.argmax((y < 0) | (y > MOST_CLASSES)))
         raise bad_value(WHERE, f"{key}.y, row {row}", int(y[row]), "a class, a whole number from 0")
-    if x.dtype.kind not in "fiu":
+    if x.dtype.kind not in "fiub":
         raise bad_value(WHERE, f"{key}.x", x.dtype.name, "numbers")
     if x.dtype.kind == "f":
         with np.errstate(over="ignore"):  # beyond float32 is infinite
@@ -108,8 +116,61 @@ def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         if len(wrong):
             row, value = wrong[0][0], float(x[tuple(wrong[0])])
             raise bad_value(WHERE, f"{key}.x, row {row}", value, "a finite number of float32")
-        return stored, y.astype(np.int64)
-    return x if x.dtype == np.uint8 else x.astype(np.int32), y.astype(np.int64)
+        x = stored
+    return x, y.astype(np.int64)
+
+
+def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Inputs and classes of a torch data set, each sample of which is read once.
+
+    Raises:
+        UserError: for samples in another form.
+    """
+    try:
+        pairs = [samples[number] for number in range(len(samples))]
+    except Exception as error:  # of the user's code
+        raise UserError(
+            f"{WHERE}: {key}: {type(samples).__name__}: expected (x, y), or a data set of such "
+            f"pairs that has a length and an index: {error}"
+        ) from None
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, Mapping):
+            keys = listed([*map(repr, pair)])
+            raise UserError(
+                f"{WHERE}: {key}, sample {number}: a dict of {keys}: expected (x, class), "
+                "a tuple of two of its values"
+            )
+    try:
+        columns = zip(*pairs, strict=True)
+        x, y = (np.stack([np.asarray(part) for part in column]) for column in columns)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
+        ) from None
+    again = np.stack([np.asarray(samples[number][0]) for number in range(min(READ_AGAIN, len(x)))])
+    if not np.array_equal(again, x[: len(again)], equal_nan=again.dtype.kind == "f"):
+        warnings.warn(
+            f"{WHERE}: {key}: samples differ when they are read again: they are read once, before "
+            "training, so a transform that draws is applied once, and no seed of the run is its: "
+            "leave it out, or draw it beforehand with a seed of your own",
+            stacklevel=5,
+        )
+    return x, y
+
+
+def _kind(x: NDArray[Any]) -> str:
+    """Bytes, whole numbers or fractions: clients may have them in different types."""
+    return "bytes" if x.dtype == np.uint8 else "fractions" if x.dtype.kind == "f" else "whole"
+
+
+def _stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
+    """The type that all inputs are stored as; whole numbers beyond int32 are features."""
+    if _kind(parts[0]) == "bytes":
+        return np.uint8
+    span = np.iinfo(np.int32)
+    whole = _kind(parts[0]) == "whole"
+    small = all(not x.size or (x.min() >= span.min and x.max() <= span.max) for x in parts)
+    return np.int32 if whole and small else np.float32
 
 
 def _array(key: str, values: Any) -> NDArray[Any]:
@@ -118,6 +179,8 @@ def _array(key: str, values: Any) -> NDArray[Any]:
     Raises:
         UserError: for rows of different shapes, and for what is no array at all.
     """
+    if np.ma.is_masked(values):
+        raise UserError(f"{WHERE}: {key}: a masked array: expected a value in every place")
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -1,0 +1,151 @@
+"""Clients' arrays as a data set: types, forms, and what is refused."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedrepro as fr
+from fedrepro.data.arrays import dataset_of
+from fedrepro.support.errors import UserError
+
+X = np.random.default_rng(0).integers(0, 50, (40, 4))
+Y = np.arange(40) % 3
+TYPES = (
+    "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", ">i8", "<u2", ">u4",
+    "float16", "float32", "float64", ">f4", ">f8", "longdouble",
+)  # fmt: skip
+
+
+def trained(x: Any, y: Any = Y, model: Any = "logistic") -> float:
+    run = fr.train("fedavg", model, [(x, y), (x, y)], rounds=1, lr=1e-3, test=(x, y))
+    return float(run.rounds["test_loss"].iloc[-1])
+
+
+@pytest.fixture(scope="module")
+def of_fractions() -> float:
+    return trained(X.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_of_numbers_gives_the_same(kind: str, of_fractions: float) -> None:
+    assert trained(X.astype(kind)) == of_fractions
+    for y in (Y.astype("uint8"), Y.astype(">i4"), Y.astype("uint64")):
+        assert np.array_equal(dataset_of([(X, y)]).train.y, Y)
+
+
+def test_other_forms_give_the_same(of_fractions: float) -> None:
+    frame = pd.DataFrame(X)
+    for x in (
+        X.tolist(),
+        torch.as_tensor(X),
+        torch.as_tensor(X).half(),
+        frame,
+        np.asfortranarray(X),
+    ):
+        assert trained(x) == of_fractions
+    assert trained(X[::-1][::-1]) == of_fractions
+    assert trained(frame, pd.Series(Y)) == of_fractions
+
+
+@pytest.mark.parametrize("added", [2**31, 2**40, -(2**40), 2**62])
+def test_large_whole_numbers_do_not_wrap(added: int) -> None:
+    stored = dataset_of([(X + added, Y)]).train.x
+    assert np.allclose(stored, X.astype(float) + added, rtol=1e-6)
+    mixed = dataset_of([(X, Y), (X.astype(np.uint64) + np.uint64(2**63), Y)]).train.x
+    assert np.allclose(mixed[40:], X.astype(float) + 2.0**63, rtol=1e-6)
+    assert np.array_equal(mixed[:40], X)
+
+
+class Words(nn.Module):
+    """Takes ids of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(50, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.table(x).mean(1)
+
+
+def test_ids_of_words_stay_whole() -> None:
+    for kind in ("int8", "int32", "int64", "uint16"):
+        assert np.isfinite(trained(X.astype(kind), model=Words()))
+    assert dataset_of([(X, Y)]).train.x.dtype == np.int32
+    with pytest.raises(UserError, match="model Words: does not accept samples"):
+        trained(X.astype(np.float32), model=Words())
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "line"),
+    [
+        (X, Y.astype(np.uint64) + np.uint64(2**64 - 9), r"clients.0.y, row 0: 1844674407370955160"),
+        (X, Y * 2**40, r"clients.0.y, row 1: 1099511627776: expected a class"),
+        (X, Y - 1, r"clients.0.y, row 0: -1"),
+        (X, np.where(Y == 0, np.nan, Y), "clients.0.y: 'float64': expected classes"),
+        (X, Y * 2, "class 1: no training samples"),
+        (X, Y * 0, "1 class: expected at least 2 classes"),
+        (X[:0], Y[:0], "n above 0"),
+        (X.astype(complex), Y, "'complex128': expected numbers"),
+        (X.astype(object), Y, "'object': expected numbers"),
+        (X.astype("M8[s]"), Y, "expected numbers"),
+        (np.where(X == 3, np.inf, X), Y, "a finite number of float32"),
+        (np.ma.masked_equal(X, 3), Y, "clients.0.x: a masked array: expected a value in every"),
+    ],
+)
+def test_arrays_that_are_not_what_they_should_be(x: Any, y: Any, line: str) -> None:
+    with pytest.raises(UserError, match=line) as raised:
+        fr.train("fedavg", "logistic", [(x, y)], rounds=1)
+    assert "\n" not in str(raised.value)
+
+
+class Dicts(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, at: int) -> Any:
+        return {"image": X[at], "label": Y[at]}
+
+
+class Endless(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return zip(X, Y, strict=True)
+
+
+class Drawn(torch.utils.data.Dataset[Any]):
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, at: int) -> Any:
+        flipped = self.generator.random() < 0.5
+        return X[at][::-1].astype(np.float32) if flipped else X[at].astype(np.float32), int(Y[at])
+
+
+def test_data_sets_of_another_form_are_one_line() -> None:
+    loader = torch.utils.data.DataLoader(Dicts(), batch_size=4)
+    cases: list[tuple[Any, str]] = [
+        ([Dicts()], "clients.0, sample 0: a dict of 'image', 'label': expected"),
+        ([loader], "clients.0: DataLoader: expected"),
+        ([Endless()], "clients.0: Endless: expected"),
+        ({"north": (X, Y)}, "clients: a dict of 'north': expected a list"),
+        ([(X, Y), (X[:1], Y[:1])], "clients.1: 1 sample: expected at least 2.*`test_fraction=0`"),
+    ]
+    for clients, line in cases:
+        with pytest.raises(UserError, match=line):
+            fr.train("fedavg", "logistic", clients, rounds=1)
+
+
+def test_a_transform_that_draws_is_said() -> None:
+    with pytest.warns(UserWarning, match="clients.0: samples differ when they are read again"):
+        dataset_of([Drawn(np.random.default_rng(1))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pairs = torch.utils.data.TensorDataset(torch.as_tensor(X).float(), torch.as_tensor(Y))
+        dataset_of([pairs])
