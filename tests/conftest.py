@@ -14,6 +14,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # No test pulls the plug: what a crash may leave is seen by `support/crashing_disk.py`. Waiting for
 # the disk at every file of every run takes longer than much of what is tested.
 os.fsync = lambda descriptor: None
+os.sync = lambda: None
 
 LONG = ("browser", "workflow")  # folders
 

@@ -268,6 +268,7 @@ def _league(request: Request, chosen: Chosen) -> "League":
     renderer.write_assets()
     # The other pages are there once the workflow has made them.
     without_dead_links(bench.root, write_league(renderer, league))
+    settle()
     return league
 
 

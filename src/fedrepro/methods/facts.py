@@ -2,20 +2,22 @@
 
 Importing a method imports PyTorch, which takes two seconds. The process that composes a workbench's
 methods after a change (:mod:`fedrepro.workflow.checks`) therefore writes down the facts that are
-needed. A process that has imported PyTorch anyway, or finds no valid record, asks the classes.
+needed, as does one that finds no valid record. A process that has imported PyTorch anyway asks the
+classes.
 """
 
 import hashlib
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedrepro.methods.files import METHODS, part_files, split
 from fedrepro.support import plugins
-from fedrepro.support.errors import intact
+from fedrepro.support.errors import UserError, intact
 from fedrepro.support.files import read_json, write_atomically
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
@@ -109,6 +111,9 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
     known = None if asked else _written(folders, methods)
     names = [name for name, _ in split(composition)]
     if known is None:
+        if not asked:  # importing PyTorch once is enough
+            with suppress(UserError):  # such as a full disk
+                write(folders)
         files = part_files(folders)
         found = [_ask(files[name]) for name in names if name in files]
     else:

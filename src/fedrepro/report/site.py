@@ -47,6 +47,7 @@ from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import settle
 from fedrepro.support.terminal import say
 
 
@@ -61,6 +62,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     page, records = _write_page(workbench, target, published, renderer)
     renderer.write_assets()
     write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
+    settle()
     return page
 
 
@@ -273,7 +275,9 @@ def write_site(
     content = overview.start_page(
         workbench, published, targets, found, counts, claims, by_table, workbench.scale(scale)
     )
-    return renderer.write(Path("index.html"), "index.html.j2", content)
+    start = renderer.write(Path("index.html"), "index.html.j2", content)
+    settle()
+    return start
 
 
 def _write_methods(

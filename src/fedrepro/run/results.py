@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
 from fedrepro.support.once import Once
 from fedrepro.support.printing import publishable
+
+if TYPE_CHECKING:  # most commands read no table
+    import pyarrow
 
 RunStatus = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
@@ -178,15 +181,28 @@ class RunRecord:
         import pyarrow.parquet
 
         try:
-            # `read_table` would import pandas, which takes half a second.
-            table = pyarrow.parquet.ParquetFile(path).read()
+            # `read_table` would import pandas, which takes half a second, and other threads cost
+            # more than they save.
+            table = pyarrow.parquet.ParquetFile(path).read(use_threads=False)
             return {
-                name: column.cast("float64").to_numpy(zero_copy_only=False).tolist()
+                name: _numbers_in(column)
                 for name, column in zip(table.column_names, table.columns, strict=True)
             }
         except Exception as error:  # pyarrow raises many exception types
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+
+
+def _numbers_in(column: "pyarrow.ChunkedArray") -> list[float]:
+    """A Parquet column's numbers; a missing one is NaN. `to_numpy` would import pandas."""
+    kind = {"double": np.float64, "int64": np.int64}.get(str(column.type))
+    if kind is None or column.null_count:
+        return [math.nan if value is None else float(value) for value in column.to_pylist()]
+    found: list[float] = []
+    for chunk in column.chunks:
+        whole = np.frombuffer(chunk.buffers()[1], dtype=kind)
+        found += whole[chunk.offset : chunk.offset + len(chunk)].astype(np.float64).tolist()
+    return found
 
 
 def _as_numbers(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:

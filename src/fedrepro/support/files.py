@@ -73,23 +73,37 @@ def make_folder(path: Path) -> None:
     flush(path.parent)
 
 
+def settle() -> None:
+    """Force all bytes written so far to disk."""
+    os.sync()
+
+
 @contextmanager
-def write_atomically(path: Path) -> Iterator[Path]:
+def write_atomically(path: Path, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path in the same folder; rename it to ``path`` if the block succeeds.
 
     The file is then durable, even if the machine crashes: later writes and deletions can rely on
     it.
+
+    Args:
+        durable: if not, it is so after the caller's next :func:`settle`, which thousands of files
+            need only once.
 
     Raises:
         UserError: if the file cannot be written (disk full, read-only, quota).
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        make_folder(path.parent)
+        if durable:
+            make_folder(path.parent)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
-        flush(temporary)
+        if durable:
+            flush(temporary)
         os.replace(temporary, path)
-        flush(path.parent)
+        if durable:
+            flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:

@@ -4,9 +4,11 @@ They are copied to a folder beside the page, so that a moved or published site k
 names of machines are removed from the log.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,15 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
 def setting_of(record: RunRecord) -> bytes:
     """A run's setting as YAML, fully resolved."""
     described = record.manifest.get("run", {})
-    return written(described, allow_unicode=True).encode(errors="replace")
+    if not described:
+        return b"{}\n"
+    return b"".join(_as_yaml(key, json.dumps(value)) for key, value in described.items())
+
+
+@cache  # most keys are the same in all runs of a table, and YAML is written slowly
+def _as_yaml(key: str, value: str) -> bytes:
+    """A key with its JSON value as YAML."""
+    return written({key: json.loads(value)}, allow_unicode=True).encode(errors="replace")
 
 
 def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str:

@@ -1,7 +1,6 @@
 """Fill the templates, and format values in them."""
 
 import re
-import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
@@ -23,7 +22,11 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 class Renderer:
-    """Renders templates and writes pages."""
+    """Renders templates and writes pages.
+
+    Files are safe from a crash of the machine after the caller's :func:`settle`: a table may have
+    thousands of runs, each with a page and some files.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -47,7 +50,7 @@ class Renderer:
         self.write_bytes(page, text.encode())
 
     def write_bytes(self, page: Path, content: bytes) -> None:
-        with write_atomically(self.root / SITE / page) as temporary:
+        with write_atomically(self.root / SITE / page, durable=False) as temporary:
             temporary.write_bytes(content)
 
     def write_changed(self, page: Path, content: bytes) -> None:
@@ -64,8 +67,7 @@ class Renderer:
 
     def write_assets(self) -> None:
         for source in sorted((self.templates / "assets").iterdir()):
-            with write_atomically(self.root / SITE / "assets" / source.name) as temporary:
-                shutil.copyfile(source, temporary)
+            self.write_changed(Path("assets", source.name), source.read_bytes())
 
 
 @cache
