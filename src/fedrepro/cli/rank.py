@@ -240,6 +240,7 @@ def _league(request: Request, chosen: Chosen) -> "League":
     from fedrepro.report.pages.templates import Renderer
     from fedrepro.report.papers import published
     from fedrepro.run.results import read_run
+    from fedrepro.support.files import sync_disk
 
     bench = chosen.bench
     papers, unable = published.load(bench.root), {**request.unable}
@@ -268,7 +269,7 @@ def _league(request: Request, chosen: Chosen) -> "League":
     renderer.write_assets()
     # The other pages are there once the workflow has made them.
     without_dead_links(bench.root, write_league(renderer, league))
-    settle()
+    sync_disk()
     return league
 
 

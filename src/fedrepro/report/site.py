@@ -47,7 +47,7 @@ from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import settle
+from fedrepro.support.files import sync_disk
 from fedrepro.support.terminal import say
 
 
@@ -62,7 +62,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     page, records = _write_page(workbench, target, published, renderer)
     renderer.write_assets()
     write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
-    settle()
+    sync_disk()
     return page
 
 
@@ -276,7 +276,7 @@ def write_site(
         workbench, published, targets, found, counts, claims, by_table, workbench.scale(scale)
     )
     start = renderer.write(Path("index.html"), "index.html.j2", content)
-    settle()
+    sync_disk()
     return start
 
 

@@ -73,7 +73,7 @@ def make_folder(path: Path) -> None:
     flush(path.parent)
 
 
-def settle() -> None:
+def sync_disk() -> None:
     """Force all bytes written so far to disk."""
     os.sync()
 
@@ -86,8 +86,8 @@ def write_atomically(path: Path, durable: bool = True) -> Iterator[Path]:
     it.
 
     Args:
-        durable: if not, it is so after the caller's next :func:`settle`, which thousands of files
-            need only once.
+        durable: if not, it is so after the caller's next :func:`sync_disk`, which thousands of
+            files need only once.
 
     Raises:
         UserError: if the file cannot be written (disk full, read-only, quota).

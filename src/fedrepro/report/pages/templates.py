@@ -24,7 +24,7 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
 class Renderer:
     """Renders templates and writes pages.
 
-    Files are safe from a crash of the machine after the caller's :func:`settle`: a table may have
+    Files survive a crash of the machine after the caller's :func:`sync_disk`: a table may have
     thousands of runs, each with a page and some files.
     """
 
