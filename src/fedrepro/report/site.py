@@ -1,7 +1,8 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from fedrepro.support.files import sync_disk
+from fedrepro.support.terminal import say
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,15 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sync_disk
 from fedrepro.support.terminal import say
 
+MANY = 500  # runs of a target; their pages take most of its time
+
 
 @read_once()
 def write_page(workbench: Workbench, target: Target, published: Published) -> Path:
     """The page of a table, figure or search, and the pages of its runs.
+
+    If these are more than :data:`MANY`, their pages come with the site: each target that is made
+    again would otherwise render them all.
 
     Raises:
         UserError: if a table has not been computed yet or a file is damaged.
@@ -61,7 +67,11 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     renderer = Renderer(workbench.root)
     page, records = _write_page(workbench, target, published, renderer)
     renderer.write_assets()
-    write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
+    if len(target.runs) <= MANY:
+        write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
+    elif records:
+        line = f"the pages of its {len(records):,} runs come with the site (`fedrepro site`)"
+        print(f"fedrepro: {page}: {line}", file=sys.stderr)
     sync_disk()
     return page
 
@@ -122,7 +132,7 @@ def write_whole_site(
             records |= {record.run: record for record in shown}
         shown = [*records.values()]
         write_runs(workbench, published, renderer, [*shown, *_given(workbench, shown)])
-        return write_site(workbench, published, methods, scale)
+        return write_site(workbench, published, methods, scale, {record.run for record in shown})
 
 
 def _write_downloads(
@@ -219,11 +229,13 @@ def write_site(
     published: Published,
     methods: Sequence[MethodText],
     scale: str | None = None,
+    written: Collection[RunKey] = (),
 ) -> Path:
     """All pages that belong to no table: start, methods, discrepancies, cost, uncovered tables.
 
     Args:
         methods: the descriptions for the pages of methods.
+        written: runs whose pages are up to date.
     """
     renderer = Renderer(workbench.root)
     renderer.write_assets()
@@ -242,8 +254,14 @@ def write_site(
     reference = reference_runs(workbench.root)
     own = overview.runs_with_cost(workbench)
     # Pages of this machine's runs are made with their tables' pages; the rest are made here.
-    without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
-    write_runs(workbench, published, renderer, [*reference, *without])
+    many = {run for target in targets.values() if len(target.runs) > MANY for run in target.runs}
+    many.difference_update(written)
+    left = [
+        record
+        for record in own
+        if record.run in many or not (workbench.root / SITE / record.page).exists()
+    ]
+    write_runs(workbench, published, renderer, [*reference, *left])
     by_table = answers_by_table(workbench, found, published)
     entries = overview.ledger(published, targets, by_table)
     renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.packed import packed
-from fedrepro.run.results import name_of, reference_folder
+from fedrepro.run.results import manifest_in, name_of, reference_folder
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.once import Once
@@ -57,7 +57,7 @@ def seal_of_run(root: Path, run: RunKey) -> str:
 def _seal_of_run(root: Path, run: RunKey) -> str:
     for folder in (run.folder, reference_folder(run)):
         try:
-            return str(sealed.parsed(root / folder / "manifest.json").get("seal"))
+            return str(manifest_in(root / folder).get("seal"))
         except FileNotFoundError:
             continue
         except ValueError:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -226,7 +227,24 @@ def reference_folder(run: RunKey) -> Path:
 
 
 _records = Once[tuple[Path, RunKey, bool], RunRecord]("_records")
-read_once = _records.within  # a block in which each run is read once: a site has many cells
+_manifests = Once[Path, dict[str, Any]]("_manifests")
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """A block in which each run is read once: a site has many cells."""
+    with _records.within(), _manifests.within():
+        yield
+
+
+def manifest_in(folder: Path) -> dict[str, Any]:
+    """The manifest of the run in a folder, unchecked, and not to be changed.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if it cannot be read.
+    """
+    return _manifests.of(folder, lambda: sealed.parsed(folder / "manifest.json"))
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
@@ -262,7 +280,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     """Read a run whose files are, or should be, in ``folder``."""
     path = folder / "manifest.json"
     try:
-        manifest = sealed.parsed(root / path)
+        manifest = manifest_in(root / folder)
         run_of(manifest)
     except FileNotFoundError:
         state, why = _missing(root, run, reference)
