@@ -24,7 +24,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "page",
         help="render the page of a table or figure, and the pages of its runs",
         description="Render the page of a figure, or of a table that `fedrepro table` computed, "
-        "and the pages of its runs.",
+        "and the pages of its runs; if these are more than 500, `fedrepro site` renders them.",
         epilog="Example: fedrepro page ima table_1 --scale demo",
     )
     _add_table(page)

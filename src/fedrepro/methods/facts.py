@@ -111,7 +111,8 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
     known = None if asked else _written(folders, methods)
     names = [name for name, _ in split(composition)]
     if known is None:
-        if not asked:  # importing PyTorch once is enough
+        # Importing PyTorch once is enough. Plug-ins that nobody asked for are not imported.
+        if not asked and methods is None:
             with suppress(UserError):  # such as a full disk
                 write(folders)
         files = part_files(folders)
