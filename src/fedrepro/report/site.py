@@ -1,8 +1,7 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
-from fedrepro.support.files import sync_disk
-from fedrepro.support.terminal import say
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
     elif records:
         line = f"the pages of its {len(records):,} runs come with the site (`fedrepro site`)"
-        print(f"fedrepro: {page}: {line}", file=sys.stderr)
+        say(f"fedrepro: {page}: {line}")
     sync_disk()
     return page
 
