@@ -39,7 +39,7 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.run import arithmetic, fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import papers
-from fedrepro.support.errors import one_line
+from fedrepro.support.errors import bad_value, one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
@@ -254,7 +254,15 @@ class Graph:
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting with the wanted data set and partition."""
-        return self._partitions[Path("results/partitions", wildcards.dataset, wildcards.partition)]
+        wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
+        with one_line():
+            if wanted not in self._partitions:
+                known = sorted(
+                    each.name for each in self._partitions if each.parent == wanted.parent
+                )
+                expected = f"that of a setting on {wildcards.dataset}"
+                raise bad_value(wanted.parent, "partition", wanted.name, expected, known)
+        return self._partitions[wanted]
 
     @cached_property
     def _partitions(self) -> dict[Path, str]:

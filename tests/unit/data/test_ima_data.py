@@ -211,6 +211,28 @@ def test_arrays_of_a_pickle(protocol: int, tmp_path: Path) -> None:
             assert mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
 
 
+class Filled:
+    """Pickled as an array whose content is something else than bytes."""
+
+    def __init__(self, content: Any, shape: tuple[int, ...]) -> None:
+        self.content, self.shape = content, shape
+
+    def __reduce__(self) -> Any:
+        make, arguments, _ = np.zeros(1, np.uint8).__reduce__()
+        return make, arguments, (1, self.shape, np.dtype(np.uint8), False, self.content)
+
+
+@pytest.mark.parametrize("content", [2**31, 7, True, None, (1, 2), [0]])
+def test_an_array_s_content_is_bytes(content: Any, tmp_path: Path) -> None:
+    """A whole number n became n zeros: 2 GB of them from a file of 100 bytes."""
+    shape = (int(content),) if isinstance(content, int) else (1,)
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps((Filled(content, shape),)))
+    with pytest.raises(UserError, match=r"a.pkl: expected a pickled tuple of numeric arrays: an"):
+        read_arrays(tmp_path / "a.pkl")
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps((Filled(b"ab", (2,)),)))
+    assert read_arrays(tmp_path / "a.pkl")[0].tolist() == [97, 98]
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -1,5 +1,6 @@
 """Equations of methods on their pages."""
 
+import re
 from functools import cache
 
 import pytest
@@ -45,6 +46,31 @@ def test_a_paragraph_is_cut_at_its_gaps() -> None:
 @pytest.mark.parametrize("wrong", [r"\left( x", r"\begin{cases} a"])
 def test_what_is_no_latex_is_shown_as_written(wrong: str) -> None:
     assert equations_in(f"$$ {wrong} $$") == [f"<code>{wrong}</code>"]
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\href{javascript:alert(1)}{x}",
+        r"\href{https://example.org}{x}",
+        r"\style{position:fixed;inset:0}{x}",
+        r"\style{background:url(//example.org)}{x}",
+        r"\class{page}{x}",
+        r'\style{a" href="b}{x}',
+        r"\frac{\href{a}{x}}{\style{b}{y}}",
+    ],
+)
+def test_an_equation_neither_links_nor_styles(latex: str) -> None:
+    (block,), inline = equations_in(f"$$ {latex} $$"), symbols_in(f"Symbols: ${latex}$.")
+    for made in (block, inline):
+        assert "<mi>x</mi>" in made
+        assert not re.search(r"<[^>]*\b(href|style|class|id|src|on\w+)=", made)
+
+
+def test_an_equation_keeps_its_looks() -> None:
+    (made,) = equations_in(r"$$ \color{red}{x} \left( \frac{a}{b} \right) \mathbf{y} $$")
+    for each in ('mathcolor="red"', 'stretchy="true"', 'display="block"'):
+        assert each in made
 
 
 def test_symbols_are_mathml_in_a_sentence() -> None:

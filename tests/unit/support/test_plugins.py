@@ -237,6 +237,17 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
     assert before != after and same == still
 
 
+def test_a_partition_that_no_setting_has_is_one_line(
+    workbench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = Graph(load(workbench))
+    with pytest.raises(SystemExit):
+        graph.partition_code(SimpleNamespace(dataset="mnist5k", partition="in_order-clients6"))
+    said = capsys.readouterr().err
+    assert "partition: 'in_order-clients6': expected that of a setting on mnist5k; did" in said
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "line"),
     [

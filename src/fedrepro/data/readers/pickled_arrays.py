@@ -159,5 +159,7 @@ def _fill(what: Any, state: Any) -> None:
 def _array(content: Any, kind: Any, shape: Any, by_columns: Any) -> NDArray[Any]:
     if isinstance(content, str):  # bytes of Python 2
         content = content.encode("latin1")
-    flat = np.frombuffer(bytes(content), kind.value)
+    if not isinstance(content, bytes | bytearray):  # bytes(n) would be n zeros
+        raise ValueError(f"an array whose content is a {type(content).__name__}")
+    flat = np.frombuffer(content, kind.value)
     return flat.reshape(shape, order="F" if by_columns else "C")

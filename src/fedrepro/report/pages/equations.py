@@ -9,6 +9,15 @@ from fedrepro.report.pages.templates import prose
 
 MARK = "$$"
 SYMBOLS = "Symbols: "  # begins the paragraph that explains them
+# Attributes that only change how an equation looks. Others (href, style, class, id) would load or
+# cover something else on the page.
+LOOKS = {
+    "accent", "accentunder", "border-color", "columnalign", "columnlines", "columnspacing", "depth",
+    "display", "displaystyle", "fence", "form", "height", "largeop", "linebreak", "linethickness",
+    "lspace", "mathbackground", "mathcolor", "mathsize", "mathvariant", "maxsize", "minsize",
+    "movablelimits", "notation", "rowlines", "rowspacing", "rspace", "scriptlevel", "separator",
+    "stretchy", "symmetric", "voffset", "width", "xmlns",
+}  # fmt: skip
 
 
 def is_equation(paragraph: str) -> bool:
@@ -44,6 +53,11 @@ def _in_mathml(latex: str, display: str) -> Markup:
     # The converter does not escape what \text contains.
     safe = latex.replace("<", r"\lt ").replace(">", r"\gt ")
     try:
-        return Markup(convert(safe, display=display))
+        return Markup(re.sub(r"<[^<>]*>", _looks_only, convert(safe, display=display)))
     except Exception:  # its errors have no base of their own
         return Markup("<code>{}</code>").format(escape(latex))
+
+
+def _looks_only(tag: re.Match[str]) -> str:
+    """A tag of MathML with the attributes of LOOKS only."""
+    return re.sub(r' ([^\s="]+)="[^"]*"', lambda one: one[0] if one[1] in LOOKS else "", tag[0])
