@@ -68,8 +68,8 @@ chaos: setup ## kill processes, damage files and fill the disk in a small reprod
 fuzz: setup ## run the fuzzers with random examples: about 10 minutes on one core (tests use few, fixed ones)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
 
-mutants: setup ## seed single bugs and count how many the tests notice (an hour); writes docs/mutants.md; SEED=N resumes
-	@python scripts/mutants.py --report docs/mutants.md $(if $(SEED),--seed $(SEED))
+mutants: setup ## seed single bugs and count how many the tests notice (an hour); writes docs/mutants.md; SEED=N resumes; HAND=1: those of a list
+	@python $(if $(HAND),scripts/mutants_by_hand.py,scripts/mutants.py --report docs/mutants.md $(if $(SEED),--seed $(SEED)))
 
 replay: setup ## compare the code that made each reference result with today's, bit by bit
 	@python scripts/replay.py
@@ -102,7 +102,7 @@ lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.to
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .site .pythons .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .site .pythons .mutants.jsonl .mutants_by_hand.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted step is repeated.

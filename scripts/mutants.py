@@ -13,7 +13,10 @@ trees of its code) and torch compiles them. mutmut also leaves class and module 
 which configurations consist. cosmic-ray starts Python for every mutant, with 4 s of imports each,
 and can't sample. Neither knows what a stream, a round or a dependency is. Here a process that has
 imported everything except the package forks for every file of tests; each fork works in a copy of
-the repository.
+the repository. In the copy the bug is blessed: what notices it is a test, not the record of
+fingerprints in `run/numerics.json`, which any change of code would alter.
+
+`scripts/mutants_by_hand.py` tries a list of bugs that somebody wrote down.
 """
 
 import argparse
@@ -97,6 +100,15 @@ TESTS = {
 }  # fmt: skip
 # Packages whose files tests name by their last word, such as a method in a composition.
 BY_WORD = ("methods", "models")
+# Of the other packages; nothing is drawn from them.
+FURTHER = {
+    "check": ["tests/property/test_every_method.py", "tests/unit/run/test_own_methods.py"],
+    "papers": [
+        "tests/unit/papers", "tests/unit/report/test_figures.py", "tests/whole/test_pages.py",
+    ],
+    "support": ["tests/unit/support", "tests/unit/config/test_files.py", "tests/unit/run"],
+    "provenance": ["tests/unit/run", "tests/unit/workflow", "tests/unit/config"],
+}  # fmt: skip
 MOST_NAMED = 8  # files of tests that name a changed file
 LEAST = 10  # mutants that make a rate
 
@@ -122,8 +134,7 @@ class Mutant:
 
     @property
     def room(self) -> str:
-        inside = self.path.is_relative_to(PACKAGE)
-        return self.path.relative_to(PACKAGE).parts[0] if inside else "workflow"
+        return room_of(self.path)
 
     @property
     def is_valid(self) -> bool:
@@ -144,6 +155,12 @@ class Mutant:
         inside = self.path.is_relative_to(PACKAGE)
         path = self.path.relative_to(PACKAGE) if inside else self.path
         return f"{path}: `{self.line}`: `{was}` becomes `{now}`"
+
+
+def room_of(path: Path) -> str:
+    """The package of a file; "workflow" for rules."""
+    inside = path.is_relative_to(PACKAGE)
+    return path.relative_to(PACKAGE).parts[0] if inside else "workflow"
 
 
 def digest(text: str) -> str:
@@ -195,10 +212,10 @@ def _texts(pattern: str) -> dict[Path, str]:
 @cache
 def tests_of(path: Path) -> list[str]:
     """The files of tests that must notice a change in a file: those that name it come first."""
-    room = path.relative_to(PACKAGE).parts[0] if path.is_relative_to(PACKAGE) else "workflow"
+    room = room_of(path)
     listed = [
         str(file.relative_to(ROOT))
-        for each in TESTS[room]
+        for each in TESTS.get(room) or FURTHER.get(room, [])
         for file in ([ROOT / each] if each.endswith(".py") else (ROOT / each).rglob("test_*.py"))
     ]
     if path.suffix != ".py":
@@ -222,6 +239,17 @@ def tests_of(path: Path) -> list[str]:
     return list(dict.fromkeys([*first[:MOST_NAMED], *listed]))
 
 
+@cache
+def all_tests() -> list[str]:
+    """All files of tests that `make test` runs."""
+    other = {"slurm", "benchmarks", "support"}
+    return [
+        str(file.relative_to(ROOT))
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        if not other & {*file.relative_to(ROOT).parts}
+    ]
+
+
 def _importers(path: Path) -> set[str]:
     """The files, by their last word, that import one of the same package."""
     module = ".".join(path.with_suffix("").parts[1:])
@@ -232,8 +260,8 @@ def _importers(path: Path) -> set[str]:
 
 
 # --- running ------------------------------------------------------------------------------------
-def end_of_tests(copy: Path, tests: str, limit: int) -> tuple[str, float]:
-    """Run a file of tests in a fork until one fails.
+def end_of_tests(copy: Path, tests: str, limit: int, some: str = SLOW) -> tuple[str, float]:
+    """Run a file of tests in a fork until one fails; of its tests those that ``some`` selects.
 
     Returns "killed", "survived" or "endless" (more than ``limit`` seconds of CPU time, or twenty
     times that in wall time), and the seconds of CPU time that it took. Wall time alone would
@@ -252,7 +280,7 @@ def end_of_tests(copy: Path, tests: str, limit: int) -> tuple[str, float]:
         for stream in range(3):
             os.dup2(said, stream)
         try:
-            failed = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-k", SLOW, tests])
+            failed = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-k", some, tests])
             os._exit(failed not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED))
         finally:
             os._exit(1)
@@ -269,11 +297,34 @@ def end_of_tests(copy: Path, tests: str, limit: int) -> tuple[str, float]:
     return "endless", math.inf
 
 
+def bless(copy: Path) -> str | None:
+    """`run/numerics.json` in which all code of a copy counts as blessed; None if it can't start."""
+    file, new = copy / PACKAGE / "run/numerics.json", copy / "blessed.json"
+    new.unlink(missing_ok=True)
+    child = os.fork()
+    if not child:
+        try:
+            sys.path.insert(0, str(copy / "src"))
+            sys.dont_write_bytecode, sys.pycache_prefix = False, str(copy / "bytecode")
+            os.chdir(copy)
+            numerics = importlib.import_module("fedrepro.run.numerics")
+            known = json.loads(file.read_text(encoding="utf-8"))
+            for part, code in numerics.today().items():
+                known[part] = {"id": known.get(part, {}).get("id", code), "code": code}
+            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+            new.write_text(text, encoding="utf-8")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return new.read_text(encoding="utf-8") if new.exists() else None
+
+
 class Worker:
     """Give a process of the pool its own copy of the repository."""
 
     copy: ClassVar[Path]
     tried: ClassVar[int] = 0
+    blessed: ClassVar[str | None] = None
 
     @classmethod
     def begin(cls, folder: str) -> None:
@@ -290,47 +341,62 @@ class Worker:
         shutil.copytree(ROOT, cls.copy, ignore=shutil.ignore_patterns(*skip), symlinks=True)
 
     @classmethod
-    def limit_of(cls, tests: str) -> int:
+    def limit_of(cls, tests: str, some: str = SLOW) -> int:
         """Seconds of CPU time that a file of tests gets, from what it takes without a mutant.
 
         Raises:
             RuntimeError: if it fails without one.
         """
-        known = cls.copy.parent / f"{digest(tests)}.seconds"
+        known = cls.copy.parent / f"{digest(tests + some)}.seconds"
         if not known.exists():
-            end, seconds = end_of_tests(cls.copy, tests, 1800)
-            if end != "survived":
-                said = (cls.copy / SAID).read_text(encoding="utf-8")
-                raise RuntimeError(f"{tests} fails without any change:\n{said}")
-            known.write_text(str(seconds), encoding="utf-8")
-        return 30 + 3 * math.ceil(float(known.read_text(encoding="utf-8")))
+            end, seconds = end_of_tests(cls.copy, tests, 1800, some)
+            said = (cls.copy / SAID).read_text(encoding="utf-8", errors="replace")
+            known.write_text(str(seconds) if end == "survived" else said, encoding="utf-8")
+        seconds_or_said = known.read_text(encoding="utf-8")
+        try:
+            return 30 + 3 * math.ceil(float(seconds_or_said))
+        except ValueError:
+            raise RuntimeError(f"{tests} fails without any change:\n{seconds_or_said}") from None
 
     @classmethod
     @contextmanager
     def seeded(cls, mutant: Mutant) -> Iterator[None]:
         """While this lasts, the copy has the bug."""
-        file = cls.copy / mutant.path
+        file, ids = cls.copy / mutant.path, cls.copy / PACKAGE / "run/numerics.json"
         text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime
+        known = ids.read_text(encoding="utf-8")
         file.write_text(mutant.mutated(text), encoding="utf-8")
         # Python checks bytecode by its source's time in seconds and size, which mutants may share.
         os.utime(file, (written + cls.tried,) * 2)
         try:
+            if cls.blessed is None and file.suffix == ".py":
+                cls.blessed = bless(cls.copy) or known
+            ids.write_text(cls.blessed or known, encoding="utf-8")
             yield
         finally:
             file.write_text(text, encoding="utf-8")
+            ids.write_text(known, encoding="utf-8")
             os.utime(file, (written,) * 2)
 
     @classmethod
     def judge(cls, mutant: Mutant) -> tuple[str, str]:
         """How a mutant ended, and the file of tests that noticed it."""
-        cls.tried += 1
+        cls.tried, cls.blessed = cls.tried + 1, None
         for tests in tests_of(mutant.path):
-            limit = cls.limit_of(tests)
-            with cls.seeded(mutant):
-                end, _ = end_of_tests(cls.copy, tests, limit)
-            if end != "survived":
+            if (end := cls.end_of(mutant, tests)) != "survived":
                 return end, tests
         return "survived", ""
+
+    @classmethod
+    def end_of(cls, mutant: Mutant, tests: str, some: str = SLOW) -> str:
+        """How a file of tests ends with a mutant.
+
+        Raises:
+            RuntimeError: if it fails without one.
+        """
+        limit = cls.limit_of(tests, some)
+        with cls.seeded(mutant):
+            return end_of_tests(cls.copy, tests, limit, some)[0]
 
 
 def kept(first: bool = False) -> dict[str, str]:
@@ -372,6 +438,10 @@ def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> 
         f"{LEAST} mutants there is",
         "no rate. Every survivor counts, whether or not it has a reason below. What is never",
         "drawn, because it changes nothing, are rules in `scripts/mutant_operators.py`.",
+        "",
+        "`make mutants HAND=1` tries a list of bugs drawn by hand (`tests/mutants_by_hand.yaml`)",
+        "against the tests of the changed file and its package, then against all others, and says",
+        "which are not noticed.",
         "",
         "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",

@@ -1,9 +1,11 @@
 """The script that seeds bugs: what it changes and draws, and that its lists name what is there."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -142,3 +144,135 @@ def test_every_reason_is_of_a_mutant_that_there_is(mutants: ModuleType) -> None:
     files = {mutants.PACKAGE / reason.partition(":")[0] for reason in reasons}
     there = {str(mutant) for file in files for mutant in mutants.mutants_of(Path(file))}
     assert set(reasons) <= there
+
+
+# --- bugs drawn by hand ---------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def by_hand(mutants: ModuleType) -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        return importlib.import_module("mutants_by_hand")
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+ENTRY = {
+    "file": "src/fedrepro/methods/fedbn.py",
+    "old": 'f"{path}." for path',
+    "new": "path for path",
+    "kind": "deep models",
+    "why": "norm.1 takes norm.10 along",
+}
+
+
+def listed(folder: Path, *changes: dict[str, str | None]) -> Path:
+    """A list with an entry for each change; None drops a key."""
+    entries = [
+        {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
+        for change in changes
+    ]
+    path = folder / "list.yaml"
+    path.write_text(yaml.safe_dump(entries), encoding="utf-8")
+    return path
+
+
+def test_the_list_of_bugs_is_valid(by_hand: ModuleType) -> None:
+    by_hand.read(by_hand.LIST)
+
+
+def test_a_bug_of_the_list_is_what_it_says(by_hand: ModuleType, tmp_path: Path) -> None:
+    (entry,) = by_hand.read(listed(tmp_path, {}))
+    text = (ROOT / ENTRY["file"]).read_text(encoding="utf-8")
+    assert entry.mutant.mutated(text) == text.replace(ENTRY["old"], ENTRY["new"])
+    assert entry.mutant.room == "methods" and "tests/property/test_deep_models.py" in (
+        by_hand.tests_of(entry.mutant.path)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"why": None}, "1: expected file, kind, new, old, why"),
+        ({"more": "x"}, "1: expected file, kind, new, old, why"),
+        ({"kind": "odd"}, "1: kind: odd: expected one of staleness, "),
+        ({"file": "tests/conftest.py"}, "file: tests/conftest.py: expected a file of src/fedrepro"),
+        ({"file": "src/fedrepro/nothing.py"}, "there is no such file"),
+        ({"old": "import"}, "times: expected once"),
+        ({"new": ENTRY["old"]}, "new: it is the same program"),
+        ({"new": 'f"{path}." for in'}, "new: it is no Python"),
+        (
+            {"old": "from fedrepro.engine.tree import Tree", "new": ""},
+            "new: it changes more than one expression, in a Module",
+        ),
+    ],
+)
+def test_a_mistake_in_the_list_is_a_line(
+    by_hand: ModuleType, tmp_path: Path, change: dict[str, str | None], said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        by_hand.read(listed(tmp_path, change))
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_bug_that_is_there_twice_is_a_mistake(by_hand: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"1: it is there twice\nlist.yaml: 2: it"):
+        by_hand.read(listed(tmp_path, {}, {"why": "another"}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "where"),
+    [
+        ("if a < b:\n    c(1)", "if a <= b:\n    c(1)", ""),
+        ("if a < b:\n    c(1)", "if a < b:\n    c(2)", ""),
+        ("def f(x=1): return x + 1", "def f(x=2): return x + 1", ""),
+        ("y = f(a, b)", "y = f(b, a)", ""),
+        ("y = f(a, key=b)", "y = f(a)", ""),
+        ("if a < b:\n    c(1)", "if a <= b:\n    c(2)", "If"),
+        ("def f(x=1): return x + 1", "def f(x=2): return x + 2", "FunctionDef"),
+        ("a = 1\nb = 2", "a = 2\nb = 1", "Module"),
+        ("with a:\n    b()\n    c()", "with a:\n    b()", "With"),
+    ],
+)
+def test_one_expression_is_changed(
+    by_hand: ModuleType, before: str, after: str, where: str
+) -> None:
+    found = by_hand.not_one_expression(before, after)
+    assert found == (where and f"it changes more than one expression, in a {where}")
+
+
+def test_a_list_is_gone_on_with(
+    by_hand: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug is due without a result, or if nothing noticed it and tests have changed since."""
+    monkeypatch.setattr(by_hand, "KEPT", tmp_path / "kept.jsonl")
+    monkeypatch.setattr(by_hand, "tests_digest", lambda: "now")
+    lasting = {"old": "return {name: leaf for name", "new": "return {name: 0 * leaf for name"}
+    same = {"old": "isinstance(layer, BatchNorm)", "new": "not isinstance(layer, BatchNorm)"}
+    entries = by_hand.read(listed(tmp_path, {}, lasting, {**same, "equivalent": "it is not"}))
+    assert [each.number for each in by_hand.due(entries)] == [1, 2]
+
+    def ended(entry: Any, end: str, tests: str) -> None:
+        line = {
+            "list": "x", "number": entry.number, "bug": entry.bug, "silent": [], "by": "t",
+            "mutant": entry.mutant.identity, "end": end, "tests": tests,
+        }  # fmt: skip
+        with by_hand.KEPT.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    ended(entries[0], "survived", "before")
+    ended(entries[1], "killed", "before")
+    assert [each.number for each in by_hand.due(entries)] == [1]
+    ended(entries[0], "survived", "now")
+    assert by_hand.due(entries) == []
+    told = by_hand.report(entries, "x" * 64)
+    assert "2 bugs, 2 tried, 1 unnoticed when first tried, 1 now (50%)." in told
+    assert "- 1. methods/fedbn.py: " in told and "- 3. methods/fedbn.py: " in told
+    ended(entries[0], "killed", "later")
+    assert "1 unnoticed when first tried, 0 now (0%)." in by_hand.report(entries, "x" * 64)
+
+
+def test_every_package_has_tests_that_must_notice(mutants: ModuleType) -> None:
+    for each in (ROOT / mutants.PACKAGE).glob("*/__init__.py"):
+        assert mutants.tests_of(each.parent.relative_to(ROOT) / "any.py"), each
+    assert {*mutants.tests_of(mutants.PACKAGE / "methods/fedbn.py")} < {*mutants.all_tests()}
+    assert not [each for each in mutants.all_tests() if "slurm/" in each or "benchmarks/" in each]
