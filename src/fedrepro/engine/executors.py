@@ -27,6 +27,7 @@ from fedrepro.support.errors import UserError, bad_value
 # Up to this many steps per client, of a model with this few parameters, are compiled into one
 # kernel: there the time goes into launching kernels, not into arithmetic.
 UNROLLED, UNROLLED_PARAMETERS = 16, 20_000
+LONGEST_REASON = 300  # characters of a compiler's output in a message
 
 # (updates with leaves [cohort, ...], the cohort's states)
 Outcome = tuple[Tree, list[Tree]]
@@ -156,22 +157,36 @@ def vectorised(
     """Like :func:`eager`, compiled: whole rounds if they are short, else one step of all clients.
 
     Raises:
-        UserError: without what torch.compile needs: a compiler and Python's headers.
+        UserError: without what torch.compile needs: a compiler, Python's headers, and a folder for
+            what it compiles; and if it fails.
     """
     if missing := _missing_to_compile(ctx.sizes.device.type):
-        raise UserError(
-            f"executor: 'vectorised': {missing}: install it, or use 'sequential', which gives "
-            "other numbers (docs/provenance.md)"
-        )
+        raise _not_compiled(missing)
     steps = list(steps)
     longest = max(len(each) for each in steps)
     # For a model of which only a part is communicated: that part.
     moving = message.get("params", ctx.initial)
-    if longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS:
-        return _stacked(_compiled(), method, _unrolled(ctx), message, client_states, steps)
-    return _stacked(
-        _every_client, method, replace(ctx, mode="compiled"), message, client_states, steps
-    )
+    whole = longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS
+    run = _compiled() if whole else _every_client
+    ctx = _unrolled(ctx) if whole else replace(ctx, mode="compiled")
+    try:
+        return _stacked(run, method, ctx, message, client_states, steps)
+    except Exception as error:
+        if not internals.is_of_compiler(error):
+            raise
+        raise _not_compiled(f"PyTorch's compiler failed: {_reason(str(error))}") from error
+
+
+def _not_compiled(why: str) -> UserError:
+    other = "mend that, or use 'sequential', which gives other numbers (docs/provenance.md)"
+    return UserError(f"executor: 'vectorised': {why}: {other}")
+
+
+def _reason(text: str) -> str:
+    """The line of a compiler's output, which may be long, that says why it failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
+    told = [line for line in lines if "No space left" in line or "fatal error" in line]
+    return (told or lines)[0][:LONGEST_REASON]
 
 
 def _stacked(
@@ -230,11 +245,23 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
 @lru_cache  # every round asks
 def _missing_to_compile(device: str) -> str:
     """What torch.compile lacks on this machine, or ""."""
-    if device == "cpu" and not any(shutil.which(name) for name in ("c++", "g++")):
-        return "no C++ compiler (c++ or g++) on the PATH"
-    # Triton builds what starts its kernels.
-    if device != "cpu" and not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
-        return "no C compiler (cc, gcc or clang) on the PATH"
+    name, others = ("CXX", ["g++"]) if device == "cpu" else ("CC", ["gcc", "clang"])
+    # Of a C compiler, Triton builds what starts its kernels.
+    given = os.environ.get(name)
+    there = any(map(shutil.which, [given] if given else others))
+    if not (internals.finds_cpp_compiler() if device == "cpu" else there):
+        if given:
+            return f"the environment variable {name} is {given!r}, which is no compiler here"
+        return f"no {' or '.join(others)} on the PATH, and {name} names no other compiler"
+    try:
+        folder = internals.folder_of_compiled()
+    except OSError as error:
+        return f"{error.filename}: no folder for compiled code ({error.strerror})"
+    if device == "cpu" and os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return (
+            f"{folder}: compiled code cannot be loaded from a file system that is mounted noexec: "
+            "let TORCHINDUCTOR_CACHE_DIR or TMPDIR name another folder"
+        )
     # Where PyTorch looks for them, too. A compiler that is told other places may find them there.
     places = {sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix")}
     told = any(os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))

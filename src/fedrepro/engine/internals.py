@@ -7,6 +7,7 @@ versions of PyTorch, because an internal could change its meaning in another.
 
 import inspect
 import shutil
+import sys
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, ParamSpec, TypeVar
@@ -121,6 +122,33 @@ def move_by_sgd(
         if momentum:
             gradient = velocity[place].mul_(momentum).add_(gradient)
         param.add_(gradient, alpha=-rate)
+
+
+def is_of_compiler(error: Exception) -> bool:
+    """Whether PyTorch's compiler failed at calling another program, or at loading its result."""
+    known = sys.modules.get("torch._dynamo.exc")  # imported when something is compiled
+    return known is not None and isinstance(error, known.BackendCompilerFailed)
+
+
+def finds_cpp_compiler() -> bool:
+    """Whether PyTorch's compiler finds the C++ compiler that it calls: $CXX, else g++."""
+    from torch._inductor import cpp_builder
+
+    try:
+        return bool(cpp_builder.get_cpp_compiler())
+    except Exception:  # of several kinds, such as for a file that cannot be executed
+        return False
+
+
+def folder_of_compiled() -> str:
+    """Where PyTorch's compiler keeps what it compiles.
+
+    Raises:
+        OSError: if it cannot be made.
+    """
+    from torch._inductor.runtime import cache_dir_utils
+
+    return str(cache_dir_utils.cache_dir())
 
 
 def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:

@@ -1,8 +1,11 @@
 """Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 import torch
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedrepro.check.world import federation, play
-from fedrepro.engine import tree
+from fedrepro.engine import executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
@@ -293,21 +296,102 @@ def test_executors_of_equal_bits_are_chosen_by_speed() -> None:
         choose("sequental", False, "linear", "cpu", 1)
 
 
+def _forget_compilers() -> None:
+    from torch._inductor import config, cpp_builder
+
+    _missing_to_compile.cache_clear()
+    cpp_builder.cpp_compiler_search.cache_clear()
+    config.cpp.cxx = (None, os.environ.get("CXX", "g++"))  # as when it is imported
+
+
 @pytest.fixture
-def looked_up_anew() -> Iterator[None]:
+def looked_up_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], None]]:
     """What torch.compile needs is looked up once a process: before and after these tests, anew."""
-    _missing_to_compile.cache_clear()
-    yield
-    _missing_to_compile.cache_clear()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    for name in ("CXX", "CC"):
+        monkeypatch.delenv(name, raising=False)
+    _forget_compilers()
+    yield _forget_compilers
+    monkeypatch.undo()
+    _forget_compilers()
+
+
+@pytest.mark.parametrize(
+    ("there", "given", "missing"),
+    [
+        (["g++"], {}, ""),
+        (["c++", "clang++"], {}, "no g++ on the PATH"),  # PyTorch calls g++
+        ([], {}, "no g++ on the PATH"),
+        (["other"], {"CXX": "other"}, ""),
+        (["g++"], {"CXX": "/nowhere/g++"}, "CXX is '/nowhere/g++'"),
+        (["g++"], {"CXX": "nonsense"}, "CXX is 'nonsense'"),
+        (["g++"], {"CXX": "/etc/passwd"}, "CXX is '/etc/passwd'"),
+    ],
+)
+def test_the_compiler_is_the_one_that_pytorch_calls(
+    there: list[str],
+    given: dict[str, str],
+    missing: str,
+    looked_up_anew: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in there:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    looked_up_anew()
+    said = _missing_to_compile("cpu")
+    assert missing in said and bool(said) == bool(missing)
+    if missing:
+        world = federation()
+        with pytest.raises(UserError, match="use 'sequential'"):
+            vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+
+
+def test_on_a_gpu_it_is_a_c_compiler(
+    looked_up_anew: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _missing_to_compile("cuda").startswith("no gcc or clang on the PATH")
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    looked_up_anew()
+    assert "CC is '/nowhere/cc'" in _missing_to_compile("cuda")
 
 
 @pytest.mark.usefixtures("looked_up_anew")
-def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    world = federation()
-    with pytest.raises(UserError, match=r"no C\+\+ compiler.* use 'sequential'"):
-        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
-    assert _missing_to_compile("cuda") == "no C compiler (cc, gcc or clang) on the PATH"
+def test_a_folder_of_compiled_code_that_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file/inside"))
+    assert "no folder for compiled code" in _missing_to_compile("cpu")
+
+
+@pytest.mark.usefixtures("looked_up_anew")
+def test_a_folder_that_nothing_is_executed_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr(os, "statvfs", lambda path: status)
+    assert "noexec" in _missing_to_compile("cpu")
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk, with pages of output."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    def fail(*given: object) -> NoReturn:
+        pages = "g++ -O3\n" + "a warning\n" * 10_000
+        why = "x.cpp:1: fatal error: error writing to /tmp/x.s: No space left on device"
+        error = BackendCompilerFailed.__new__(BackendCompilerFailed)  # its arguments change
+        RuntimeError.__init__(error, f"{pages}{why}\ncompilation terminated.\n")
+        raise error
+
+    monkeypatch.setattr(executors, "_compiled", lambda: fail)
+    monkeypatch.setattr(executors, "_missing_to_compile", lambda device: "")
+    with pytest.raises(UserError, match=r"error writing to /tmp/x.s: No space left on device:"):
+        play(federation(execute=vectorised), until=1)
 
 
 @pytest.mark.usefixtures("looked_up_anew")
