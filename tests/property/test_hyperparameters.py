@@ -21,9 +21,9 @@ from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.support.errors import UserError
 
 OURS = "ours"  # a switch of ours, or a number that no paper recommends
-FEDGO = "FedGO, Appendix E.2 and F.3"
+FEDGO = "FedGO's implementation details"
 DISTILLED = {
-    "server_epochs": (10, "FedGO, section 4.1: E_s = 10 epochs on the server"),
+    "server_epochs": (10, "FedGO: E_s = 10 epochs on the server"),
     "server_rate": (0.001, f"{FEDGO}: Adam with 0.001"),
     "server_batch": (64, f"{FEDGO}: mini-batches of 64"),
     "server_momentum": (None, f"{FEDGO}: Adam"),
@@ -31,18 +31,18 @@ DISTILLED = {
     "decay_rounds": (0, f"{FEDGO}: of 100 rounds, which is all of them"),
 }
 SUPERFED = {
-    "start": (0.4, "SuPerFed, section 4.1: L = 0.4 T"),
-    "mu": (0.01, "SuPerFed, section 4.1"),
+    "start": (0.4, "SuPerFed, its experiments: L = 0.4 R"),
+    "mu": (0.01, "SuPerFed, its experiments, Table 2.7 of the thesis"),
     "local_from_start": (False, OURS),
 }
 ADAPTIVE = {
     "lr": (0.01, "IMA, Table V, after Flower"),
-    "tau": (0.001, "IMA, Table V; Reddi et al., section 5.1"),
+    "tau": (0.001, "IMA, Table V, after Flower"),
     "initial_accumulator": (None, "Reddi et al., Algorithm 2: v of at least tau squared"),
 }
 MOMENTS = {
-    "beta1": (0.9, "IMA, Table V; Reddi et al., section 5.1"),
-    "beta2": (0.99, "IMA, Table V; Reddi et al., section 5.1"),
+    "beta1": (0.9, "IMA, Table V, after Flower"),
+    "beta2": (0.99, "IMA, Table V, after Flower"),
 }
 RESPONSES = {
     "cdf": ("weibull", "one of AAggFF's six, which are chosen by data set"),
@@ -53,7 +53,7 @@ CRITIC = {
     "critic_steps": (5, "Gulrajani et al., Algorithm 1"),
     "penalty": (10.0, "Gulrajani et al., Algorithm 1"),
 }
-FIFTH = (0.2, "ours: a fifth, as many as attack in the experiments of Blanchard et al., rounded")
+FIFTH = (0.2, "ours: as many as attack in our settings")
 
 # Part -> field -> default and its source. What a released code has is a deviation, with a number.
 DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
@@ -69,10 +69,13 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "discriminators": {"fakes": (64, f"{FEDGO}: as many as samples in a mini-batch")},
     "ditto": {
-        "mu": (1.0, "Li et al., section 4"),
+        "mu": (1.0, "SuPerFed's code"),
         "personal_epochs": (None, "SuPerFed's code has five; ours in a shorter round"),
     },
-    "dp": {"clip": (1.0, OURS), "noise_multiplier": (1.0, "McMahan et al., Table 1")},
+    "dp": {
+        "clip": (1.0, OURS),
+        "noise_multiplier": (1.0, "McMahan et al., their first private models"),
+    },
     "fedasam": {
         "rho": (0.7, "IMA, Table V, CNNs"),
         "eta": (0.2, "IMA, Table V, CNNs"),
@@ -116,7 +119,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
         "threshold": (0.8, "IMA, Table V"),
         "hard": (False, "Tenison et al. (B5)"),
     },
-    "fedgo": {**DISTILLED, "weighting": ("odds", "FedGO, Theorem 3.4")},
+    "fedgo": {**DISTILLED, "weighting": ("odds", "FedGO, Corollary 3.3")},
     "fedmgda": {"radius": (0.5, "AAggFF, Appendix C.3, the second of three")},
     "fednova": {},
     "fedper": {},
@@ -144,10 +147,10 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
         "variance": (2.5, "FedGO, Appendix E.2, alpha"),
         "uniformity": (0.5, "FedGO, Appendix E.2, lambda"),
     },
-    "generated": {"number": (25000, "FedGO, section 4.3: 25,000 images")},
+    "generated": {"number": (25000, "FedGO: 25,000 generated images")},
     "ima": {
-        "window": (5, "IMA, section 7.1: P = 5"),
-        "start": (0.75, "IMA, section 7.1: t_s = 0.75 R"),
+        "window": (5, "IMA: P = 5"),
+        "start": (0.75, "IMA: t_s = 0.75 R"),
         "scheme": ("exponential", "IMA, section 7.3.2"),
         "decay": (0.03, "IMA, Table VII"),
         "period": (20, "IMA, section 7.3.2"),
@@ -159,7 +162,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
     "median": {},
     "moon": {
         "mu": (1.0, "Li et al., the default of the code"),
-        "tau": (0.5, "Li et al., section 4.1"),
+        "tau": (0.5, "Li et al., eq. 3: 0.5 in the experiments"),
     },
     "multi_krum": {
         "share": FIFTH,
@@ -167,12 +170,12 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "norm_clip": {"bound": (1.0, OURS)},
     "per_fedavg": {
-        "alpha": (0.01, "Fallah et al., section 5"),
-        "hessian_free": (True, "Fallah et al., the version that it recommends"),
-        "delta": (0.001, "Fallah et al., section 5"),
+        "alpha": (0.01, "Fallah et al., their experiments"),
+        "hessian_free": (True, "Fallah et al.: HF, beside FO"),
+        "delta": (0.001, OURS),
     },
     "pfedme": {
-        "mu": (15.0, "Dinh et al., section 5"),
+        "mu": (15.0, "Dinh et al., and SuPerFed's code"),
         "inner_steps": (0, "ours: an epoch of the client's optimizer"),
         "personal_lr": (None, OURS),
         "equal_weights": (False, OURS),
@@ -189,17 +192,17 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
         "after_momentum": (False, OURS),
         "decays_twice": (False, OURS),
     },
-    "superfed_lm": {**SUPERFED, "nu": (2.0, "SuPerFed, section 4.1: 2 with layer mixing")},
-    "superfed_mm": {**SUPERFED, "nu": (1.0, "SuPerFed, section 4.1: 1 with model mixing")},
+    "superfed_lm": {**SUPERFED, "nu": (2.0, "SuPerFed, its experiments: 2")},
+    "superfed_mm": {**SUPERFED, "nu": (1.0, "SuPerFed, its experiments with model mixing: 1")},
     "term": {"tilt": (1.0, "AAggFF, Appendix C.3, the second of three")},
     "top_k": {"share": (0.1, OURS)},
     "trimmed_mean": {"share": FIFTH},
     "wgan_gp": CRITIC,
-    "fedadagrad": {**ADAPTIVE, "beta1": (0.0, "Reddi et al., section 5.1: FedAdagrad has none")},
+    "fedadagrad": {**ADAPTIVE, "beta1": (0.0, "Reddi et al.: FedAdagrad has no first moment")},
     "fedadam": {**ADAPTIVE, **MOMENTS},
     "fedavgm": {
-        "lr": (1.0, "Hsu et al., section 4.3"),
-        "momentum": (0.9, "Hsu et al., section 4.3"),
+        "lr": (1.0, "Hsu et al.: the server moves by the mean, with momentum 0.9"),
+        "momentum": (0.9, "Hsu et al.: the server moves by the mean, with momentum 0.9"),
     },
     "fedyogi": {**ADAPTIVE, **MOMENTS},
 }
