@@ -17,7 +17,7 @@ from fedrepro.config.products import expand
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.run import fingerprint, numerics
+from fedrepro.run import fingerprint, landed, numerics
 from fedrepro.run.results import reference_folder, timing_of
 from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of
@@ -60,8 +60,8 @@ def copy_inputs(root: Path, *, compact: bool = False) -> None:
     Args:
         compact: with the results of scale compact, which are most of the files.
     """
-    without = ("reference", "site", "what_follows.yaml", *(() if compact else ("compact",)))
-    ignore = shutil.ignore_patterns(*without)
+    without = ("reference", "site", "what_follows.yaml", landed.FILE)
+    ignore = shutil.ignore_patterns(*without, *(() if compact else ("compact",)))
     shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 
 

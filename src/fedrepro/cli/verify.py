@@ -52,9 +52,9 @@ def handle(arguments: argparse.Namespace) -> int:
     looked_at = ", ".join(f"{number:,} {what}" for what, number in counts)
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
     say(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}")
-    for system in (system for check in checks for system in check.unrecorded):
-        line = f"papers/{system} has no landed.json: its printed numbers are not checked"
-        say(f"fedrepro: {line} (`fedrepro verify --accept {system}` records them)")
+    if papers := ", ".join(system for check in checks for system in check.unrecorded):
+        line = f"without landed.json, so printed numbers are not checked: {papers}"
+        say(f"fedrepro: {line} (`fedrepro verify --accept PAPER` records them)")
     if RESULTS in [check.results for check in checks] and (line := _not_of_today(RESULTS)):
         say(f"fedrepro: {line}")
     return int(wrong > 0)

@@ -224,7 +224,9 @@ def test_a_paper_without_a_record_is_said_to_be_unchecked(
     assert [fault for fault in check.faults() if "cells.csv" in fault] == []
     assert check.unrecorded == ["mine"]
     main(["verify"])
-    assert "papers/mine has no landed.json" in capsys.readouterr().err
+    assert (
+        "without landed.json, so printed numbers are not checked: mine" in capsys.readouterr().err
+    )
 
 
 def test_a_paper_that_is_listed_and_gone_is_named(bench: Path) -> None:
