@@ -116,6 +116,18 @@ def table(folder: Path) -> dict[str, float]:
     return measured(["fedrepro", "table", "ima", "table_1"], project.root, project.path)
 
 
+def reported(folder: Path) -> dict[str, float]:
+    """A table of 5,000 runs, its page, and the site with the runs' pages; idle seconds of each."""
+    project = many(folder / "project", 1, 10, 50)
+    finish(project)
+    found: dict[str, float] = {}
+    for name in ("table", "page", "site"):
+        what = [name, "ima", "table_1"] if name != "site" else [name]
+        taken = measured(["fedrepro", *what], project.root, project.path)
+        found |= {f"{name}_{key}": value for key, value in taken.items()}
+    return found
+
+
 def finish(project: Project, but: int = 0) -> None:
     """Make up what the runs leave, but of the last ones."""
     bench = load(project.root)
@@ -206,8 +218,49 @@ def clients(folder: Path) -> dict[str, float]:
     }
 
 
+def scored(folder: Path) -> dict[str, float]:
+    """CPU time of a round of training 100 of 10,000 clients, and of scoring all of them."""
+    import fedrepro as fr
+    from fedrepro.run import runner, scoring
+
+    spent = {"training": 0.0, "scoring": 0.0}
+
+    def timed(module: object, name: str, key: str) -> None:
+        before = getattr(module, name)
+
+        def call(*arguments: object) -> object:
+            began = time.process_time()
+            try:
+                return before(*arguments)
+            finally:
+                spent[key] += time.process_time() - began
+
+        setattr(module, name, call)
+
+    timed(runner, "play_round", "training")
+    timed(scoring, "_record_clients", "scoring")
+    random, clients, rounds = np.random.default_rng(0), 10_000, 5
+    x = random.normal(size=(clients, 3, 8)).astype(np.float32)
+    y = np.tile(np.arange(3), (clients, 1))
+    fr.train(
+        "fedavg", "logistic", list(zip(x, y, strict=True)), rounds=rounds, participation=0.01,
+        test_fraction=0.34, executor="sequential", folder=folder / "run",
+    )  # fmt: skip
+    return {f"{key}_milliseconds": 1000 * value / rounds for key, value in spent.items()}
+
+
 MEASURES: dict[str, Callable[[Path], dict[str, float]]] = {
-    each.__name__: each for each in (paper, twenty_thousand, table, resumed, verify, clients)
+    each.__name__: each
+    for each in (
+        paper,
+        twenty_thousand,
+        table,
+        reported,
+        resumed,
+        verify,
+        clients,
+        scored,
+    )
 }
 
 
