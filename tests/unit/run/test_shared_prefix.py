@@ -16,7 +16,7 @@ import pytest
 
 import fedrepro
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.run import checkpoint, runner
+from fedrepro.run import arithmetic, checkpoint, runner
 from fedrepro.run.shared_prefix import ParentRun, Sharing, kept_in
 from fedrepro.support.errors import UserError
 from support.places import TESTS
@@ -208,6 +208,40 @@ def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str
     assert len(played) == 6
     differing = "other code, configuration, arithmetic, data or machine"
     assert world.notes == [f"{world.kept}/round3: cannot resume from it: {differing}"]
+
+
+@pytest.mark.parametrize(
+    ("way", "goes_on"),
+    [
+        ({"threads": 2}, False),  # sums in another order
+        ({"executor": "parallel", "threads": 2}, True),  # the same bits in two processes
+        ({"checkpoint_every": 1}, True),
+    ],
+    ids=str,
+)
+def test_only_a_parent_of_the_same_class_of_arithmetic_serves(
+    tmp_path: Path, way: dict[str, Any], goes_on: bool
+) -> None:
+    world = World(tmp_path)
+    execution = replace(world.inner.execution, **way)
+    assert (arithmetic.of_spec(replace(world.inner, execution=execution))
+            == arithmetic.of_spec(world.child)) == goes_on  # fmt: skip
+    child, world.inner = world.inner, replace(world.inner, execution=execution)
+    world.parent()
+    world.inner = child
+    _, played = world.go_on()
+    assert (played, len(world.notes)) == (([4, 5, 6], 0) if goes_on else ([1, 2, 3, 4, 5, 6], 1))
+    world.expect_the_same(began=goes_on)
+
+
+def test_a_parent_on_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
+    """The same numbers of samples, clients and classes: only the values differ."""
+    world = World(tmp_path)
+    sharing = Sharing(world.kept, frozenset({SHARED}))
+    other = replace(dataset(1), meta={"content_sha256": "other"})
+    runner.run(world.inner, other, partition(), tmp_path / "trunk", "code", sharing=sharing)
+    _, played = world.go_on()
+    assert len(played) == 6 and len(world.notes) == 1
 
 
 def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
-from fedrepro.run import fingerprint, numerics
+from fedrepro.run import arithmetic, fingerprint, numerics
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
@@ -207,6 +207,22 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
     text = text.replace("  fedprox: {", variants)
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     assert shared_rounds(load(bench.root), RunKey("ima/tiny", method, 1)) == rounds
+
+
+def test_runs_of_two_classes_of_arithmetic_share_no_round(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with executor `auto`, where stacking pays for one of them only."""
+    text = EXPERIMENT.replace("rounds: 2", "rounds: 4")
+    text = text.replace("  fedprox: {", "  ima: {window: 1}\n  fedprox: {")
+    (bench.root / "config/experiments/ima.yaml").write_text(text)
+    bench, child = load(bench.root), RunKey("ima/tiny", "ima+fedavg", 1)
+    for classes, rounds in (({}, 3), ({"fedavg": "stacked"}, 0), ({"ima+fedavg": "stacked"}, 0)):
+        monkeypatch.setattr(
+            arithmetic, "of_spec", lambda spec, of=classes: of.get(spec.composition, "per client")
+        )
+        assert shared_rounds(bench, child) == rounds
+        assert (sharing_of(bench, child, print).parent is None) == (not rounds)
 
 
 def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) -> None:
