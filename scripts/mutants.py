@@ -56,6 +56,7 @@ REASONS = ROOT / "tests/mutants.yaml"  # why survivors survive, by their descrip
 KEPT = ROOT / ".mutants.jsonl"  # results so far
 NO_REASON = "**no reason known: a test is missing**"
 SAID = "said.txt"  # by the last tests, in each copy
+OWN = "tests/unit/test_mutants.py"  # tests of this script, which read the sources that it changes
 # Slow imports, done once before the first fork; nothing of the package.
 WARM = (
     "torch", "torch._dynamo", "pandas", "pyarrow.parquet", "pydantic", "jinja2",
@@ -233,7 +234,7 @@ def tests_of(path: Path) -> list[str]:
         if "tests/workflow" not in file.as_posix()
     }
     first = sorted(
-        (file for file, counts in counted.items() if any(counts)),
+        (file for file, counts in counted.items() if any(counts) and file != OWN),
         key=lambda file: (path.stem not in Path(file).stem, *(-each for each in counted[file])),
     )
     return list(dict.fromkeys([*first[:MOST_NAMED], *listed]))
@@ -241,13 +242,10 @@ def tests_of(path: Path) -> list[str]:
 
 @cache
 def all_tests() -> list[str]:
-    """All files of tests that `make test` runs."""
+    """All files of tests that `make test` runs, but for those of this script."""
     other = {"slurm", "benchmarks", "support"}
-    return [
-        str(file.relative_to(ROOT))
-        for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        if not other & {*file.relative_to(ROOT).parts}
-    ]
+    files = [file.relative_to(ROOT) for file in sorted((ROOT / "tests").rglob("test_*.py"))]
+    return [str(file) for file in files if not other & {*file.parts} and str(file) != OWN]
 
 
 def _importers(path: Path) -> set[str]:

@@ -275,4 +275,6 @@ def test_every_package_has_tests_that_must_notice(mutants: ModuleType) -> None:
     for each in (ROOT / mutants.PACKAGE).glob("*/__init__.py"):
         assert mutants.tests_of(each.parent.relative_to(ROOT) / "any.py"), each
     assert {*mutants.tests_of(mutants.PACKAGE / "methods/fedbn.py")} < {*mutants.all_tests()}
+    assert mutants.OWN not in {*mutants.tests_of(mutants.PACKAGE / "methods/fedbn.py")}
+    assert mutants.OWN not in {*mutants.all_tests()} and (ROOT / mutants.OWN).is_file()
     assert not [each for each in mutants.all_tests() if "slurm/" in each or "benchmarks/" in each]
