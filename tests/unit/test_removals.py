@@ -12,7 +12,7 @@ from support.places import ROOT
 
 PACKAGE = ROOT / "src/fedrepro"
 REMOVING = {
-    "unlink", "rmtree", "rmdir", "rename", "renames", "replace", "remove", "removedirs", "move",
+    "unlink", "rmtree", "rmdir", "rename", "renames", "replace", "removedirs", "move",
     "ftruncate", "truncate",
 }  # fmt: skip
 # Our own functions that do so.
@@ -158,6 +158,8 @@ def _removes(node: ast.AST, no_files: set[str]) -> str:
             node.func.attr = "replaced"
     if isinstance(node, ast.Attribute) and node.attr in REMOVING - no_files:
         return ast.unparse(node)
+    if isinstance(node, ast.Attribute) and ast.unparse(node) == "os.remove":  # lists have one too
+        return "os.remove"
     return ""
 
 
@@ -174,6 +176,8 @@ import shutil
 from pathlib import Path
 def tidy(folder):
     shutil.rmtree(folder)
+    folder.remove(1)
+    os.remove(folder)
     "a".replace("a", "b")
     Path("a").replace("b")
     each = map(Path.unlink, folder)
@@ -182,6 +186,6 @@ class Keeper:
         with whole_folder(self.path): pass
 """
     assert Counter(_in(ast.parse(code), "x.py")) == Counter([
-        "tidy shutil.rmtree", "tidy Path('a').replace", "tidy Path.unlink",
+        "tidy shutil.rmtree", "tidy os.remove", "tidy Path('a').replace", "tidy Path.unlink",
         "Keeper.end whole_folder",
     ])  # fmt: skip

@@ -53,7 +53,10 @@ def open_warm_start() -> None:
     """
     if sys.platform != "linux":  # macOS libraries do not survive a fork
         return
-    folders = Path(tempfile.gettempdir())
+    try:
+        folders = Path(tempfile.gettempdir())
+    except OSError:  # there is no folder that can be written to
+        return
     _remove_left_over(folders)
     folder = str(folders / f"{PREFIX}{os.urandom(6).hex()}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
