@@ -1,16 +1,17 @@
 """A model with dropout: what its layers draw follows from seed, round and client, nothing else."""
 
+import copy
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, FEATURES, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import eager, sequential
 from fedrepro.engine.method import Method
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, Own
 from fedrepro.engine.round import Federation, client_state_of, context_of, steps_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
@@ -22,16 +23,28 @@ METHODS = sorted(name for name, part in registry.parts().items() if part.kind ==
 WRAPPED = ["ima+scaffold", "aaggff_d+fedprox"]
 
 
-def world_of(name: str, probability: float = 0.3) -> Federation:
+class Functional(nn.Module):
+    """Dropout that no layer shows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x, 0.3, self.training)
+
+
+def world_of(name: str, probability: float = 0.3, functional: bool = False) -> Federation:
     world = federation(name)
-    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Dropout(probability))
-    net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
-    return replace(world, context=replace(world.context, net=net))
+    drops = Functional() if functional else nn.Dropout(probability)
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), drops)
+    module = Classifier(body, nn.Linear(8, CLASSES)).double()
+    net = Net(module, own=Own(lambda: copy.deepcopy(module), draws=True))
+    return replace(world, context=replace(world.context, net=net if functional else Net(module)))
 
 
+@pytest.mark.parametrize("functional", [False, True])
 @pytest.mark.parametrize("name", [*METHODS, *WRAPPED])
-def test_a_run_follows_from_its_seed_and_resumes_to_the_same_bits(name: str) -> None:
-    world = world_of(name)
+def test_a_run_follows_from_its_seed_and_resumes_to_the_same_bits(
+    name: str, functional: bool
+) -> None:
+    world = world_of(name, functional=functional)
     torch.manual_seed(1)
     before = torch.get_rng_state()
     whole, client_states, _ = play(world, until=4)

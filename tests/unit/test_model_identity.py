@@ -507,8 +507,11 @@ def test_a_run_is_reused_for_its_own_model_only(tmp_path: Path) -> None:
 
     net = class_of("x * 2")
     assert train(net, "module") == train(net, "module")
+    assert train(class_of("x * 2"), "module") == train(net, "module")  # the seed draws both
+    for leaf in net.parameters():
+        torch.nn.init.constant_(leaf, 0.5)
     with pytest.raises(UserError, match="another finished run"):
-        train(class_of("x * 2"), "module")  # its weights are others
+        train(net, "module")
 
     def locked(shape: tuple[int, ...], classes: int) -> nn.Module:
         return Holds(each for each in range(3))

@@ -13,6 +13,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.models import registry as models
+from fedrepro.run.own_models import own_net
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import number, stream
 
@@ -51,9 +52,17 @@ def train(
     """
     device = samples.y.device
     shape = tuple(samples(0, 1)[0].shape[1:])
-    net = Net(models.build(judge.model, shape, classes, folders=folders).to(device))
+
+    def build() -> nn.Module:
+        return models.build(judge.model, shape, classes, folders=folders).to(device)
+
+    if models.find(judge.model, folders).own:
+        some, _ = samples(0, min(2, len(samples)))
+        net = own_net(judge.model, build, stream(seed, "judge", "weights"), some, classes)
+    else:
+        net = Net(build())
     net.init(stream(seed, "judge", "weights"))
-    params = list(net.module.parameters())
+    params = [leaf for leaf in net.module.parameters() if leaf.requires_grad]
     # The same memory, outside the graph.
     moved = [leaf.detach() for leaf in params]
     optimizer = adam()

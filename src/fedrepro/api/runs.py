@@ -117,9 +117,11 @@ class Run:
         """
         if not self.finished:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
+        from fedrepro.engine.net import fill
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
         from fedrepro.run.store import load_tree
+        from fedrepro.support.rng import seeded
 
         if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
@@ -128,12 +130,12 @@ class Run:
         if facts.get("part") != "" or facts["clients"] is not None:
             raise UserError(f"{self.folder}: {self.method} has no shared model")
         shape, outputs = tuple(facts["input_shape"]), int(facts["outputs"])
-        build = self.architecture
-        if build:
-            module = build(shape, outputs)
-        else:
-            module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
-        module.load_state_dict(tensors, strict=False)
+        with seeded(0):
+            if self.architecture:
+                module = registry.made("model", self.architecture, shape, outputs)
+            else:
+                module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
+        fill(module, tensors)
         return module.eval()
 
     def __repr__(self) -> str:

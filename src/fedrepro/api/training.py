@@ -44,6 +44,7 @@ class _Outside(Typed):
     seed: Seed
     device: Device
     executor: Executor
+    weights: Literal["keep", "draw"] | None
 
 
 def train(
@@ -66,6 +67,7 @@ def train(
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
+    weights: Literal["keep", "draw"] | None = None,
     folder: str | Path | None = None,
     overwrite: bool = False,
     **hyperparameters: Any,
@@ -75,8 +77,7 @@ def train(
     Args:
         method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts).
         model: a model's name (`fedrepro models` lists them), a module, or a function that builds a
-            module from a sample's shape and the number of classes. ``seed`` initialises its
-            weights.
+            module from a sample's shape and the number of classes.
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set. Classes
             are whole numbers from 0 without gaps.
         test: test samples in the same form, which belong to no client.
@@ -90,6 +91,10 @@ def train(
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
             by side), or "auto", which chooses.
+        weights: of a model that is passed as an object. "keep": those of the module; "draw":
+            ``seed`` draws them, by the layers' default rules. Default: "keep", but a module that
+            nobody has trained, loaded or changed since it was made is drawn. A function runs with
+            the global generators seeded by ``seed``, and what it returns is kept.
         folder: where to save the run. An interrupted run resumes there, and a finished one with
             the same arguments is reused. Another finished run there is refused, as is a folder
             with files of your own. Default: a temporary folder, which is deleted with the returned
@@ -122,16 +127,17 @@ def train(
     from fedrepro.run import fingerprint, numerics, runner
     from fedrepro.run.shared_prefix import KEPT, Sharing
     from fedrepro.run.watch import float32_by_default
+    from fedrepro.support import rng
 
     if needs := requires_of(method):
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
-    outside = {"seed": seed, "device": device, "executor": executor}
+    outside = {"seed": seed, "device": device, "executor": executor, "weights": weights}
     chosen = validate(_Outside, _plain(outside), WHERE)
     dataset = dataset_of(clients, test)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
     _refuse_single(dataset, share)
-    architecture = None if isinstance(model, str) else _architecture(model)
+    architecture = None if isinstance(model, str) else _architecture(model, chosen.weights)
     name = model if isinstance(model, str) else _name_of(model)
     content = {
         "dataset": NAME,
@@ -165,8 +171,9 @@ def train(
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         dataset = _with_fitting_numbers(dataset, name)
         if architecture:
-            module = architecture(dataset.input_shape, dataset.classes)
-            source = _identity_of(module, kept=architecture is not model, told=folder is not None)
+            with rng.seeded(chosen.seed):
+                module = registry.made(name, architecture, dataset.input_shape, dataset.classes)
+            source = _identity_of(module, told=folder is not None)
             code = fingerprint.of_text(f"{_code_around(method)} {source}")
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
@@ -247,17 +254,53 @@ def _name_of(model: "nn.Module | Architecture") -> str:
     return name if name.isidentifier() else "model"
 
 
-def _architecture(model: "nn.Module | Architecture") -> "Architecture":
-    """A function that copies the module, or the function itself."""
-    import copy
+def _architecture(
+    model: "nn.Module | Architecture", weights: Literal["keep", "draw"] | None
+) -> "Architecture":
+    """A function that returns the module, or the function itself; ``weights`` as in :func:`train`.
 
+    While it runs, the global generators are seeded by the run.
+    """
     from torch import nn
 
-    if isinstance(model, nn.Module):
-        return lambda shape, outputs: copy.deepcopy(model)
-    if not callable(model):
-        raise bad_value(WHERE, "model", model, "a name, a module, or a function that builds one")
-    return model
+    from fedrepro.engine.initialise import copied, is_fresh
+    from fedrepro.engine.net import refuse_unusable
+
+    if not isinstance(model, nn.Module):
+        if not callable(model):
+            wanted = "a name, a module, or a function that builds one"
+            raise bad_value(WHERE, "model", model, wanted)
+        return _drawn_anew(model) if weights == "draw" else model
+    refuse_unusable(model)
+    try:
+        copied(model)
+    except (TypeError, RuntimeError) as error:  # of a lock, a file, a generator in it
+        raise UserError(
+            f"{WHERE}: model {type(model).__name__}: cannot be copied: {error}: pass a function "
+            "that builds it"
+        ) from error
+
+    def build(shape: tuple[int, ...], outputs: int) -> "nn.Module":
+        return model
+
+    drawn = weights == "draw" or (weights is None and is_fresh(model))
+    return _drawn_anew(build) if drawn else build
+
+
+def _drawn_anew(build: "Architecture") -> "Architecture":
+    """``build`` with its weights replaced by draws from torch's global generator."""
+    import torch
+
+    from fedrepro.engine.initialise import initialise
+    from fedrepro.models.registry import made
+
+    def drawn(shape: tuple[int, ...], outputs: int) -> "nn.Module":
+        module = made("model", build, shape, outputs)
+        with torch.no_grad():
+            initialise(module, torch.default_generator)
+        return module
+
+    return drawn
 
 
 def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -305,20 +348,19 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _identity_of(module: "nn.Module", kept: bool, told: bool) -> str:
-    """The hash of a model that was passed as an object.
+def _identity_of(module: "nn.Module", told: bool) -> str:
+    """The hash of a model that was passed as an object, with its weights before training.
 
     If it holds something that cannot be compared, the hash is random, so that no saved run is
     reused.
 
     Args:
-        kept: whether its weights are those that it has.
         told: whether to warn of a random hash.
     """
     from fedrepro.api.model_identity import UnknownError, identity_of
 
     try:
-        return identity_of(module, kept)
+        return identity_of(module, weights=True)
     except UnknownError as error:
         if told:
             line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"

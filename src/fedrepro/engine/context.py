@@ -1,6 +1,7 @@
 """What hooks may read."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -125,6 +126,15 @@ class Context:
     seed: int = 0
     flips: bool = False
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
+
+    @property
+    def draws(self) -> bool:
+        """Whether layers of the model or of the method's networks draw random numbers."""
+        return any(net.draws for net in (self.net, *self.nets.values()))
+
+    def drawing_from(self, seed: int) -> AbstractContextManager[None]:
+        """A context in which these layers draw from ``seed``: :meth:`Net.drawing_from`."""
+        return self.net.drawing_from(seed, self.draws)
 
     def stream(self, purpose: str) -> torch.Generator:
         """The server's randomness in this round for one purpose; a new generator at each call.

@@ -19,6 +19,7 @@ from torch.func import vmap
 from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
+from fedrepro.engine.net import TOO_FEW
 from fedrepro.engine.processes import Stacked, can_distribute, distribute
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
@@ -58,7 +59,7 @@ def sequential(
 def _local(
     method: Method, ctx: Context, message: Tree, client_state: Tree, steps: Steps
 ) -> tuple[Tree, Tree]:
-    with ctx.net.drawing_from(steps.layers_seed):
+    with ctx.drawing_from(steps.layers_seed):
         try:
             update, after = method.client_update(ctx, message, client_state, steps)
         except ValueError as error:
@@ -69,11 +70,16 @@ def _local(
 
 def _explain(error: ValueError, steps: Steps) -> None:
     """Raises UserError instead of PyTorch's for BatchNorm in training on a single sample."""
-    if "more than 1 value per channel" in str(error):
-        raise UserError(
-            f"batch_size: {steps.batch_size}: leaves one sample to the last mini-batch of a client "
-            f"with {len(steps.orders[0])}, which BatchNorm cannot normalise: choose another size"
-        ) from error
+    if TOO_FEW in str(error):
+        raise lone_sample(steps.batch_size, len(steps.orders[0])) from error
+
+
+def lone_sample(batch_size: int, size: int, who: str = "a client") -> UserError:
+    """The error about a client whose last mini-batch has one sample."""
+    return UserError(
+        f"batch_size: {batch_size}: leaves one sample to the last mini-batch of {who} with {size}, "
+        "which BatchNorm cannot normalise: choose another size"
+    )
 
 
 @dataclass(frozen=True)
@@ -202,15 +208,15 @@ def _stacked(
             "executor: 'vectorised': the model has BatchNorm, whose statistics padding would "
             "change: use 'sequential', or a model with GroupNorm"
         )
-    if ctx.net.draws:
+    if ctx.draws:
         raise UserError(
-            "executor: 'vectorised': the model has dropout or stochastic depth, which clients side "
-            "by side would have to share: use 'sequential'"
+            "executor: 'vectorised': the model has dropout or draws otherwise, which clients "
+            "side by side would have to share: use 'sequential'"
         )
     if ctx.net.moves_buffers:
         raise UserError(
-            "executor: 'vectorised': the model keeps state between mini-batches (power "
-            "iterations): use 'sequential', or an exact spectral norm"
+            "executor: 'vectorised': the model keeps state between mini-batches "
+            f"({ctx.net.running_statistics[0]}): use 'sequential'"
         )
     if ctx.net.precision:
         raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")

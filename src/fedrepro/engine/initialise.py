@@ -1,16 +1,20 @@
 """Initial weights, by PyTorch's rules unless a module asks for others, drawn from a named stream.
 
 Numbers are drawn on the CPU in contiguous order, then copied to the tensor, whatever its device and
-memory layout. The global random state is not used.
+memory layout. Layers without a rule here reset themselves, with the stream in place of the global
+generators, which are left as they were.
 """
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import drawing_on, seeded
 
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers with weights and a bias
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
@@ -18,6 +22,8 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 def _drawn(leaf: Tensor, draw: Callable[[Tensor], object]) -> None:
     """Fill ``leaf`` with what ``draw`` writes to a CPU tensor of its shape."""
+    if leaf.is_meta:  # a shape without numbers
+        return
     fresh = torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu")
     draw(fresh)
     leaf.copy_(fresh)
@@ -36,10 +42,17 @@ def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
 
     The weight of a transposed convolution is [inputs, outputs, ...]; PyTorch's fan_in is outputs.
     """
-    bound = 1 / math.sqrt(module.weight[0].numel())
+    bound = _bound_of(module)
     _uniform(module.weight, bound, rng)
     if module.bias is not None:
         _uniform(module.bias, bound, rng)
+
+
+def _bound_of(layer: nn.Module) -> float:
+    """The largest initial weight of a layer that draws from a uniform distribution."""
+    if isinstance(layer, Drawn):
+        return 1 / math.sqrt(layer.weight[0].numel())
+    return 1 / math.sqrt(layer.hidden_size) if isinstance(layer, nn.RNNBase) else math.inf
 
 
 def fresh_linear(inputs: int, outputs: int, like: Tensor, rng: torch.Generator) -> Tree:
@@ -53,9 +66,8 @@ def fresh_linear(inputs: int, outputs: int, like: Tensor, rng: torch.Generator) 
 
 
 def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
-    bound = 1 / math.sqrt(module.hidden_size)
     for weight in module.parameters(recurse=False):
-        _uniform(weight, bound, rng)
+        _uniform(weight, _bound_of(module), rng)
 
 
 def _xavier_normal(module: Drawn, rng: torch.Generator) -> None:
@@ -84,15 +96,16 @@ def _redraw(module: nn.Module, rng: torch.Generator) -> None:
 
 
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
-    """Overwrite all parameters and buffers of ``module`` in place, in the order of its layers.
+    """Overwrite all parameters and running statistics of ``module`` in place, layer by layer.
 
     Attributes of a module change the rule: a part with ``keeps_weights`` keeps its pre-trained
     weights; ``redrawn`` discards them as AAggFF's released code does (discrepancy 14); ``xavier``
     and ``dcgan`` select those rules. A layer whose buffers do not start at fixed values draws them
-    in its ``draw_buffers``.
+    in its ``draw_buffers``. A layer that is not known here draws its parameters in its
+    ``reset_parameters``, after the layers in it.
 
     Raises:
-        TypeError: for a layer with parameters whose default rule is unknown.
+        UserError: for a parameter that no layer draws.
     """
     kept = {
         layer
@@ -104,20 +117,106 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         _redraw(module, rng)
         return
     draw = _xavier_normal if getattr(module, "xavier", False) else _uniform_fan_in
-    for layer in module.modules():
-        if layer in kept:
-            continue
+    drawn = [layer for layer in _inner_first(module) if layer not in kept]
+    _mark(drawn)
+    for layer in drawn:
         if isinstance(layer, Drawn):
             draw(layer, rng)
         elif isinstance(layer, nn.Embedding):
             _normal(layer.weight, 0.0, 1.0, rng)
+            if layer.padding_idx is not None:
+                layer.weight[layer.padding_idx].zero_()
         elif isinstance(layer, nn.RNNBase):
             _recurrent(layer, rng)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | BatchNorm):
             layer.reset_parameters()  # ones, zeros and new statistics: no randomness
-        elif next(layer.parameters(recurse=False), None) is not None:
-            raise TypeError(f"no initialisation rule for {type(layer).__name__}")
+        elif reset := _own_rule(layer):
+            with drawing_on(rng, next((leaf.device for leaf in layer.parameters()), None)):
+                reset()
+        elif own := dict(layer.named_parameters(recurse=False)):
+            raise _undrawn(type(layer).__name__, f"parameter {next(iter(own))}")
         if draw_buffers := getattr(layer, "draw_buffers", None):
             draw_buffers(rng)
     if getattr(module, "dcgan", False):
         _dcgan(module, rng)
+    _refuse_marks(module, drawn)
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy, also of layers that hold tensors computed from their parameters (old weight norm)."""
+    computed = (
+        leaf
+        for layer in module.modules()
+        for leaf in vars(layer).values()
+        if isinstance(leaf, Tensor) and not leaf.is_leaf
+    )
+    return copy.deepcopy(module, {id(leaf): leaf.detach().clone() for leaf in computed})
+
+
+def is_fresh(module: nn.Module) -> bool:
+    """Whether every weight is as its layer drew it when it was made: nobody has changed any.
+
+    It is seen by how often tensors were written to, so copies and loaded modules are not fresh, and
+    by weights beyond their bounds, as writes to ``.data`` are not counted.
+    """
+    if any(leaf.grad is not None for leaf in module.parameters()):
+        return False
+    for layer in module.modules():
+        bound = _bound_of(layer)
+        if any(
+            bool((leaf.detach().abs() > bound * (1 + 1e-6)).any())
+            for leaf in layer.parameters(recurse=False)
+        ):
+            return False
+    other = copied(module)
+    with seeded(0):
+        for layer in _inner_first(other):
+            reset = _own_rule(layer)
+            if reset:
+                reset()
+            elif next(layer.parameters(recurse=False), None) is not None:
+                return False
+    pairs = zip(module.parameters(), other.parameters(), strict=True)
+    buffers = zip(module.buffers(), other.buffers(), strict=True)
+    return all(mine._version == reset._version for mine, reset in pairs) and all(
+        torch.equal(mine, reset) for mine, reset in buffers
+    )
+
+
+def _inner_first(module: nn.Module, seen: set[nn.Module] | None = None) -> Iterator[nn.Module]:
+    """All layers, each once and after those that it consists of, as PyTorch makes them."""
+    seen = {module} if seen is None else seen
+    for child in module.children():
+        if child not in seen:
+            seen.add(child)
+            yield from _inner_first(child, seen)
+    yield module
+
+
+def _own_rule(layer: nn.Module) -> Callable[[], object] | None:
+    """The function by which a layer draws its parameters, as PyTorch's layers call it."""
+    return getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
+
+
+def _mark(layers: list[nn.Module]) -> None:
+    """Fill parameters with NaN, to see afterwards which ones nothing has drawn."""
+    for layer in layers:
+        if hasattr(layer, "parametrizations"):  # its tensors are functions of other parameters
+            raise _undrawn(type(layer).__name__, "parametrizations")
+        for leaf in layer.parameters(recurse=False):
+            leaf.fill_(math.nan)
+
+
+def _refuse_marks(module: nn.Module, layers: list[nn.Module]) -> None:
+    for path, layer in module.named_modules():
+        if layer in layers:
+            for name, leaf in layer.named_parameters(recurse=False):
+                if not leaf.is_meta and leaf.isnan().any():
+                    raise _undrawn(type(layer).__name__, f"parameter {path}.{name}")
+
+
+def _undrawn(layer: str, what: str) -> UserError:
+    return UserError(
+        f"model: layer {layer}: no rule draws its {what}: keep its weights, pass a function that "
+        "builds the model, or give the layer a method reset_parameters"
+    )

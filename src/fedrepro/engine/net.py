@@ -1,19 +1,39 @@
 """A torch module as a function of its parameters."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from fedrepro.engine import internals, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.rng import drawing_on, seeded
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
 AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
+TOO_FEW = "more than 1 value per channel"  # in PyTorch's error of BatchNorm on a single sample
+
+
+class Own(NamedTuple):
+    """What is known of a model of the user's own.
+
+    Attributes:
+        build: builds it once more; its draws are then the initial weights.
+        draws: whether it draws random numbers in training.
+        constant: names of leaves that training does not change, besides frozen parameters.
+        moving: names of frozen parameters that its forward passes change.
+    """
+
+    build: Callable[[], nn.Module]
+    draws: bool = False
+    constant: frozenset[str] = frozenset()
+    moving: frozenset[str] = frozenset()
 
 
 class Net:
@@ -23,7 +43,9 @@ class Net:
     keep the head on the client, feature-based methods use the body's output.
 
     Buffers (BatchNorm's running statistics) are in the same tree. They have no gradient: forward
-    passes update them, and a client's update contains the change.
+    passes update them, and a client's update contains the change. What training cannot change is
+    not in the tree, so that no method can change or send it: frozen parameters (without
+    ``requires_grad``), and buffers that stay as they are. The module holds those.
 
     The module's own tensors may use the memory format channels_last, which makes some convolutions
     faster. Trees that this class returns never do, because the order in memory affects the bits of
@@ -32,52 +54,118 @@ class Net:
     Args:
         precision: of convolutions and matrix products in training, if it differs from the
             parameters'. Parameters, gradients, sums and testing keep the parameters' precision.
+        own: of a model of the user's own; None: :func:`initialise` draws its weights.
+        whole: whether frozen parameters are in the tree, as in files of models.
 
     Attributes:
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
-            torch's global generator: see :meth:`drawing_from`.
+            global generators: see :meth:`drawing_from`.
+
+    Raises:
+        UserError: for a module that cannot be a function of its parameters.
     """
 
-    def __init__(self, module: nn.Module, precision: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        precision: torch.dtype | None = None,
+        own: Own | None = None,
+        whole: bool = False,
+    ) -> None:
+        refuse_unusable(module)
+        _count_in_floats(module)
         self.module = module
         self.precision = precision
-        self._parameters = dict(module.named_parameters())
-        self._buffers = {
-            name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()
-        }
+        self._own = own
+        parameters, buffers = dict(module.named_parameters()), _float_buffers(module)
+        frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
+        self._untrained = {*buffers, *frozen}
+        if own:
+            frozen = (frozen | own.constant) - own.moving
         # The module's own tensors. A tree that *is* this one needs no functional_call, which would
         # take 5 to 30 % of a step of a small model.
-        self._bound: Tree = {**self._parameters, **self._buffers}
+        self._bound: Tree = {**parameters, **buffers}
+        self._constants: Tree = {}
+        if not whole:
+            self._constants = {name: leaf for name, leaf in self._bound.items() if name in frozen}
+            self._bound = {name: leaf for name, leaf in self._bound.items() if name not in frozen}
         self._channels_last = [
             # Includes weights with one input channel: both formats have the same bytes there, but a
             # convolution chooses the format of its output by the strides.
             name
-            for name, leaf in self._parameters.items()
-            if leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
+            for name, leaf in parameters.items()
+            if name in self._bound
+            and leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
         ]
-        self.draws = any(map(_draws, module.modules()))
-        self._learned = _learned_elsewhere(module, self._bound)
+        self.draws = any(map(_draws, module.modules())) or bool(own and own.draws)
+        self._learned = _learned_elsewhere(module, self._bound) | tree.copy(self._constants)
+        self._tied = _tied(module)
+        self._versions = self._versions_now()
 
     def init(self, rng: torch.Generator) -> Tree:
         """New parameters and buffers, drawn from ``rng`` by PyTorch's default rules.
 
         Pre-trained parts get the weights that they had when this object was made, even if the
-        module's own tensors have been trained since.
+        module's own tensors have been trained since. A model of the user's own is built once more,
+        with ``rng`` in place of the global generators.
         """
         with torch.no_grad():
+            if self._own:
+                with drawing_on(rng, self.device):
+                    fresh = leaves_of(self._own.build())
+                for name, leaf in self._bound.items():
+                    leaf.copy_(fresh[name])
+                return tree.copy(self._bound)
+            everything = {**self._bound, **self._constants}
             for name, leaf in self._learned.items():
-                self._bound[name].copy_(leaf)
+                everything[name].copy_(leaf)
             initialise(self.module, rng)
+            for name, leaf in self._constants.items():
+                leaf.copy_(self._learned[name])
+            self._versions = self._versions_now()
         return tree.copy(self._bound)
 
-    def drawing_from(self, seed: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def drawing_from(self, seed: int, others: bool = False) -> Iterator[None]:
         """A context in which layers draw from ``seed``; afterwards it restores global generators.
 
-        Does nothing for a model without random layers.
+        Does nothing for a model without random layers, unless it is the user's own: that may draw
+        in places that the engine does not know, and from numpy's and Python's generators too.
+
+        Args:
+            others: whether other networks have random layers.
+
+        Raises:
+            UserError: at its end, if the model has changed a tensor that does not travel with it.
         """
-        return (
-            _seeded(seed, next(iter(self._bound.values())).device) if self.draws else nullcontext()
-        )
+        if self.draws or others or self._own:
+            with seeded(seed, self.device, everything=self._own is not None):
+                yield
+        else:
+            yield
+        self._refuse_strays()
+
+    def _refuse_strays(self) -> None:
+        """Raises UserError if training has changed what is not in the tree."""
+        where = f"model {type(self.module).__name__}"
+        for name in self.running_statistics:
+            if not _is_in(self.module, name, self._bound[name]):
+                raise replaced(where, name)
+        for name, version in self._versions_now().items():
+            if version < 0:
+                raise replaced(where, name)
+            if version != self._versions[name]:
+                raise UserError(
+                    f"{where}: {name} changed in training, though it did not on the first samples: "
+                    "give its layer the attribute `moves_buffers = True`"
+                )
+
+    def _versions_now(self) -> dict[str, int]:
+        """How often the tensors outside the tree have been written to; -1 for another tensor."""
+        return {
+            name: leaf._version if _is_in(self.module, name, leaf) else -1
+            for name, leaf in self._constants.items()
+        }
 
     def _holds(self, params: Tree) -> bool:
         """Whether the module itself has these parameters; never in compiled code.
@@ -161,12 +249,27 @@ class Net:
                 f"model {type(self.module).__name__}: has no `body` and `head`, which the method "
                 "treats differently: use fedrepro.models.classifier.Classifier(body, head)"
             )
+        if self._tied:
+            raise UserError(
+                f"model {type(self.module).__name__}: {self._tied}: shared by its `body` and "
+                "`head`, which the method treats differently: give each its own"
+            )
+
+    @property
+    def running_statistics(self) -> list[str]:
+        """The names of leaves that forward passes change."""
+        return [name for name in self._bound if name in self._untrained]
+
+    @property
+    def trained(self) -> list[str]:
+        """The names of leaves that have gradients."""
+        return [name for name in self._bound if name not in self._untrained]
 
     def refuse_running_statistics(self, method: str) -> None:
         """Raises UserError if the model has running statistics, which ``method`` would corrupt."""
-        if self._buffers:
+        if names := self.running_statistics:
             raise UserError(
-                f"method {method}: does not support models with running statistics (BatchNorm): "
+                f"method {method}: does not support models with running statistics ({names[0]}): "
                 "use GroupNorm, or BatchNorm with the statistics of mini-batches"
             )
 
@@ -189,11 +292,32 @@ class Net:
 
     def trainable(self, params: Tree) -> Tree:
         """``params`` without buffers, at any depth of the tree."""
-        if not self._buffers or not isinstance(params, dict):
+        if not self._untrained or not isinstance(params, dict):
             return params
         return {
-            name: self.trainable(leaf) for name, leaf in params.items() if name not in self._buffers
+            name: self.trainable(leaf)
+            for name, leaf in params.items()
+            if name not in self._untrained
         }
+
+    def whole(self, params: Tree, part: str = "") -> Tree:
+        """``params`` of the model or a ``part`` of it, with what is not in the tree.
+
+        Leaves of ``params`` that are those of all clients, [clients, ...], make the others so.
+        """
+        prefix = f"{part}." if part else ""
+        mine = {name.removeprefix(prefix): name for name in (*self._bound, *self._constants)}
+        missing = {
+            name: self._constants[whole]
+            for name, whole in mine.items()
+            if whole in self._constants and whole.startswith(prefix) and name not in params
+        }
+        shared = next((name for name in params if mine.get(name) in self._bound), None)
+        if not missing or shared is None:
+            return params
+        clients = params[shared].shape[: params[shared].dim() - self._bound[mine[shared]].dim()]
+        given = {name: leaf.expand((*clients, *leaf.shape)) for name, leaf in missing.items()}
+        return {**params, **given}
 
     @property
     def device(self) -> torch.device:
@@ -220,10 +344,20 @@ class Net:
         largest = float(together.abs().max())
         return not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * largest)
 
+    def refuses_to_train_on(self, x: Tensor) -> bool:
+        """Whether BatchNorm cannot normalise a mini-batch ``x``; changes nothing."""
+        copies = {name: leaf.detach().clone() for name, leaf in leaves_of(self.module).items()}
+        try:
+            with torch.no_grad(), seeded(0, self.device):
+                functional_call(self.module, copies, (x,))
+        except ValueError as error:
+            return TOO_FEW in str(error)
+        return False
+
     @property
     def moves_buffers(self) -> bool:
-        """Whether a layer other than BatchNorm keeps state between mini-batches."""
-        return any(getattr(layer, "moves_buffers", False) for layer in self.module.modules())
+        """Whether the model keeps state between mini-batches: it has running statistics."""
+        return bool(self.running_statistics)
 
     def bind(self, params: Tree) -> Tree:
         """A copy of ``params`` that a client may update in place, and that requires gradients.
@@ -256,14 +390,88 @@ def _channels_last(leaf: Tensor) -> Tensor:
     return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
 
+def refuse_unusable(module: nn.Module) -> None:
+    """Raises UserError for a module that torch cannot call with other parameters."""
+    name = type(module).__name__
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
+        raise UserError(f"model {name}: scripted: pass the module that was scripted instead")
+    for path, leaf in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(leaf):
+            raise UserError(
+                f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
+                "of inputs, or call the model once on a sample"
+            )
+
+
+def leaves_of(module: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def fill(module: nn.Module, params: Mapping[str, Tensor]) -> None:
+    """Copy tensors to the parameters and buffers of the same names."""
+    with torch.no_grad():
+        for name, leaf in leaves_of(module).items():
+            if name in params:
+                leaf.copy_(params[name])
+
+
+def _float_buffers(module: nn.Module) -> Tree:
+    return {name: leaf for name, leaf in module.named_buffers() if leaf.is_floating_point()}
+
+
+def _count_in_floats(module: nn.Module) -> None:
+    """Let a BatchNorm that averages over all mini-batches count them in a float buffer.
+
+    So the count travels with the statistics; whole numbers don't.
+    """
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm) and layer.momentum is None and layer.track_running_stats:
+            count, mean = layer.num_batches_tracked, layer.running_mean
+            assert count is not None and mean is not None
+            layer.num_batches_tracked = count.to(mean.dtype)
+
+
+def _is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
+    """Whether a leaf is still the module's own."""
+    parent, _, name = path.rpartition(".")
+    found: object = getattr(module.get_submodule(parent), name)
+    return found is leaf
+
+
+def replaced(where: str, path: str) -> UserError:
+    """The error about a model that replaces one of its tensors."""
+    name = path.rpartition(".")[2]
+    return UserError(
+        f"{where}: its forward pass replaces {path}, which is then lost: change it in place, as in "
+        f"self.{name}.copy_(...)"
+    )
+
+
+def _tied(module: nn.Module) -> str:
+    """The name of a parameter that body and head share, or ""."""
+    body, head = getattr(module, "body", None), getattr(module, "head", None)
+    if not (isinstance(body, nn.Module) and isinstance(head, nn.Module)):
+        return ""
+    theirs = set(map(id, head.parameters()))
+    return next((name for name, leaf in body.named_parameters("body") if id(leaf) in theirs), "")
+
+
 def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
-    """Copies of the pre-trained leaves, which :func:`initialise` does not (fully) overwrite."""
+    """Copies of the leaves that :func:`initialise` does not (fully) overwrite."""
     parts = [
         (f"{path}." if path else "")
         for path, part in module.named_modules()
         if getattr(part, "keeps_weights", False) or getattr(part, "redrawn", False)
     ]
-    return tree.copy({name: leaf for name, leaf in bound.items() if name.startswith(tuple(parts))})
+    buffers = _float_buffers(module)
+    return tree.copy(
+        {
+            name: leaf
+            for name, leaf in bound.items()
+            if name.startswith(tuple(parts)) or name in buffers
+        }
+    )
 
 
 def _draws(layer: nn.Module) -> bool:
@@ -277,17 +485,6 @@ def _draws(layer: nn.Module) -> bool:
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
     return type(layer).__name__ in ("StochasticDepth", "DropPath")
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators of the CPU and ``device``, and restore their states."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
 
 
 def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:

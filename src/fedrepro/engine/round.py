@@ -270,7 +270,7 @@ def play_round(
     if federation.attack:
         updates = federation.attack(ctx, updates)
     layers_seed = number(federation.seed, "layers", round)
-    with torch.no_grad(), ctx.net.drawing_from(layers_seed):
+    with torch.no_grad(), ctx.drawing_from(layers_seed):
         weights, server = method.aggregation_weights(ctx, server, updates)
         server = method.server_update(ctx, server, updates, weights)
     server, of_round = without_metrics(server)

@@ -55,7 +55,7 @@ class DP(Combining):
         Raises:
             UserError: for a model with BatchNorm.
         """
-        if any(buffer.is_floating_point() for buffer in ctx.net.module.buffers()):
+        if ctx.net.running_statistics:
             raise UserError(
                 "method dp: expected a model without BatchNorm, whose running statistics cannot "
                 "be clipped together with parameters"

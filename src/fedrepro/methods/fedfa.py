@@ -65,7 +65,7 @@ class FedFA(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("fedfa")
-        heads = {name for name, _ in ctx.net.module.named_parameters() if name.startswith("head.")}
+        heads = {name for name in ctx.net.trained if name.startswith("head.")}
         if ctx.task.name != "classification" or not {WEIGHT} <= heads <= {WEIGHT, BIAS}:
             raise UserError(
                 "method fedfa: expected a classification task and a model whose head is one linear "

@@ -34,6 +34,10 @@ class LearnedWeights(NamedTuple):
     content: bytes
 
 
+# (shape of a sample, outputs) -> a model of the user's own
+Make = Callable[[tuple[int, ...], int], "nn.Module"]
+
+
 class ModelEntry(NamedTuple):
     """Where a model is defined.
 
@@ -58,7 +62,12 @@ class ModelEntry(NamedTuple):
     weights: str | None = None
     channels_last: bool = False
     file: Path | None = None
-    make: "Callable[[tuple[int, ...], int], nn.Module] | None" = None
+    make: "Make | None" = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the user has written it."""
+        return bool(self.file or self.make)
 
 
 # Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
@@ -192,7 +201,7 @@ _given: dict[str, ModelEntry] = {}
 
 
 @contextmanager
-def given(name: str, make: "Callable[[tuple[int, ...], int], nn.Module] | None") -> Iterator[None]:
+def given(name: str, make: "Make | None") -> Iterator[None]:
     """While this lasts, ``name`` is the model that ``make`` builds; with None, what it was."""
     if make is None:
         yield
@@ -278,6 +287,8 @@ def build(
 ) -> "nn.Module":
     """Build the model called ``name``; its weights are not drawn yet, pre-trained ones are loaded.
 
+    One of the user's own draws its weights here, from the global generators.
+
     Args:
         input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
             of sound, (length,) of words or (2, length) of tokens and their mask.
@@ -297,11 +308,33 @@ def build(
     """
     model = find(name, folders)
     if model.make:
-        return model.make(tuple(input_shape), outputs)
+        return made(name, model.make, input_shape, outputs)
     if model.file:
-        module = plugins.import_file("models", model.file)
-    else:
-        module = import_module(f"fedrepro.models.{model.module}")
+        function = getattr(plugins.import_file("models", model.file), model.function)
+        return made(name, function, input_shape, outputs)
     given = (weights,) if model.weights else ()
-    build = getattr(module, model.function)
+    build = getattr(import_module(f"fedrepro.models.{model.module}"), model.function)
     return build(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]
+
+
+def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) -> "nn.Module":
+    """A copy of what a function of the user's own returns, which may be the same module each time.
+
+    Raises:
+        UserError: if it is not a module or has no parameters.
+    """
+    from torch import nn
+
+    from fedrepro.engine.initialise import copied
+
+    module = function(tuple(input_shape), outputs)
+    if not isinstance(module, nn.Module):
+        raise UserError(
+            f"model {name}: returned a {type(module).__name__}: expected a torch.nn.Module"
+        )
+    if next(module.parameters(), None) is None:
+        raise UserError(f"model {name}: has no parameters: expected some to train")
+    try:
+        return copied(module)
+    except (TypeError, RuntimeError):  # a lock, a file or a generator in it
+        return module

@@ -35,9 +35,11 @@ from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.run import arithmetic, devices
+from fedrepro.run.own_models import own_net
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
 from fedrepro.support.plugins import NONE, Folders
+from fedrepro.support.rng import stream
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,24 @@ def make_plan(
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
-    model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
-    net = Net(laid_out(model.to(device), setting.model, spec.plugins), precision)
+    scaling = Scaling.of(dataset, device, setting.scaling)
+
+    def build() -> nn.Module:
+        model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
+        return laid_out(model.to(device), setting.model, spec.plugins)
+
+    if models.find(setting.model, spec.plugins).own:
+        net = own_net(
+            setting.model,
+            build,
+            stream(spec.seed, "init"),
+            scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
+            outputs if method.classifies else None,
+            task.name == "binary",
+            precision,
+        )
+    else:
+        net = Net(build(), precision)
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -179,7 +197,6 @@ def make_plan(
             f"partition {partition.name}: made from another version of data set {dataset.name}: "
             f"make it again (fedrepro partition SETTING --seed {spec.seed})"
         )
-    scaling = Scaling.of(dataset, device, setting.scaling)
     if setting.augment and dataset.train.x.dtype != np.uint8:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
@@ -361,7 +378,7 @@ def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
     if facts and facts["part"] != SAMPLES:
         shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
         module = models.build(facts["model"], shape, outputs, folders=own)
-        net = Net(module.get_submodule(facts["part"]).to(device))
+        net = Net(module.get_submodule(facts["part"]).to(device), whole=True)
         whose = f"given: {facts['model']} {facts['part']}".rstrip()
         net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
     return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)

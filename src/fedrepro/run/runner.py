@@ -49,7 +49,7 @@ from fedrepro.run.results import (
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.run.watch import float32_by_default, refuse_misfit, watched
+from fedrepro.run.watch import float32_by_default, refuse_lone_samples, watched
 from fedrepro.support import plugins, sealed
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, real_folder, sha256_of
@@ -117,7 +117,7 @@ def run(
     keep_freed_memory()
     with float32_by_default():
         plan = make_plan(spec, dataset, partition, given)
-        refuse_misfit(plan, dataset)
+        refuse_lone_samples(plan)
     method = plan.federation.method
     privacy.refuse_unaccountable(method, spec.setting)
     _refuse_no_shared_model(plan, sharing.note)
@@ -161,7 +161,7 @@ def run(
                 scoring.context_after(plan, state), state.server
             )
             facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
-            made = artifact.tensors, facts
+            made = plan.federation.context.net.whole(artifact.tensors, artifact.part), facts
             found = _finish(plan, state, code, numerics, told, mine, folder, made, lock)
             _leave(partial, mine, folder)
             for line in _left_out(folder / "clients.parquet", plan):

@@ -1,9 +1,9 @@
-"""Check a model and a method of the user's own before they produce a wrong number.
+"""Check a method of the user's own before it produces a wrong number.
 
-A model is tried on two samples, a method is checked in its first rounds. The latter checks run
-outside the method: they compare a hook's arguments before and after the call and inspect what it
-returns. They do not change a bit of the run. Inspecting a model takes as long as copying it, so
-only the first client's round is checked in full, and nothing from round 2 on.
+A method is checked in its first rounds. The checks run outside the method: they compare a hook's
+arguments before and after the call and inspect what it returns. They do not change a bit of the
+run. Inspecting a model takes as long as copying it, so only the first client's round is checked in
+full, and nothing from round 2 on.
 
 Each mistake gives one line: the file and line, the hook, what it did, what to do instead.
 """
@@ -25,16 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.data.dataset import Dataset
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.executors import Executor, Outcome, vectorised
+from fedrepro.engine.executors import Executor, Outcome, lone_sample, vectorised
 from fedrepro.engine.method import Method, Wrapper
-from fedrepro.engine.round import Federation, without_metrics
+from fedrepro.engine.round import Federation, choose_cohort, without_metrics
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.models import registry as models
 from fedrepro.run.assembly import Plan
+from fedrepro.run.own_models import GENERATORS
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
 
@@ -93,29 +92,27 @@ def _refuse_dtype(found: torch.dtype) -> None:
     raise bad_value(where, "torch.set_default_dtype", found, expected)
 
 
-def refuse_misfit(plan: Plan, dataset: Dataset) -> None:
-    """Try a model of the user's own on two samples: torch's errors do not name the model.
+def refuse_lone_samples(plan: Plan) -> None:
+    """Refuse a client whose last mini-batch is one sample that BatchNorm cannot normalise.
+
+    Before the first round, not in the round that first asks such a client.
 
     Raises:
-        UserError: if it does not accept them, or has too few outputs for the classes.
+        UserError: with the client and its round.
     """
-    spec, net = plan.spec, plan.federation.context.net
-    entry = models.find(spec.setting.model, spec.plugins)
-    if not plan.federation.method.classifies or not (entry.file or entry.make):
+    federation = plan.federation
+    net, sizes, width = federation.context.net, federation.clients.sizes, federation.batch_size
+    lone = {client for client, size in enumerate(sizes) if size % width == 1 or width == 1}
+    if not lone or not net.mixes_samples or not federation.method.classifies:
         return
-    where = f"model {spec.setting.model}"
-    stored = torch.from_numpy(np.array(dataset.train.x[:2]))
-    x = plan.scaling(stored.to(spec.execution.device))
-    try:
-        with net.testing(), torch.no_grad():
-            found = net.module(x).shape[-1]
-    except Exception as error:  # of any layer
-        sample = f"{list(x.shape[1:])} of {x.dtype}"
-        raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
-    if dataset.task == "binary" and found != 1:
-        raise bad_value(where, "outputs", found, "1, as there are two classes")
-    if found < plan.outputs:
-        raise bad_value(where, "outputs", found, f"at least {plan.outputs}, one for each class")
+    x, _ = federation.clients.samples.at(federation.clients.rows(min(lone))[:1])
+    if not net.refuses_to_train_on(x):
+        return
+    for round in range(federation.context.rounds):
+        for client in lone.intersection(choose_cohort(federation, round)):
+            available = federation.availability
+            if not available or available.steps_done(round, client) * width >= sizes[client]:
+                raise lone_sample(width, sizes[client], f"client {client} (round {round + 1})")
 
 
 def _watched(method: Method, every: bool) -> Method:
@@ -429,16 +426,15 @@ class _Before:
 
     def _random(self) -> tuple[object, ...]:
         nets = (self.ctx.net, *self.ctx.nets.values())
-        # Layers such as dropout draw from torch's generator, which is restored afterwards.
-        torch_state = b"" if any(net.draws for net in nets) else _bytes(torch.get_rng_state())
+        # Layers such as dropout draw from the generators, which are restored afterwards.
+        if any(net.draws for net in nets):
+            return (b"",) * len(GENERATORS)
+        torch_state = _bytes(torch.get_rng_state())
         device = self.ctx.net.device
-        if torch_state and device.type == "cuda":
+        if device.type == "cuda":
             torch_state += _bytes(torch.cuda.get_rng_state(device))
         numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  # only inspected
         return torch_state, _hashable(numpy_state), random.getstate()
-
-
-GENERATORS = ("torch", "numpy", "Python's random")
 
 
 def _first_change(before: Mapping[str, object], after: Mapping[str, object]) -> str | None:

@@ -36,12 +36,11 @@ class PartlyShared(Method):
         return {name: leaf for name, leaf in params.items() if name not in shared}
 
     def check(self, ctx: Context) -> None:
-        names = [name for name, _ in ctx.net.module.named_parameters()]
         for part in ("body", "head"):
-            if not any(name.startswith(f"{part}.") for name in names):
+            if not any(name.startswith(f"{part}.") for name in ctx.net.trained):
                 raise UserError(
                     f"method {name_of(self)}: expected a model whose body and head both have "
-                    f"parameters; the {part} of this one has none"
+                    f"parameters to train; the {part} of this one has none"
                 )
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

@@ -1,0 +1,175 @@
+"""Try a model of the user's own on two samples, before it produces a wrong number.
+
+What it draws, keeps and changes in training and in testing decides what travels with it; what
+cannot travel or be repeated is refused in one line.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedrepro.engine.initialise import BatchNorm
+from fedrepro.engine.net import Net, Own, leaves_of, refuse_unusable, replaced
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.rng import drawing_on, seeded
+
+GENERATORS = ("torch", "numpy", "Python's random")
+Counted = BatchNorm | nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
+
+
+def own_net(
+    name: str,
+    build: Callable[[], nn.Module],
+    rng: torch.Generator,
+    x: Tensor,
+    outputs: int | None,
+    binary: bool = False,
+    precision: torch.dtype | None = None,
+) -> Net:
+    """A model of the user's own as a function of its parameters.
+
+    Args:
+        build: builds it, on the device of ``x``.
+        rng: the global generators while it is built, for what does not change in training.
+        x: two samples.
+        outputs: how many it needs at least; None if it does not map samples to outputs.
+        binary: whether it needs exactly one output.
+
+    Raises:
+        UserError: if it does not accept samples, has too few outputs, or does in training or
+            testing what cannot be repeated.
+    """
+    where = f"model {name}"
+    with drawing_on(rng, x.device):
+        module = build().train()
+    refuse_unusable(module)
+    own = Own(build)
+    if outputs is not None:
+        _refuse_outputs(where, _accepted(where, module, x), outputs, binary)
+        own = _observed(where, own, module, x)
+    net = Net(module, precision, own)
+    if not net.trained:
+        raise UserError(f"{where}: all of its parameters are frozen: expected some to train")
+    return net
+
+
+class _Call(NamedTuple):
+    """A forward pass: its outputs, the generators it drew from, and the tensors it changed."""
+
+    outputs: Tensor
+    drawn: list[str]
+    written: set[str]
+    replaced: set[str]
+
+
+def _called(module: nn.Module, x: Tensor, training: bool) -> _Call:
+    """Call the module with copies of its tensors, seeded alike each time."""
+    before = leaves_of(module)
+    copies = {name: leaf.detach().clone() for name, leaf in before.items()}
+    after = dict(copies)
+    module.train(training)
+    try:
+        with seeded(0, x.device), torch.no_grad():
+            start = _states(x.device)
+            outputs = functional_call(module, after, (x,))
+            pairs = zip(GENERATORS, start, _states(x.device), strict=True)
+            drawn = [name for name, old, new in pairs if old != new]
+    finally:
+        module.train()
+    return _Call(
+        outputs,
+        drawn,
+        {name for name, leaf in copies.items() if leaf._version or _differ(leaf, before[name])},
+        {name for name, leaf in copies.items() if after[name] is not leaf},
+    )
+
+
+def _states(device: torch.device) -> tuple[object, ...]:
+    """The states of the global generators."""
+    of_torch = torch.get_rng_state().numpy().tobytes()
+    if device.type == "cuda":
+        of_torch += torch.cuda.get_rng_state(device).numpy().tobytes()
+    of_numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002  # only inspected
+    words = of_numpy["state"]
+    return of_torch, (words["key"].tobytes(), words["pos"]), random.getstate()
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    if one.is_floating_point():
+        one, other = one.nan_to_num(nan=0.5), other.nan_to_num(nan=0.5)
+    return not torch.equal(one, other)
+
+
+def _accepted(where: str, module: nn.Module, x: Tensor) -> int:
+    """The number of outputs; torch's errors do not name the model."""
+    try:
+        tested = _called(module, x, training=False)
+        found = int(tested.outputs.shape[-1])
+    except Exception as error:  # of any layer
+        sample = f"{list(x.shape[1:])} of {x.dtype}"
+        raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
+    if tested.drawn:
+        raise UserError(
+            f"{where}: draws random numbers ({', '.join(tested.drawn)}) in testing mode: draw only "
+            "in training, as in F.dropout(x, p, self.training)"
+        )
+    if changed := sorted(tested.written | tested.replaced):
+        raise UserError(
+            f"{where}: changes {changed[0]} in testing mode: change it only if self.training"
+        )
+    return found
+
+
+def _refuse_outputs(where: str, found: int, outputs: int, binary: bool) -> None:
+    if binary and found != 1:
+        raise bad_value(where, "outputs", found, "1, as there are two classes")
+    if found < outputs:
+        raise bad_value(where, "outputs", found, f"at least {outputs}, one for each class")
+
+
+def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:
+    """What the model does in training, by two equal forward passes."""
+    try:
+        first, again = (_called(module, x, training=True) for _ in range(2))
+    except Exception as error:
+        raise UserError(f"{where}: cannot train on two samples: {error}") from error
+    if _differ(first.outputs, again.outputs):
+        raise UserError(
+            f"{where}: the same weights, samples and seed give other outputs in a second forward "
+            "pass in training: keep what changes in buffers, and draw from the global generators"
+        )
+    buffers, frozen = dict(module.named_buffers()), _frozen(module)
+    for name in sorted(first.replaced):
+        raise replaced(where, name)
+    for name in sorted(first.written & buffers.keys()):
+        layer = module.get_submodule(name.rpartition(".")[0])
+        if not buffers[name].is_floating_point() and not isinstance(layer, Counted):
+            raise UserError(
+                f"{where}: changes {name}, which is {buffers[name].dtype} and cannot be averaged "
+                "over clients: make it a float buffer"
+            )
+    moving = first.written | _declared(module)
+    return own._replace(
+        draws=bool(first.drawn),
+        constant=frozenset(buffers.keys() - moving),
+        moving=frozenset(frozen & moving),
+    )
+
+
+def _frozen(module: nn.Module) -> set[str]:
+    return {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
+
+
+def _declared(module: nn.Module) -> set[str]:
+    """The tensors of layers that declare that they change them, perhaps only later."""
+    return {
+        f"{path}.{name}".lstrip(".")
+        for path, layer in module.named_modules()
+        if getattr(layer, "moves_buffers", False)
+        for name in leaves_of(layer)
+    }

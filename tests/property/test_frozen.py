@@ -1,0 +1,117 @@
+"""Frozen parameters and constant buffers stay as they are with every method and executor."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.check.world import CLASSES, FEATURES, federation, play
+from fedrepro.engine import tree
+from fedrepro.engine.executors import EXECUTORS, eager, sequential
+from fedrepro.engine.net import Net, Own
+from fedrepro.engine.round import Federation, context_of
+from fedrepro.methods import registry
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+from support.closeness import assert_close
+
+METHODS = sorted(name for name, part in registry.parts().items() if part.kind == "method")
+WRAPPED = ["ima+scaffold", "aaggff_d+fedprox", "top_k+fedavg", "krum+fedavg", "fedavg+fedadam"]
+FROZEN = ("body.0.weight", "body.0.bias", "body.1.mean")
+
+
+class Centred(nn.Module):
+    """Subtracts a constant, which is a buffer."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((8,), 0.3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - self.mean
+
+
+def model() -> nn.Module:
+    body = nn.Sequential(nn.Linear(FEATURES, 8), Centred(), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+    body[0].requires_grad_(False)
+    return Classifier(body, nn.Linear(8, CLASSES)).double()
+
+
+def world_of(name: str) -> Federation:
+    few = {"ditto": {"personal_epochs": 1}, "fedrep": {"body_epochs": 1}}
+    part = {name: few[name]} if name in few else None
+    world = federation(name, part, momentum=0.9 * (name != "scaffnew"), weight_decay=0.1)
+    net = Net(model(), own=Own(model, constant=frozenset(FROZEN[2:])))
+    return replace(world, context=replace(world.context, net=net))
+
+
+@pytest.mark.parametrize("execute", [sequential, eager])
+@pytest.mark.parametrize("name", [*METHODS, *WRAPPED])
+def test_what_is_frozen_is_neither_changed_nor_sent(name: str, execute: object) -> None:
+    world = replace(world_of(name), execute=execute)
+    net = world.context.net
+    before = {leaf: net.module.state_dict()[leaf].clone() for leaf in FROZEN}
+    try:
+        world.method.check(context_of(world, 0, [0]))
+        server, _, _ = play(world, until=3)
+    except UserError as error:
+        pytest.skip(str(error))
+    for leaf, value in before.items():
+        assert torch.equal(value, net.module.state_dict()[leaf]), leaf
+    sent = [path for path, _ in tree.named(server) if path.endswith(FROZEN)]
+    assert sent == []
+    moved = server.get("params", {})
+    if "body.3.weight" in moved and name not in ("lg_fedavg", "local"):
+        assert not torch.equal(moved["body.3.weight"], world.initial["body.3.weight"])
+
+
+def test_frozen_parameters_are_as_if_they_were_constants_of_the_code() -> None:
+    """A model whose first layer is arithmetic, not parameters, trains to the same bits."""
+    world = world_of("fedavg")
+    first = world.context.net.module.get_submodule("body.0")
+
+    class Fixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.linear(x, first.weight, first.bias)  # type: ignore[arg-type]
+
+    body = nn.Sequential(Fixed(), Centred().double(), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+    other = replace(
+        world,
+        context=replace(world.context, net=Net(Classifier(body, nn.Linear(8, CLASSES)).double())),
+    )
+    other.__dict__["initial"] = world.initial | {"body.1.mean": body[1].mean.clone()}
+    server, _, _ = play(world, until=3)
+    theirs, _, _ = play(other, until=3)
+    assert_close(server["params"], {name: theirs["params"][name] for name in server["params"]}, 0)
+
+
+def test_files_of_models_have_every_leaf() -> None:
+    net = world_of("fedavg").context.net
+    params = net.init(torch.Generator().manual_seed(1))
+    assert not set(FROZEN) & params.keys()
+    whole = net.whole(params)
+    assert whole.keys() == net.module.state_dict().keys()
+    several = net.whole(tree.apply(lambda leaf: torch.stack([leaf, leaf]), params))
+    assert all(leaf.shape[0] == 2 for leaf in several.values())
+    body = {name.removeprefix("body."): leaf for name, leaf in params.items() if "body." in name}
+    assert net.whole(body, "body").keys() == net.module.get_submodule("body").state_dict().keys()
+
+
+def test_a_constant_that_changes_after_all_is_an_error() -> None:
+    class Late(Centred):
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean.add_(1.0)
+            return x
+
+    net = Net(
+        nn.Sequential(nn.Linear(8, 8), Late()), own=Own(nn.Identity, constant=frozenset({"1.mean"}))
+    )
+    with pytest.raises(UserError, match=r"1\.mean changed in training"), net.drawing_from(1):
+        net.module(torch.zeros(2, 8))
+
+
+def test_all_executors_are_covered_here() -> None:
+    assert EXECUTORS.keys() == {"sequential", "parallel", "vectorised"}  # `parallel` is sequential

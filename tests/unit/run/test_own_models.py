@@ -1,0 +1,353 @@
+"""A model of the user's own: what it draws, keeps and changes is repeatable, or refused."""
+
+import copy
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import fedrepro as fr
+from fedrepro.engine.net import leaves_of
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+
+rng = np.random.default_rng(1)
+LABELS = np.arange(24) % 3
+INPUTS = (np.eye(3)[LABELS] + 0.3 * rng.normal(size=(24, 3))).astype("float32")
+CLIENTS = [(INPUTS[:10], LABELS[:10]), (INPUTS[10:20], LABELS[10:20])]
+TEST = (INPUTS, LABELS)
+
+
+def trained(model: Any, **options: Any) -> fr.Run:
+    options = {"method": "fedavg", "rounds": 2, "test": TEST, "seed": 1, "batch_size": 4} | options
+    return fr.train(options.pop("method"), model, CLIENTS, **options)
+
+
+def losses(model: Any, **options: Any) -> list[float]:
+    found: list[float] = trained(model, **options).rounds["test_loss"].tolist()
+    return found
+
+
+class Base(nn.Module):
+    def __init__(self, shape: tuple[int, ...] = (3,), outputs: int = 3) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 6), nn.Linear(6, outputs)
+
+    def between(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.between(self.first(x)))  # type: ignore[no-any-return]
+
+
+class Functional(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.5, self.training)
+
+
+class Noisy(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return x + torch.randn_like(x) if self.training else x
+
+
+class Gumbel(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return functional.gumbel_softmax(x) if self.training else x.softmax(1)
+
+
+class OfNumpy(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return x * np.random.rand() if self.training else x  # noqa: NPY002
+
+
+class OfPython(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return x * random.random() if self.training else x
+
+
+class Seldom(Base):
+    """Draws in no forward pass that is tried before training."""
+
+    calls = 0
+
+    def between(self, x: Tensor) -> Tensor:
+        return x * random.random() if self.training and len(x) > 2 else x
+
+
+DRAWING = [
+    Functional, Noisy, Gumbel, OfNumpy, OfPython, Seldom,
+    lambda *_: nn.Sequential(nn.Linear(3, 6), nn.RReLU(), nn.Linear(6, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", DRAWING)
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_what_a_model_draws_in_training_follows_from_the_seed(
+    model: Callable[[], nn.Module],
+) -> None:
+    losses("logistic")  # what is imported late may draw
+    before = torch.get_rng_state(), random.getstate()
+    whole = losses(model, rounds=3)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == random.getstate()
+    random.seed(5)
+    torch.manual_seed(5)
+    assert whole == losses(model, rounds=3)
+    assert whole != losses(model, rounds=3, seed=2)
+    assert whole == losses(model, rounds=3, executor="parallel")
+    if model is not Seldom:
+        with pytest.raises(UserError, match=r"vectorised.*dropout or draws.*sequential"):
+            losses(model, executor="vectorised")
+
+
+class Ema(Base):
+    mean: Tensor
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+
+    def between(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean.lerp_(x.detach().mean(0), 0.1)
+        return x - self.mean
+
+
+class Replaces(Ema):
+    def between(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return x - self.mean
+
+
+class Counts(Base):
+    seen: Tensor
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def between(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.seen += 1
+        return x / (1 + self.seen)
+
+
+class Attribute(Base):
+    calls = 0
+
+    def between(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.calls += 1
+        return x / (1 + self.calls)
+
+
+class AlwaysDrops(Base):
+    def between(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, 0.5)
+
+
+class MovesInTesting(Ema):
+    def between(self, x: Tensor) -> Tensor:
+        self.mean.lerp_(x.detach().mean(0), 0.1)
+        return x - self.mean
+
+
+class LatelyReplaces(Ema):
+    def between(self, x: Tensor) -> Tensor:
+        if self.training and len(x) > 2:
+            self.mean = x.detach().mean(0)
+        return x - self.mean
+
+
+class LatelyMoves(Ema):
+    def between(self, x: Tensor) -> Tensor:
+        if self.training and len(x) > 2:
+            self.mean.copy_(x.detach().mean(0))
+        return x - self.mean
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        (Replaces, r"replaces mean, which is then lost: .*self\.mean\.copy_"),
+        (LatelyReplaces, r"replaces mean, which is then lost: .*self\.mean\.copy_"),
+        (LatelyMoves, r"mean changed in training.*moves_buffers"),
+        (Counts, r"changes seen, which is torch\.int64 .*make it a float buffer"),
+        (Attribute, r"give other outputs in a second forward pass"),
+        (AlwaysDrops, r"draws random numbers \(torch\) in testing mode"),
+        (MovesInTesting, r"changes mean in testing mode"),
+        (lambda *_: nn.Sequential(nn.LazyLinear(3)), r"shape is not known yet"),
+        (lambda *_: nn.Flatten(), r"has no parameters"),
+        (lambda *_: Base().requires_grad_(False), r"all of its parameters are frozen"),
+        (lambda *_: 3, r"returned a int: expected a torch\.nn\.Module"),
+    ],
+)
+@pytest.mark.parametrize("executor", ["sequential", "parallel"])
+def test_what_cannot_travel_or_be_repeated_is_one_line(
+    model: Any, line: str, executor: str
+) -> None:
+    with pytest.raises(UserError, match=line) as error:
+        losses(model, executor=executor)
+    assert "\n" not in str(error.value)
+
+
+def test_a_buffer_that_moves_in_place_travels() -> None:
+    """The server's is the mean of the clients'; which client trains first does not matter."""
+
+    def mean_of(clients: Any) -> Tensor:
+        run = fr.train("fedavg", Ema, clients, rounds=1, test=TEST, seed=1, lr=1e-9, batch_size=16)
+        return run.model.mean  # type: ignore[return-value]
+
+    one, other = mean_of(CLIENTS), mean_of(CLIENTS[::-1])
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    first, last = (mean_of([each]) for each in CLIENTS)
+    torch.testing.assert_close(one, (first + last) / 2, rtol=0, atol=1e-6)
+
+
+def test_a_layer_that_declares_it_may_move_its_buffers_later() -> None:
+    class Declared(LatelyMoves):
+        moves_buffers = True
+
+    assert trained(Declared).model.mean.abs().sum() > 0  # type: ignore[operator,union-attr]
+
+
+def test_batchnorm_that_counts_sends_its_count_along() -> None:
+    """A cumulative mean over rounds, as one client alone would have it."""
+
+    def model(*_: Any) -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(3, momentum=None, affine=False), nn.Linear(3, 3))
+
+    def statistics(clients: Any, rounds: int) -> dict[str, Tensor]:
+        options: Any = {"rounds": rounds, "test": TEST, "batch_size": 5, "lr": 1e-9}
+        return fr.train("fedavg", model, clients, **options).model.state_dict()
+
+    one, other = statistics(CLIENTS, 3), statistics(CLIENTS[::-1], 3)
+    torch.testing.assert_close(one["0.running_mean"], other["0.running_mean"], rtol=0, atol=1e-6)
+    assert one["0.num_batches_tracked"] == 6  # two mini-batches in each of three rounds
+    alone = statistics(CLIENTS[:1], 3)["0.running_mean"]
+    expected = torch.as_tensor(CLIENTS[0][0]).mean(0)  # all mini-batches count the same
+    torch.testing.assert_close(alone, expected, rtol=0, atol=1e-6)
+
+
+def pretrained() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        module = Base()
+        with torch.no_grad():
+            for leaf in module.parameters():
+                leaf.add_(0.5)
+    return module
+
+
+STILL: dict[str, Any] = {"rounds": 1, "lr": 1e-12}
+
+
+@pytest.mark.parametrize("weights", [None, "keep"])
+def test_weights_that_the_user_brought_are_kept(weights: Any) -> None:
+    module = pretrained()
+    before = copy.deepcopy(module.state_dict())
+    for model in (module, lambda *_: module, copy.deepcopy(module)):
+        found = trained(model, weights=weights, **STILL).model.state_dict()
+        for name, leaf in before.items():
+            torch.testing.assert_close(found[name], leaf, rtol=0, atol=1e-6)
+    losses(module, lr=1.0)
+    assert all(torch.equal(leaf, before[name]) for name, leaf in module.state_dict().items())
+
+
+def test_weights_are_drawn_by_the_seed_if_asked_for_or_if_nobody_brought_any() -> None:
+    def first(model: Any, seed: int, weights: Any = None) -> Tensor:
+        found: Tensor = trained(model, seed=seed, weights=weights, **STILL).model.first.weight  # type: ignore[assignment,union-attr]
+        return found
+
+    fresh = Base()
+    ways = [
+        (pretrained(), "draw"), (lambda *_: pretrained(), "draw"),
+        (Base, None), (Base, "keep"), (fresh, None),
+    ]  # fmt: skip
+    drawn = [first(model, 1, weights) for model, weights in ways]
+    for leaf in drawn[1:]:
+        torch.testing.assert_close(leaf, drawn[0], rtol=0, atol=1e-6)
+    for model, weights in ways:
+        assert not torch.allclose(first(model, 2, weights), drawn[0], atol=1e-3)
+    torch.testing.assert_close(first(fresh, 1, "keep"), fresh.first.weight, rtol=0, atol=1e-6)
+
+
+def test_a_wrong_value_of_weights_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"weights: 'drawn'"):
+        losses(Base, weights="drawn")
+
+
+def test_a_saved_model_has_what_the_function_drew_once() -> None:
+    class Fourier(Base):
+        basis: Tensor
+
+        def __init__(self, *about: Any) -> None:
+            super().__init__()
+            self.register_buffer("basis", torch.randn(3, 3), persistent=False)
+            self.first.requires_grad_(False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(torch.cos(x @ self.basis))
+
+    run = trained(Fourier)
+    model = run.model
+    with torch.no_grad():
+        loss = functional.cross_entropy(model(torch.as_tensor(INPUTS)), torch.as_tensor(LABELS))
+    assert float(loss) == pytest.approx(run.rounds["test_loss"].iloc[-1], abs=1e-6)
+    assert losses(Fourier) == losses(Fourier)
+    assert "basis" in leaves_of(model)
+
+
+def test_a_frozen_network_that_its_forward_pass_moves_travels() -> None:
+    class Teacher(Base):
+        def __init__(self, *about: Any) -> None:
+            super().__init__()
+            self.teacher = nn.Linear(3, 6).requires_grad_(False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                with torch.no_grad():
+                    self.teacher.weight.lerp_(self.first.weight, 0.5)
+            return self.last(self.first(x) + self.teacher(x))  # type: ignore[no-any-return]
+
+    run = trained(Teacher, **STILL)
+    own = run.model.state_dict()
+    torch.testing.assert_close(own["teacher.weight"], own["first.weight"], rtol=0, atol=0.2)
+    assert losses(Teacher) == losses(Teacher, executor="parallel")
+
+
+def test_a_parameter_that_body_and_head_share_is_one_line_where_they_differ() -> None:
+    def tied(*_: Any) -> nn.Module:
+        body, head = nn.Linear(3, 3), nn.Linear(3, 3)
+        head.weight = body.weight
+        return Classifier(body, head)
+
+    assert losses(tied) == losses(tied)
+    for method in ("fedtgp", "moon", "fedper"):
+        with pytest.raises(UserError, match=r"body\.weight: shared by its `body` and `head`"):
+            losses(tied, method=method)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_scripted_module_is_one_line() -> None:
+    scripted = torch.jit.script(Base())
+    with pytest.raises(UserError, match="scripted: pass the module"):
+        losses(scripted)
+
+
+def test_a_last_mini_batch_of_one_sample_is_known_before_the_first_round() -> None:
+    clients = [(INPUTS[:8], LABELS[:8])] * 19 + [(INPUTS[:9], LABELS[:9])]
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    options: Any = {"test": TEST, "participation": 0.05, "batch_size": 4, "seed": 1}
+    rounds = 60
+    with pytest.raises(UserError, match=r"client 19 \(round (\d+)\) with 9") as error:
+        fr.train("fedavg", model, clients, rounds=rounds, **options)
+    before = int(str(error.value).partition("(round ")[2].partition(")")[0]) - 1
+    assert 0 < before < rounds
+    fr.train("fedavg", model, clients, rounds=before, **options)  # it is not asked before
