@@ -263,8 +263,9 @@ def _architecture(
     """
     from torch import nn
 
-    from fedrepro.engine.initialise import copied, is_fresh
+    from fedrepro.engine.initialise import is_fresh
     from fedrepro.engine.net import refuse_unusable
+    from fedrepro.support.copies import copied
 
     if not isinstance(model, nn.Module):
         if not callable(model):

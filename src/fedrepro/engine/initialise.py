@@ -5,7 +5,6 @@ memory layout. Layers without a rule here reset themselves, with the stream in p
 generators, which are left as they were.
 """
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.engine.tree import Tree
+from fedrepro.support.copies import copied
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import drawing_on, seeded
 
@@ -140,17 +140,6 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     if getattr(module, "dcgan", False):
         _dcgan(module, rng)
     _refuse_marks(module, drawn)
-
-
-def copied(module: nn.Module) -> nn.Module:
-    """A copy, also of layers that hold tensors computed from their parameters (old weight norm)."""
-    computed = (
-        leaf
-        for layer in module.modules()
-        for leaf in vars(layer).values()
-        if isinstance(leaf, Tensor) and not leaf.is_leaf
-    )
-    return copy.deepcopy(module, {id(leaf): leaf.detach().clone() for leaf in computed})
 
 
 def is_fresh(module: nn.Module) -> bool:

@@ -325,7 +325,7 @@ def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) 
     """
     from torch import nn
 
-    from fedrepro.engine.initialise import copied
+    from fedrepro.support.copies import copied
 
     module = function(tuple(input_shape), outputs)
     if not isinstance(module, nn.Module):

@@ -20,7 +20,8 @@ def small_mlp(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
     Returns:
         A body and a head, because personalised methods treat the head separately. Other methods
-        accept any module. Weights are drawn later, from the run's seed.
+        accept any module. Its weights are the initial ones: the run's seed draws them, as it seeds
+        PyTorch's generator here.
     """
     body = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 32), nn.ReLU())
     return Classifier(body, nn.Linear(32, outputs))
