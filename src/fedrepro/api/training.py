@@ -178,7 +178,7 @@ def train(
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
-        sharing = Sharing(KEPT, note=lambda line: warnings.warn(line, stacklevel=5))
+        sharing = Sharing(KEPT, note=_warn)
         made = runner.run(
             spec,
             dataset,
@@ -191,6 +191,14 @@ def train(
         )
         run.manifest.update(made)
     return run
+
+
+def _warn(line: str) -> None:
+    """Warn at the line that called :func:`train`, however deep in it this is called."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_code is not train.__code__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(line, stacklevel=level + 1)
 
 
 def _refuse_single(dataset: "Dataset", share: float) -> None:
@@ -223,7 +231,7 @@ def _with_fitting_numbers(dataset: "Dataset", model: str) -> "Dataset":
         for x in (few, few.float()):
             try:
                 module(x)
-            except Exception:  # of any layer; `refuse_misfit` says so
+            except Exception:  # of any layer; `own_net` says so
                 continue
             if x is few:
                 break
