@@ -294,3 +294,29 @@ def test_losses_before_training_are_those_of_the_clients_own_models(inner: str) 
             ctx.task.losses(ctx.net.predict(ctx.net.bind(params), x), y, "none").mean().detach()
         )
         assert loss == pytest.approx(float(wanted), rel=1e-9)
+
+
+# Whose clients send a model that the server averages and leaves as it is.
+MEANS = [
+    name
+    for name, part in TRAINED.items()
+    if name not in ("central", "local", *PARTLY) and not part.cls.distills
+]
+
+
+@pytest.mark.parametrize("name", [*MEANS, "aaggff_d+fedavg", "aaggff_d+scaffold"])
+def test_running_statistics_are_the_clients_mean_by_the_rounds_weights(name: str) -> None:
+    """Whatever a server does to parameters; the weights are those that the round records."""
+    world = deep(name)
+    before = begin(world)
+    if not buffers(world, world.initial) or "params" not in before:
+        pytest.skip("no shared model with running statistics")
+    after, seen = play_round(world, before, Memory(), 0)
+    ctx, shares = context_of(world, 0, seen.cohort), seen.weights / seen.weights.sum()
+    ends = [
+        world.method.client_model(ctx, before, seen.updates, place)
+        for place in range(len(seen.cohort))
+    ]
+    for path, leaf in buffers(world, after["params"]).items():
+        wanted = sum(share * end[path] for share, end in zip(shares, ends, strict=True))
+        torch.testing.assert_close(leaf, wanted)
