@@ -97,6 +97,8 @@ def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) 
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = arguments
+    # A new interpreter's: Snakemake, from which some are forked, has wrapped them.
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     status: object = None
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -118,7 +118,6 @@ WHOSE = {
     "report/pages/alone.py write_alone write_atomically": RESULT,
     "report/pages/alone.py without_dead_links write_atomically": RESULT,
     "report/pages/templates.py Renderer.write_bytes write_atomically": RESULT,
-    "report/pages/templates.py Renderer.write_assets write_atomically": RESULT,
     "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
     # no names in a folder
     "engine/processes.py Stacked._mapped os.ftruncate": "memory that this process has made",
