@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.run import add_run, requested
+from fedrepro.measures.registry import NOT_SCORES
+from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
@@ -51,8 +53,16 @@ def handle(arguments: argparse.Namespace) -> None:
     for warning in said:
         say(f"fedrepro: {warning.message}")
     # As `fedrepro run` reports it: where clients are scored on their own test samples, their mean.
-    known = ["client_accuracy", "test_accuracy", *run.rounds.columns.drop("round")]
-    column = next(name for name in known if name in run.rounds and run.rounds[name].notna().any())
+    known = dict.fromkeys(("client_accuracy", "test_accuracy", *run.rounds.columns))
+    scores = [name for name in known if name in run.rounds and name not in NOT_SCORES]
+    column = next((name for name in scores if run.rounds[name].notna().any()), None)
+    if column is None:
+        raise UserError(
+            f"{run.folder}: nothing to draw: no score yet: expected an evaluated round "
+            "(`evaluate: every` in the setting)"
+            if run.rounds.empty
+            else f"{run.folder}: nothing to draw: {run.method} records no score"
+        )
     if arguments.page:
         _write_page(arguments.page, run, column, [str(warning.message) for warning in said])
         return

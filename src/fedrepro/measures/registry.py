@@ -22,10 +22,11 @@ ROUNDS = _under(built_in.OfRound)
 SETS = _under(built_in.OfSet)
 BUILT_IN = {*CLIENTS, *ROUNDS, *SETS}
 # Columns of clients.parquet and rounds.parquet that are not measures.
-TAKEN = {
+NOT_SCORES = {
     "round", "client", "train_samples", "test_samples", "participations", "update_norm",
-    "learning_rate", "bytes_down", "bytes_up", *CLIENTS, *ROUNDS,
+    "learning_rate", "bytes_down", "bytes_up",
 }  # fmt: skip
+TAKEN = {*NOT_SCORES, *CLIENTS, *ROUNDS}
 PARTS = ("client_", "test_", "validation_")  # prefixes of further columns
 
 

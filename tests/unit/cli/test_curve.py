@@ -2,10 +2,12 @@
 
 import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+import fedrepro as fr
 from fedrepro.cli import curve
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
@@ -46,6 +48,44 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
     place = re.findall("<th>(.*?)</th>", text).index("test_accuracy")
     shown = {row[0]: float(row[place]) for row in cells if row}
     assert shown == pytest.approx({name: float(value) for name, value in lines[1:]}, abs=1e-6)
+
+
+def test_before_the_first_evaluated_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = load(make_world(tmp_path))
+
+    def stop(progress: Progress) -> None:
+        if progress.round > 2:
+            raise StopIteration
+
+    words = ["--root", str(tmp_path), "curve", RUN.setting, RUN.method, "--seed", "1"]
+    spec = run_spec(checkpoint_every=2, evaluate={"every": 5})
+    with pytest.raises(StopIteration):
+        carry_out(bench.root / RUN.folder, spec, stop)
+    for more in ([], ["--page", str(tmp_path / "curve.html")]):
+        assert main([*words, *more]) == 2
+        said = capsys.readouterr()
+        assert "nothing to draw: no score yet: expected an evaluated round" in said.err
+        assert not said.out and not (tmp_path / "curve.html").exists()
+
+
+def test_a_run_without_accuracy_draws_a_score_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of a pre-training run it was the learning rate."""
+    rates = {"round": [1, 2], "learning_rate": [0.1, 0.1], "bytes_down": [9, 9], "bytes_up": [9, 9]}
+    words = ["--root", str(make_world(tmp_path)), "curve", RUN.setting, RUN.method, "--seed", "1"]
+    made = {"critic_loss": [math.nan, 3.0], "generator_loss": [1.0, 2.0]}
+    for scores, column in ((made, "critic_loss"), ({}, None)):
+        run = fr.Run(tmp_path, {"run": asdict(RUN)}, tables={"rounds.parquet": {**rates, **scores}})
+        monkeypatch.setattr(fr, "load", lambda *_, made=run: made)
+        assert main(words) == (0 if column else 2)
+        said = capsys.readouterr()
+        if column:
+            assert said.out.splitlines()[0] == f"round\t{column}"
+        else:
+            assert "nothing to draw: fedavg records no score" in said.err
 
 
 def test_a_curve_is_as_high_as_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         if table.empty or (column is not None and table[column].isna().any()):
             where = "" if table.empty else f": none in {_place(spec, table, table[column].isna())}"
             raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
-    for column in (spec.label, *features.columns):
+    for column in (spec.label, *_to_look_at(features)):
         _refuse_wrong_cell(spec, table, column, path)
     for key, column in (("label", spec.label), ("group", spec.group)):
         _refuse_spaces(key, column, table, path)
@@ -54,7 +54,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         names, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         group_names = names.tolist()
     understood = _understood(spec, table)
-    text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
+    text = features.select_dtypes(exclude=["number", "bool"]).columns.tolist()
     for column in text:
         different = features[column].nunique()
         if different > MOST_VALUES:
@@ -116,8 +116,14 @@ def header_of(path: Path) -> list[str]:
             something else than a comma.
     """
     # As pandas would read it, but for names: it would rename the second of two equal ones.
-    row = _read(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
-    names: list[str] = row.tolist()
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            names = next((row for row in csv.reader(file) if any(map(str.strip, row))), [])
+    except (OSError, UnicodeDecodeError, csv.Error):
+        names = []
+    if not names:  # pandas says why not, or reads what is compressed
+        keys: dict[str, Any] = {"nrows": 1, "dtype": str, "keep_default_na": False}
+        names = _read(path, header=None, **keys).iloc[0].tolist()
     if len(names) == 1 and (others := set(OTHER_SEPARATORS) & set(names[0])):
         separator = OTHER_SEPARATORS[max(others, key=names[0].count)]
         raise UserError(
@@ -192,6 +198,15 @@ def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -
             )
 
 
+def _to_look_at(features: pd.DataFrame) -> list[str]:
+    """The columns of words, and those of numbers that have none, or one that can't be stored."""
+    numbers = features.select_dtypes("number")
+    values = numbers.to_numpy(np.float64)
+    wrong = np.isnan(values).all(axis=0) | (np.abs(values) >= LARGEST).any(axis=0)
+    fine = {*numbers.columns[~wrong]}
+    return [column for column in features.columns if column not in fine]
+
+
 def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path: Path) -> None:
     """Refuse numbers that can't be stored, fractions as labels, and single words among numbers.
 
@@ -261,18 +276,21 @@ def _understood(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
     uses = {spec.group: "natural clients", spec.split: "train or test", spec.label: "label"}
     uses |= dict.fromkeys(spec.drop, "dropped")
     facts = []
-    for name in table.columns:
-        column = table[name]
-        missing = int(column.isna().sum())
+    numbers = table.select_dtypes(["number", "bool"])
+    numbers = numbers[[name for name in numbers.columns if name not in uses]]
+    low, high = (each.tolist() for each in (numbers.min(), numbers.max()))
+    spans = dict(zip(numbers.columns, zip(low, high, strict=True), strict=True))
+    for name, missing in table.isna().sum().items():
         if name in uses:
             kind = uses[name]
-        elif pd.api.types.is_numeric_dtype(column):
-            numbers = column.astype(float)
-            kind = f"numbers, {numbers.min():g} to {numbers.max():g}"
+        elif name in spans:
+            kind = "numbers, {:g} to {:g}".format(*map(float, spans[name]))
         else:
-            values = sorted(map(str, column.dropna().unique()))
+            values = sorted(map(str, table[name].dropna().unique()))
             words = "1 word, a feature" if len(values) == 1 else f"{len(values)} words, a feature"
             kind = f"{words} for each: {listed(values)}"
+            if 2 * len(values) > len(table) > FIRST:
+                kind += "; an id or a date? `drop` leaves it out"
         facts.append((f"column {name}", f"{kind}; {missing} missing" if missing else kind))
     rows = table.head(FIRST).astype(object).to_numpy()
     cells = [", ".join("" if pd.isna(cell) else str(cell) for cell in row) for row in rows]

@@ -22,7 +22,6 @@ from fedrepro.support.printing import sentence_case
 BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown if no cell uses any
 # Columns of rounds.parquet that the page shows as one number, and prefixes of scores of models,
 # which are drawn if a cell uses them.
-NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
 SCORES = ("test_", "client_", "validation_")
 
 
@@ -112,7 +111,7 @@ def _further(record: RunRecord, folders: Folders) -> list[Panel]:
     """A chart of everything that the method itself recorded in evaluated rounds."""
     charts = []
     for name, values in record.rounds.items():
-        if name in NOT_DRAWN or name.startswith(SCORES):
+        if name in registry.NOT_SCORES or name.startswith(SCORES):
             continue
         title, measure = title_of(name, folders), _recorded(name, folders)
         unit, factor = (measure.unit, measure.factor) if measure else ("", 1.0)
