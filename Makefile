@@ -74,7 +74,7 @@ mutants: setup ## seed single bugs and count how many the tests notice (an hour)
 replay: setup ## compare the code that made each reference result with today's, bit by bit
 	@python scripts/replay.py
 
-bless: setup ## show that changed code gives the same numbers, bit by bit; writes run/numerics.json
+bless: setup ## show that changed code gives the same numbers, bit by bit; writes provenance/numerics.json
 	@python scripts/bless.py
 
 pythons: ## compare every bit of the golden micro-runs under the Pythons of this machine

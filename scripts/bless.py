@@ -1,4 +1,4 @@
-"""Check that changed code gives the same numbers, and record it in src/fedrepro/run/numerics.json.
+"""Check that changed code gives the same numbers, and record it in provenance/numerics.json.
 
 Runs the golden micro-runs (:mod:`micro_runs`) on this machine with the last blessed code, from a
 checkout of its commit, and with the working tree. A changed part keeps its numerics id if its
@@ -16,11 +16,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedrepro.run import numerics
+from fedrepro.provenance import numerics
+from fedrepro.provenance.identity import Identity, in_words
+from fedrepro.provenance.identity import differences as differences_between
 from fedrepro.support.errors import UserError, one_line
 from fedrepro.support.files import write_atomically
 
@@ -82,8 +84,12 @@ def _differing(parts: set[str], commit: str) -> dict[str, str]:
     """Those of ``parts`` whose numbers differ or were not compared, each with the reason."""
     wanted = sorted(parts) if numerics.CORE not in parts else []
     before, after = with_new_names(_play_commit(commit)), _play(ROOT, wanted)
-    if new := sorted(after.keys() - before.keys()):
-        before |= _play_commit(commit, new)
+    new = after.keys() - before.keys()
+    unequal = {
+        name for name, each in after.items() if "data" in each and _unequal(name, before, after)
+    }
+    if again := sorted(new | unequal):
+        before |= _play_commit(commit, again)
     reasons = differences(parts, before, after)
     return {part: why + _files(commit) for part, why in reasons.items()}
 
@@ -91,12 +97,18 @@ def _differing(parts: set[str], commit: str) -> dict[str, str]:
 def differences(parts: set[str], before: Played, after: Played) -> dict[str, str]:
     """Maps each part whose numbers differ, or could not be compared, to the reason.
 
-    A micro-run that only ``after`` has, because the blessed code can't play it, is no comparison:
-    it is left out and named on stdout.
+    No comparison is a micro-run that only ``after`` has, because the blessed code can't play it,
+    and one whose data have another identity, which keeps its results apart from older ones. Both
+    are left out and named on stdout.
     """
-    for name in sorted(after.keys() - before.keys()):
-        print(f"{name}: not compared: the blessed code can't play it")
-    compared = {name: each for name, each in after.items() if name in before}
+    compared = {}
+    for name, each in sorted(after.items()):
+        if name not in before:
+            print(f"{name}: not compared: the blessed code can't play it")
+        elif why := _of_other_data(before[name], each):
+            print(f"{name}: not compared: {why}")
+        else:
+            compared[name] = each
     reasons = {}
     for part in sorted(parts):
         named = [name for name, each in compared.items() if each["parts"][0] == part]
@@ -124,6 +136,18 @@ def with_new_names(before: Played) -> Played:
     return before
 
 
+def _unequal(name: str, before: Played, after: Played) -> bool:
+    return name in before and before[name]["rounds"] != after[name]["rounds"]
+
+
+def _of_other_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Why two runs would not be taken for each other, by the identity of their data; or ""."""
+    if "data" not in before or "data" not in after:
+        return ""
+    then, now = (Identity(data=each["data"]) for each in (before, after))
+    return in_words(differences_between(then, now))
+
+
 def _difference(name: str, before: Played, after: Played) -> str:
     """Where a micro-run first differs, or ""."""
     one, other = before[name]["rounds"], after[name]["rounds"]
@@ -144,13 +168,13 @@ def _files(commit: str) -> str:
 
 def _blessed_commit() -> str:
     """The last commit that wrote the file of ids, which describe its code."""
-    place = numerics.FILE.relative_to(ROOT)
-    found = _git("log", "-1", "--format=%H", "--follow", "--", str(place)).strip()
-    if not found:
+    place = f":(glob)src/fedrepro/*/{numerics.FILE.name}"  # it was elsewhere
+    commit = _git("log", "-1", "--format=%H", "--", place).strip()
+    if not commit:
         raise UserError(
-            f"{place}: expected it in a commit: it is what changed code is compared with"
+            f"{numerics.FILE}: expected it in a commit: it is what changed code is compared with"
         )
-    return found
+    return commit
 
 
 def _play_commit(commit: str, new: Sequence[str] = ()) -> Played:

@@ -5,9 +5,9 @@
 writes hashes of what each of them computed in each round. Hashes leave out names: states and
 columns may be renamed, but every bit must stay. `make bless` runs them with the old and the new
 code (:mod:`bless`). They take the path of `fedrepro run`: YAML, data, partition, rounds, files.
-Each micro-run tests one part of the code, named as in :mod:`fedrepro.run.numerics`; new methods,
-models and server optimizers are included automatically. With ``--only``, it plays the micro-runs
-with these names, and leaves out one that fails: older code may not know what it asks for.
+Each micro-run tests one part of the code, named as in :mod:`fedrepro.provenance.numerics`. New
+methods, models and server optimizers are included automatically. With ``--only``, it plays the
+micro-runs with these names, and leaves out one that fails: older code may not know what it asks.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ from fedrepro.engine.net import Net
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
 from fedrepro.run import scoring
-from fedrepro.run.numerics import CORE, PARTITION
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 
+CORE, PARTITION = "core", "partition"  # not imported: older code is played with this file, too
 SYSTEM, SEED, ROUNDS, CLASSES = "micro", 3, 4, 5
 OUTPUTS = 60  # of models that run alone: classes, or words
 
@@ -333,6 +333,9 @@ def main() -> int:
             of_model = f"model {SETTINGS[setting].get('model', PLAIN['model'])}"
             of_paper = OF_PAPERS.get(setting, ())
             play(part, name, partial(run, setting, method, *executor), of_model, *of_paper)
+            if name in played:
+                (way,) = executor or ["sequential"]
+                played[name]["data"] = _data_of[setting, method, way, SEED]
         for name, (setting, method, *words) in ANALYSES.items():
             play(f"analysis {name}", f"analysis {name}", partial(analysis, setting, method, words))
         play("analysis decomposition_of_runs", "decomposition", decomposition)
@@ -349,6 +352,7 @@ def main() -> int:
 
 
 _known: dict[tuple[str, str, str, int], list[str]] = {}
+_data_of: dict[tuple[str, str, str, int], Any] = {}  # what a run's manifest states about its data
 
 
 def run(setting: str, method: str, executor: str = "sequential", seed: int = SEED) -> list[str]:
@@ -356,6 +360,8 @@ def run(setting: str, method: str, executor: str = "sequential", seed: int = SEE
     key = setting, method, executor, seed
     if key not in _known:
         _known[key] = _run(*key)
+        folder = RunKey(f"{SYSTEM}/{setting}", method, seed).folder
+        _data_of[key] = json.loads((folder / "manifest.json").read_bytes())["data"]
     return _known[key]
 
 
@@ -375,7 +381,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
             tree.leaves(state.client_states.get(client)) for client in state.client_states.clients()
         ]
         rows = [
-            [tuple(column) for column in each.table.T.tolist()] if len(each) else []
+            [tuple(column.tolist()) for column in each.as_tree().values() if len(column)]
             for each in (state.rounds, state.clients, state.decisions)
         ]
         found.append(

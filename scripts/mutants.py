@@ -305,7 +305,7 @@ def bless(copy: Path) -> str | None:
             sys.path.insert(0, str(copy / "src"))
             sys.dont_write_bytecode, sys.pycache_prefix = False, str(copy / "bytecode")
             os.chdir(copy)
-            numerics = importlib.import_module("fedrepro.run.numerics")
+            numerics = importlib.import_module("fedrepro.provenance.numerics")
             known = json.loads(file.read_text(encoding="utf-8"))
             for part, code in numerics.today().items():
                 known[part] = {"id": known.get(part, {}).get("id", code), "code": code}

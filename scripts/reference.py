@@ -30,8 +30,9 @@ from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
 from fedrepro.run import again, landed, packed
-from fedrepro.run.replayed import not_of_today
+from fedrepro.run.replayed import of_another
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
+from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
@@ -111,7 +112,7 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     if record.state == "damaged" or not record.manifest:
         return False
     if record.packed:
-        return not not_of_today(record, today)
+        return not of_another(record, today)
     return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
 
@@ -162,7 +163,7 @@ def keep_finished(
     missing, finished = [], []
     for run in runs:
         if not is_current(bench, read_run(Path(), run, reference=True)):
-            here = is_current(bench, read_run(Path(), run))
+            here = standing_of(bench, run).is_current
             (finished if here and _is_judged(bench, run) else missing).append(run)
     if compact:
         pack(finished)

@@ -95,8 +95,8 @@ STACKED = """
 
 How many times as fast stacked clients are as sequential ones, in CPU time measured alternately on
 W2, by the clients' momentum; compilation takes about {compiling:.0f} s more. `PAYS_FROM` in
-`run/arithmetic.py` follows from these numbers. Steps like FedAvg's with momentum stay sequential,
-because most of their gain is lost when another run uses the same caches.
+`provenance/arithmetic.py` follows from these numbers. Steps like FedAvg's with momentum stay
+sequential, because most of their gain is lost when another run uses the same caches.
 
 {ratios}
 

@@ -30,7 +30,8 @@ from fedrepro.cli.run import _dataset, _partition
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine.round import play_round
-from fedrepro.run import given, landed, numerics, scoring
+from fedrepro.provenance import numerics
+from fedrepro.run import given, landed, scoring
 from fedrepro.run.again import is_of_this_kind
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written

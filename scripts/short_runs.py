@@ -26,7 +26,7 @@ def main(file: Path, rounds: int) -> None:
         names: Any = command.config
     except ModuleNotFoundError:
         names = command = import_module("fedrepro.cli.run")
-        fingerprint = import_module("fedrepro.run.fingerprint")
+        fingerprint = import_module("fedrepro.provenance.fingerprint")
     found: list[str | None] = []
     for setting, method, seed, executor in json.loads(file.read_text(encoding="utf-8")):
         bench = names.load(overrides=names.Overrides(executor=executor))

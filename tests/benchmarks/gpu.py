@@ -22,7 +22,7 @@ from benchmarks.workloads import WORKLOADS, Workload
 from fedrepro.run import devices
 
 MEASUREMENTS = 3
-# Beside FedAvg in the four workloads: what run.arithmetic.PAYS_FROM distinguishes, in W2.
+# Beside FedAvg in the four workloads: what provenance.arithmetic.PAYS_FROM distinguishes, in W2.
 METHODS = [("fedavg", 0.9), ("superfed_mm", 0.0)]
 
 

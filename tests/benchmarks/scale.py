@@ -175,7 +175,7 @@ def verify(folder: Path) -> dict[str, float]:
     write_tree(folder / "one")
     source = folder / "one" / RUN
     manifest = json.loads((source / "manifest.json").read_text("utf-8"))
-    from fedrepro.run import fingerprint
+    from fedrepro.provenance import fingerprint
 
     for number in range(10_000):
         run = folder / f"results/runs/test/blobs{number // 10}/fedavg/seed{number % 10}"

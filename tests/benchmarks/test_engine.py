@@ -102,7 +102,7 @@ def record_engine(
     [("fedavg", 0.0), ("fedavg", 0.9), ("fedprox", 0.9), ("superfed_mm", 0.9)],
 )
 def test_what_stacking_gains(method: str, momentum: float, tmp_path) -> None:
-    """Clients of W2 side by side against one after another, for run.arithmetic.PAYS_FROM."""
+    """Clients of W2 side by side against one after another, for provenance.arithmetic.PAYS_FROM."""
     workload = replace(next(each for each in WORKLOADS if each.name == "W2"), rounds=2)
     loops = [
         EngineLoop(workload, executor, tmp_path / executor, method=method, momentum=momentum)

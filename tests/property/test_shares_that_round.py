@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fedrepro.check.world import federation
 from fedrepro.config.metrics import MegabytesTo, Reached, RoundsTo
+from fedrepro.config.partition_sizes import cohort_size
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
@@ -33,7 +34,6 @@ from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.methods.top_k import TopK
 from fedrepro.methods.trimmed_mean import TrimmedMean
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.shares import cohort_size
 from support import tiny_run
 
 SHARES = [f"{number / 100:g}" for number in range(1, 100)]  # as users write them

@@ -10,6 +10,7 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
+from fedrepro.provenance import fingerprint, numerics
 from fedrepro.run import given, runner
 from support import tiny_run
 from support.places import TESTS
@@ -96,7 +97,9 @@ def carry_out(
     data = larger_dataset() if of_gan else tiny_run.dataset()
     shares = shares or (tiny_run.partition(equal=True) if of_gan else partition())
     loaded = given.load(root, spec, data, shares)
-    return runner.run(spec, data, shares, folder_of(root, spec), "code", report, loaded)
+    code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+    folder = folder_of(root, spec)
+    return runner.run(spec, data, shares, folder, code, report, loaded, numerics=ids)
 
 
 def files(folder: Path) -> dict[str, bytes]:

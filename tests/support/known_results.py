@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from fedrepro.config.loading import load
-from fedrepro.run import numerics
+from fedrepro.provenance import numerics
 from fedrepro.support.files import sha256_of
 from support.manifests import write_manifest
 from support.places import ROOT

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
-from fedrepro.run.syntax import REMEMBERED
+from fedrepro.provenance.syntax import REMEMBERED
 from support import forks
 from support.places import ROOT
 from support.report_world import copy_inputs
@@ -153,7 +153,7 @@ def _parsed() -> bytes:
     """The syntax of all code, which each new project would otherwise parse for seconds."""
     code = (
         "from pathlib import Path\n"
-        "from fedrepro.run import syntax\n"
+        "from fedrepro.provenance import syntax\n"
         f"for path in Path({str(ROOT / 'src')!r}).rglob('*.py'): syntax.syntax_of(path)\n"
         "syntax.remember()"
     )

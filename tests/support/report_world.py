@@ -17,7 +17,8 @@ from fedrepro.config.products import expand
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.run import fingerprint, landed, numerics
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.run import landed
 from fedrepro.run.results import reference_folder, timing_of
 from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of

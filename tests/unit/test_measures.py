@@ -28,7 +28,8 @@ from fedrepro.engine.round import begin, play_round
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure
 from fedrepro.measures.clients import SUMMARIES
-from fedrepro.run import fingerprint, runner, scoring
+from fedrepro.provenance import fingerprint
+from fedrepro.run import runner, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore

@@ -21,6 +21,7 @@ LAYERS = (
     {"data", "models", "engine"},
     {"methods", "measures"},
     {"config"},
+    {"provenance"},
     {"run"},
     {"analysis", "check"},
     {"report"},

@@ -14,7 +14,7 @@ from fedrepro.workflow.reasons import shorten
 from fedrepro.workflow.slurm import keep_asking
 from fedrepro.workflow.wake import once_a_second
 from fedrepro.cli.warm_server import open_warm_start
-from fedrepro.run.syntax import remember
+from fedrepro.provenance.syntax import remember
 from snakemake.resources import Resources
 
 outlive_readers()

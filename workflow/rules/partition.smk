@@ -3,6 +3,7 @@
 
 rule partition:
     input:
+        AGAIN.partition,
         "results/data/{dataset}/meta.json",
     output:
         shares="results/partitions/{dataset}/{partition}/seed{seed}.npz",

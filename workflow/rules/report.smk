@@ -13,7 +13,7 @@ rule table:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        code=GRAPH.report_code,
+        code=GRAPH.code_of_table,
         paper=GRAPH.paper,
         definition=GRAPH.table_definition,
         published=GRAPH.published_results,
@@ -39,7 +39,7 @@ rule page:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        code=GRAPH.report_code,
+        code=GRAPH.code_of_page,
         paper=GRAPH.paper,
         definition=GRAPH.page_definition,
         scale=GRAPH.scale,
@@ -59,9 +59,9 @@ rule site:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        code=GRAPH.report_code,
+        code=GRAPH.code_of_site,
         papers=GRAPH.papers,
-        methods=GRAPH.methods,
+        methods=GRAPH.methods_of_site,
         scale=GRAPH.scale,
     shell:
         "fedrepro --log {log} site --scale {params.scale}"

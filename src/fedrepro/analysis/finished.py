@@ -14,11 +14,12 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
-from fedrepro.run import fingerprint
+from fedrepro.provenance.identity import in_words, other_numbers
+from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.given import MODEL, load
+from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, changed_files, read_run
-from fedrepro.run.runner import data_of
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
 
@@ -81,9 +82,12 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
     given = load(workbench.root, spec, dataset, partition)
     plan = make_plan(spec, dataset, partition, given)
-    made_from = record.manifest.get("config_hash"), record.manifest.get("data")
-    if made_from != (fingerprint.of_config(spec), data_of(plan, dataset, partition, given)):
-        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
+    hashes = {name: each.sha256 for name, each in given.items()}
+    data = data_of(dataset, held_by(partition, dataset), plan.weights_sha256, hashes)
+    listed = other_numbers(differences_of(record, spec, data))
+    # A model is read whatever code trained it: its analysis has an identity of its own.
+    if why := in_words(each for each in listed if each.about in ("configuration", "data")):
+        raise UserError(f"{run.folder}: {why}: {again}")
     saved, facts = load_tree(workbench.root / run.folder / MODEL)
     left = tree.apply(lambda leaf: leaf.to(plan.federation.context.net.device), saved)
     return Finished(spec, record, dataset, partition, plan, left, facts)

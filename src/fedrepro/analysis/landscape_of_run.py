@@ -33,7 +33,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.tree import Tree
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.results import made_of
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedrepro.api import charts
 from fedrepro.api.runs import Run
-from fedrepro.run import arithmetic
+from fedrepro.provenance.identity import Identity, class_of, may_average
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 
@@ -18,7 +18,10 @@ Group = Run | Sequence[Run]  # one run, or several that differ only in their see
 
 
 def compare(
-    runs: Sequence[Group] | Mapping[str, Group], of: str | None = None, last: int = 1
+    runs: Sequence[Group] | Mapping[str, Group],
+    of: str | None = None,
+    last: int = 1,
+    average_across: bool = False,
 ) -> "pd.DataFrame":
     """Compare the final scores of runs: the mean over their last rounds and seeds.
 
@@ -26,6 +29,8 @@ def compare(
         runs: runs, or lists of runs that differ only in their seed; a mapping gives them names.
         of: a column of ``rounds``; None for the accuracy on test samples, or else on clients' own.
         last: the number of evaluated rounds to average.
+        average_across: whether to average runs of different architectures or minor versions of
+            PyTorch.
 
     Returns:
         One row for each: ``seeds`` and ``diverged`` (their numbers), ``mean``, ``std`` (over seeds;
@@ -53,7 +58,7 @@ def compare(
     """
     import pandas as pd
 
-    named = _named(runs)
+    named = _named(runs, across=average_across)
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
             raise UserError(f"fedrepro: {name}: seed {begun.seed}: unfinished: no final score yet")
@@ -131,7 +136,7 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
     """
     from fedrepro.report.drawing import curves, frame
 
-    named = _named(runs)
+    named = _named(runs, across=True)  # a line for each run
     column = of or charts.score_of(group[0] for group in named.values())
     lines, gone = charts.lines_of(named, column)
     names = [*(line.name for line in lines), *gone]
@@ -139,7 +144,9 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
     return Chart(charts.coloured(drawn, frame.LARGEST))
 
 
-def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
+def _named(
+    runs: Sequence[Group] | Mapping[str, Group], *, across: bool = False
+) -> dict[str, list[Run]]:
     """Groups of runs by name; without names, by method, numbered if methods repeat.
 
     Raises:
@@ -159,9 +166,9 @@ def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
     if not found or not all(found.values()):
         raise UserError("fedrepro: runs: expected at least one run, and one in each list")
     for name, group in found.items():
-        classes = [arithmetic.of_manifest(run.manifest) for run in group]
-        if not arithmetic.are_averaged(classes):
-            differing = ", ".join(dict.fromkeys(classes))
+        identities = [Identity.of(run.manifest) for run in group]
+        if not may_average(identities, across=across):
+            differing = "; ".join(dict.fromkeys(map(class_of, identities)))
             raise UserError(f"fedrepro: {name}: seeds of arithmetic {differing}: not averaged")
     return found
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils.hooks import RemovableHandle
 
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.support.files import sha256_of
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))

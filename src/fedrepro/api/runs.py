@@ -208,7 +208,8 @@ def load(
         >>> again.rounds.equals(run.rounds)
         True
     """
-    from fedrepro.run.replayed import not_of_today
+    from fedrepro.provenance.identity import in_words
+    from fedrepro.run.replayed import of_another
     from fedrepro.run.results import find_run, partial_of, read_any, read_run
 
     plugins, other = NONE, ""
@@ -231,7 +232,7 @@ def load(
         if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
             today = bench.run_spec(named.setting, named.method, named.seed)
             if made_with := so_far.subject:
-                other = not_of_today(replace(here, manifest=made_with), today)
+                other = in_words(of_another(replace(here, manifest=made_with), today))
             wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
             why = "; ".join(filter(None, (here.why, other)))
             rounds = f"{so_far.done} of {wanted} rounds"
@@ -250,7 +251,7 @@ def load(
         folder = Path(root) / record.folder
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)
-            other = not_of_today(record, today)
+            other = in_words(of_another(record, today))
             if record.reference and here.state != "not run":
                 stands_in = f"a reference result, because the run of this machine is {here.why}"
                 other = "; ".join(filter(None, (stands_in, other)))

@@ -124,7 +124,8 @@ def train(
     from fedrepro.data.partition.partition import make_partition
     from fedrepro.methods.facts import requires_of
     from fedrepro.models import registry
-    from fedrepro.run import fingerprint, numerics, runner
+    from fedrepro.provenance import fingerprint, numerics
+    from fedrepro.run import runner
     from fedrepro.run.shared_prefix import KEPT, Sharing
     from fedrepro.run.watch import float32_by_default
     from fedrepro.support import rng
@@ -351,7 +352,7 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
 
 def _code_around(composition: str) -> str:
     """The fingerprint of a run's code without its model."""
-    from fedrepro.run import fingerprint
+    from fedrepro.provenance import fingerprint
 
     around = fingerprint.code_around_model(composition)
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)

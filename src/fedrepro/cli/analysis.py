@@ -101,7 +101,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
 
 def _short(word: str) -> str:
     """A model's name as part of a file name: for a model's file, a hash of its path."""
-    from fedrepro.run.fingerprint import of_text
+    from fedrepro.provenance.fingerprint import of_text
 
     return f"file.{of_text(word)[:8]}" if word.endswith(".safetensors") else word
 

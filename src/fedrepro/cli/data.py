@@ -106,28 +106,22 @@ def words_of_test(notes: Mapping[str, Any], test: int) -> str:
 def _partition(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.data.dataset import open_dataset, refuse_damage
-    from fedrepro.data.partition.partition import make_partition
+    from fedrepro.provenance import inputs
 
     if not 0 <= arguments.seed < 2**32:
         raise bad_value(
             "the command line", "--seed", arguments.seed, "a whole number of at least 0"
         )
-    setting = load().setting(arguments.setting)
+    bench = load()
+    setting = bench.setting(arguments.setting)
     refuse_damage(setting.dataset)
     dataset = open_dataset(setting.dataset)
-    train = dataset.train
-    partition = make_partition(
-        train.y,
-        train.group,
-        setting.partition,
-        arguments.seed,
-        train.held_out,
-        dataset.group_names,
-    )
+    partition = inputs.make(setting, arguments.seed, dataset, bench.plugins)
     path = setting.partition_path(arguments.seed)
     partition.save(path)
     sizes = partition.train_counts.sum(axis=1)
     held = (partition.train_counts > 0).sum(axis=1)
+    train = dataset.train
     unused = len(train) - partition.samples
     print(
         f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "

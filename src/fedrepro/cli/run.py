@@ -109,9 +109,10 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     Raises:
         UserError: for an invalid request.
     """
-    from fedrepro.config.run_spec import ResolvedData
+    from fedrepro.config.run_spec import ResolvedData, RunSpec
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.run import assembly, fingerprint, given, numerics, runner, shared_prefix
+    from fedrepro.provenance import fingerprint, numerics
+    from fedrepro.run import assembly, given, runner, shared_prefix, standing
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
@@ -123,6 +124,8 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     for source in spec.given.values():
         if isinstance(source, ResolvedData):
             _dataset(workbench, source.dataset)
+        elif isinstance(source, RunSpec):
+            standing.refuse_stale_input(workbench, source)
     dataset = _dataset(workbench, spec.setting.dataset)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
@@ -266,15 +269,18 @@ def _dataset(workbench: Workbench, name: str) -> "Dataset":
 
 
 def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partition":
-    from fedrepro.data.partition.partition import Partition, make_partition
+    """The run's partition, made (again) if there is none as it would be made now."""
+    from fedrepro.data.partition.partition import Partition
+    from fedrepro.provenance import inputs
+    from fedrepro.run.standing import partition_now
 
     setting = workbench.setting(run.setting)
     path = workbench.root / setting.partition_path(run.seed)
-    data = dataset.train
-    if not path.exists() or not Partition.load(path).fits(data.y):
-        names = dataset.group_names
-        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out, names)
-        made.save(path)
+    stored = partition_now(workbench, setting, run.seed, dataset)
+    if not stored.held or stored.differences:
+        if stored.differences:
+            say(f"{setting.partition_path(run.seed)}: made again: {stored.differences[0]}")
+        inputs.make(setting, run.seed, dataset, workbench.plugins).save(path)
     partition = Partition.load(path)
     if warning := partition.warning(dataset.meta.get("class_names", ())):
         say(warning)

@@ -1,6 +1,7 @@
 """``fedrepro verify``: check a results tree for changed, missing or damaged files."""
 
 import argparse
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import say
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
+
+MOST = 10  # runs of a kind that are listed
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -55,7 +58,8 @@ def handle(arguments: argparse.Namespace) -> int:
     if papers := ", ".join(system for check in checks for system in check.unrecorded):
         line = f"without landed.json, so printed numbers are not checked: {papers}"
         say(f"fedrepro: {line} (`fedrepro verify --accept PAPER` records them)")
-    if RESULTS in [check.results for check in checks] and (line := _not_of_today(RESULTS)):
+    shown = RESULTS in [check.results for check in checks]
+    for line in _other_results(RESULTS) if shown else ():
         say(f"fedrepro: {line}")
     return int(wrong > 0)
 
@@ -86,23 +90,32 @@ def _accept(system: str) -> None:
     print(f"reports/papers/{system}/{landed.FILE}: written")
 
 
-def _not_of_today(results: Path) -> str:
-    """A line about this workbench's runs that are not of its configuration and code; or ""."""
+def _other_results(results: Path) -> Iterator[str]:
+    """Lines about this workbench's runs that would be made again, or are from another machine."""
     if not CONFIG.exists():
-        return ""
+        return
     from fedrepro.config.loading import load
     from fedrepro.run.integrity import runs_in
-    from fedrepro.workflow.recorded import why_not_today
+    from fedrepro.run.standing import standing_of
 
     try:
         bench = load()
     except UserError as error:  # which says nothing against the files
-        return f"runs are not compared with today's configuration: {error}"
-    found: list[str] = []
+        yield f"runs are not compared with today's configuration: {error}"
+        return
+    stale: list[str] = []
+    elsewhere: list[str] = []
     for _, run in runs_in(results / "runs"):
         with suppress(UserError):  # no experiment file has it any more
-            if why := why_not_today(bench, run):
-                found.append(f"{run.setting} {run.method} --seed {run.seed}: {why}")
-    if not found:
-        return ""
-    return f"{len(found):,} runs are not of today's configuration and code, the first: {found[0]}"
+            standing = standing_of(bench, run)
+            for words, lines in ((standing.why, stale), (standing.elsewhere, elsewhere)):
+                if words:
+                    lines.append(f"{run.setting} {run.method} --seed {run.seed}: {words}")
+    for lines, what in (
+        (stale, "would be made again"),
+        (elsewhere, "of other packages or of another machine, which are kept"),
+    ):
+        if lines:
+            yield f"{len(lines):,} run{'s' * (len(lines) > 1)} {what}:"
+            yield from (f"  {line}" for line in lines[:MOST])
+            yield from [f"  and {len(lines) - MOST:,} more"] if lines[MOST:] else []

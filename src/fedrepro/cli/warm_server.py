@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import fedrepro
 from fedrepro.cli.warm import VARIABLE, WAIT, address
@@ -142,7 +143,7 @@ def _import_everything() -> None:
     importlib.import_module("fedrepro.config.loading").parse_all(here)
     with suppress(UserError):  # reported when a page needs them
         importlib.import_module("fedrepro.report.papers.published").load(here)
-    importlib.import_module("fedrepro.run.numerics").of_core()
+    importlib.import_module("fedrepro.provenance.numerics").of_core()
     gc.freeze()  # else a fork's first collection would copy all this memory
 
 
@@ -225,7 +226,7 @@ def _answer(listener: socket.socket, server: socket.socket) -> None:
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:
     """Start the command that a client asks for. Return None; in the fork, its arguments."""
     request, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
-    from fedrepro.run.numerics import changed_since_the_start
+    from fedrepro.provenance.numerics import changed_since_the_start
 
     # Without an answer, the client starts normally and imports the changed files.
     if not request or _has_gone(connection) or changed_since_the_start():
@@ -256,8 +257,8 @@ def _become(request: bytes, files: Iterable[int]) -> list[str]:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
+    stdout = cast(io.TextIOWrapper, sys.stdout)
+    stdout.reconfigure(line_buffering=stdout.isatty())
     folder, count, *rest = request.split(b"\0")
     os.chdir(folder)
     os.environb.clear()

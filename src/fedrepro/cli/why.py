@@ -61,8 +61,6 @@ def explain(workbench: Workbench, run: RunKey) -> None:
         print(*titled({"Snakemake would make it again because": due}), sep="\n")
     else:
         print("Snakemake would not make it again, unless one of its inputs is made again.")
-        if not recorded.has_records(workbench.root, run):
-            print("Snakemake has no record of how it was made, so only file times count.")
     if not record.manifest:
         print(f"{record.folder}: {record.why}: no manifest to compare with today's")
         return
@@ -128,7 +126,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
 
 def _side(record: "RunRecord") -> "Side":
     """One side of a comparison; warn if the run's files are damaged."""
-    from fedrepro.run.arithmetic import of_manifest
+    from fedrepro.provenance.arithmetic import of_manifest
     from fedrepro.run.difference import Side
 
     if record.state == "damaged":

@@ -19,8 +19,8 @@ from fedrepro.support.plugins import NONE, Folders
 class Execution:
     """How a run is executed.
 
-    Only the class of arithmetic that follows from it (:mod:`fedrepro.run.arithmetic`) is part of a
-    run's identity.
+    Only the class of arithmetic that follows from it (:mod:`fedrepro.provenance.arithmetic`) is
+    part of a run's identity.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:<number>".

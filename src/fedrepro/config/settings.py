@@ -154,6 +154,11 @@ class Config(Typed):
     track: Literal["tensorboard", "mlflow"] | None = Field(
         default=None, description="Tracker that receives a run's metrics; not part of the run."
     )
+    average_across: bool = Field(
+        default=False,
+        description="Whether tables average runs of different architectures (x86_64, aarch64) or "
+        "minor versions of PyTorch.",
+    )
     data: DataSources = Field(default=DataSources(), description="Where data lie on this machine.")
     plugins: PluginFolders = Field(
         default=PluginFolders(), description="Folders of your own methods, models and so on."

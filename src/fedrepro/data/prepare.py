@@ -58,7 +58,7 @@ def prepare(
             then unchanged.
     """
     raw = download(name, spec, archives, root=downloads)
-    recipe = _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw.sha256})
+    recipe = recipe_of(spec, raw.sha256)
     folder = root / name
     with only_one(folder):
         if not again and _made_by(folder, recipe):
@@ -70,6 +70,11 @@ def prepare(
             shutil.rmtree(scratch)
             _write(content, spec, name, recipe, temporary)
     return folder
+
+
+def recipe_of(spec: DatasetSpec, raw_sha256: str) -> str:
+    """A hash of a catalogue entry and of the raw files that it is prepared from."""
+    return _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw_sha256})
 
 
 def read_checked(

@@ -1,7 +1,7 @@
 """Execution of a round's clients: one after another, in several processes, or side by side.
 
 Methods cannot tell the difference. The first two give the same bits; side by side agrees with them
-to 1e-9 in float64: it is another class of arithmetic (:mod:`fedrepro.run.arithmetic`).
+to 1e-9 in float64: it is another class of arithmetic (:mod:`fedrepro.provenance.arithmetic`).
 """
 
 import os
@@ -305,8 +305,8 @@ def choose(
 
     Args:
         wanted: "auto", or the name of an executor.
-        stacked: with "auto", whether clients are stacked (:mod:`fedrepro.run.arithmetic`). The
-            other arguments select between executors that give the same bits.
+        stacked: with "auto", whether clients are stacked (:mod:`fedrepro.provenance.arithmetic`).
+            The other arguments select between executors that give the same bits.
         family: of the model (:class:`fedrepro.models.registry.ModelEntry`).
         device: "cpu" or "cuda".
         client_steps: local steps of all clients over the whole run.

@@ -34,7 +34,8 @@ from fedrepro.measures.base import Measure, Per
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
-from fedrepro.run import arithmetic, devices
+from fedrepro.provenance import arithmetic
+from fedrepro.run import devices
 from fedrepro.run.own_models import own_net
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody

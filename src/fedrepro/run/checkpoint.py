@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.provenance.identity import Identity, Meaning, at_least, differences, in_words
 from fedrepro.run.assembly import Plan
-from fedrepro.run.difference import unlike
-from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.results import changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
@@ -32,11 +31,13 @@ from fedrepro.support.locks import Held
 # Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
 # code that reads and writes them is not part of a run's fingerprint.
 LAYOUT = 4
+UNSTATED = 4  # the layout of checkpoints that do not state theirs
 
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
 HOLDER = "holder-"  # and the token of a lock
 A_HOLDERS = re.compile(rf"{HOLDER}[0-9a-f]{{{TOKEN}}}")
+ASIDE = ".aside-"  # the same, in the name of a folder that was moved aside
 BESIDE = "beside"  # folder for the files of single rounds until the run is finished
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
@@ -86,53 +87,91 @@ def _of_holders(partial: Path) -> list[Path]:
     return [each for each in partial.iterdir() if A_HOLDERS.fullmatch(each.name)]
 
 
-class Identity(NamedTuple):
-    """What a run is, which its checkpoint must match.
-
-    Attributes:
-        key: a hash; it decides.
-        subject: what it is the hash of, in words of a manifest.
-    """
-
-    key: str
-    subject: Mapping[str, Any] = MappingProxyType({})
-
-
 def resume(
-    partial: Path, plan: Plan, identity: Identity, note: Callable[[str], None] = lambda line: None
+    partial: Path,
+    plan: Plan,
+    subject: Mapping[str, Any],
+    note: Callable[[str], None] = lambda line: None,
 ) -> State:
     """The state of the last checkpoint, or a new one.
 
+    A checkpoint of other code, configuration, data, packages or another kind of machine is moved
+    aside, next to the run's folder. It is continued by the first run that it fits.
+
     Args:
-        identity: of the run; a checkpoint with another one is discarded.
-        note: gets one line about a checkpoint that is discarded, also if it is damaged.
+        partial: the holder's own folder.
+        subject: the identity of the run, with the keys of a manifest.
+        note: gets one line about a checkpoint that is moved aside, also if it is damaged.
 
     Raises:
         UserError: if the disk fails.
     """
-    checkpoint, state = partial / CHECKPOINT, None
+    checkpoint, damage = partial / CHECKPOINT, ""
     try:
+        if not checkpoint.exists():
+            _bring_back(partial, subject)
         if checkpoint.exists():
-            state = _load(checkpoint, plan, identity.key, partial / CLIENTS)
-            if state is None:
-                before = _so_far(checkpoint)
-                why = unlike(before.subject, identity.subject)
-                note(f"drops the rounds played up to {before.done} and starts again: {why}")
-        if state:
-            for client in state.client_states.clients():  # check now, not hours later
-                state.client_states.get(client)
-            _refuse_others(partial, state)
-            state.resumed += 1
-            return state
+            saved, facts = load_tree(checkpoint, checksummed=True)
+            if why := _unlike(facts, subject):
+                done = _so_far_in(checkpoint, saved, facts).done
+                aside = _move_aside(partial)
+                note(f"starts again; the rounds played up to {done} are now in {aside}: {why}")
+            else:
+                state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
+                for client in state.client_states.clients():  # check now, not hours later
+                    state.client_states.get(client)
+                _refuse_others(partial, state)
+                state.resumed += 1
+                return state
     except UserError as error:
-        note(f"{error}: cannot resume from it")
+        damage = str(error)
+    except OSError as error:
+        raise cannot_write(partial, error) from error
     try:
-        discard(partial)  # other code, configuration or data: nothing to resume
+        if damage:
+            note(f"{damage}: cannot resume from it; it is now in {_move_aside(partial)}")
+        discard(partial)
         make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
     device = plan.federation.context.net.device
     return first_state(plan, ClientStore(partial / CLIENTS, device=device))
+
+
+def _unlike(facts: Mapping[str, Any], subject: Mapping[str, Any]) -> str:
+    """Why a checkpoint with these facts can't be continued by a run, in words; or ""."""
+    if facts.get("layout", UNSTATED) != LAYOUT:
+        return "saved in the format of another version"
+    recorded = facts.get("subject")
+    if not recorded:
+        return "it is not recorded what they were made with"
+    listed = differences(Identity.of(recorded), Identity.of(subject))
+    return in_words(at_least(Meaning.OTHER_BITS, listed))
+
+
+def _move_aside(partial: Path) -> Path:
+    """Move a holder's folder next to the run's, under a name that nothing else has."""
+    run = partial.parent
+    token = partial.name.removeprefix(HOLDER)
+    aside = run.with_name(f"{run.name.removesuffix('.partial')}{ASIDE}{token}")
+    os.rename(partial, aside)
+    make_folder(partial)
+    flush(run.parent)
+    return aside
+
+
+def _bring_back(partial: Path, subject: Mapping[str, Any]) -> None:
+    """Put the first folder that was moved aside and fits a run in the place of its empty one."""
+    run = partial.parent
+    for aside in sorted(run.parent.glob(f"{run.name.removesuffix('.partial')}{ASIDE}*")):
+        try:
+            _, facts = load_tree(aside / CHECKPOINT, checksummed=True)
+        except UserError:  # damaged, or of something else
+            continue
+        if not _unlike(facts, subject) and not any(partial.iterdir()):
+            partial.rmdir()
+            os.rename(aside, partial)
+            return
 
 
 @dataclass(frozen=True)
@@ -162,7 +201,10 @@ def so_far(partial: Path) -> SoFar | None:
 
 
 def _so_far(file: Path) -> SoFar:
-    saved, facts = load_tree(file, checksummed=True)
+    return _so_far_in(file, *load_tree(file, checksummed=True))
+
+
+def _so_far_in(file: Path, saved: Mapping[str, Any], facts: Mapping[str, Any]) -> SoFar:
     try:
         rounds, clients = (
             {column: values.tolist() for column, values in saved[table].items()}
@@ -181,17 +223,16 @@ def _refuse_others(partial: Path, state: State) -> None:
             raise damaged(file, ValueError("missing, or of another run"))
 
 
-def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> State | None:
-    """The state of a checkpoint, None if its identity differs; ``client_states`` is their folder.
+def _state_of(
+    checkpoint: Path, saved: Tree, facts: Mapping[str, Any], plan: Plan, client_states: Path
+) -> State:
+    """The state that a checkpoint holds; ``client_states`` is the folder of the clients' files.
 
     Raises:
         UserError: if the checkpoint is damaged.
     """
-    saved, facts = load_tree(checkpoint, checksummed=True)
     device = plan.federation.context.net.device
     try:
-        if facts["identity"] != identity:
-            return None
         rounds, clients = columns_of(plan, saved["server"])
         return State(
             tree.apply(lambda leaf: leaf.to(device), saved["server"]),
@@ -205,15 +246,18 @@ def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> S
         raise damaged(checkpoint, error) from error
 
 
-def save(state: State, partial: Path, identity: Identity) -> None:
+def save(state: State, partial: Path, subject: Mapping[str, Any]) -> None:
     """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
+
+    Args:
+        subject: the identity of the run, with the keys of a manifest.
 
     Raises:
         UserError: if the disk fails.
     """
     facts = {
-        "identity": identity.key,
-        "subject": dict(identity.subject),
+        "layout": LAYOUT,
+        "subject": dict(subject),
         "versions": state.client_states.flush(),
         "counters": {name: getattr(state, name) for name in COUNTERS},
     }
@@ -227,7 +271,7 @@ def save(state: State, partial: Path, identity: Identity) -> None:
     state.client_states.settle()
 
 
-def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
+def keep(partial: Path, folder: Path, subject: Mapping[str, Any]) -> None:
     """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
@@ -235,9 +279,9 @@ def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
     Raises:
         UserError: if the disk fails.
     """
-    about = {"identity": identity.key, "machine": hardware(device)}
+    about = {"layout": LAYOUT, "subject": dict(subject)}
     there = _about(folder)
-    if about.items() <= there.items() and not any(changed_files(folder, there)):
+    if there and not _unlike(there, subject) and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
     with whole_folder(folder, lambda there: _about(there).get("files", {})) as temporary:
@@ -249,31 +293,35 @@ def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
 
 
 def resume_from_parent(
-    parent: ParentRun, plan: Plan, partial: Path, identity: Identity, note: Callable[[str], None]
+    parent: ParentRun,
+    plan: Plan,
+    partial: Path,
+    subject: Mapping[str, Any],
+    note: Callable[[str], None],
 ) -> State | None:
     """The parent run's last usable state, converted to ``plan``'s method, or None.
 
     Args:
-        identity: the parent run's, with the same data and execution as ``plan``'s.
+        subject: the parent run's identity, with the keys of a manifest, and with the same data and
+            execution as ``plan``'s.
         note: gets one line that says why a checkpoint cannot be used.
     """
-    machine = hardware(plan.spec.execution.device)
     for round, folder in sorted(kept_in(parent.folder), reverse=True):
         about = _about(folder)
         if round > parent.rounds:
             continue
-        if (about.get("identity"), about.get("machine")) != (identity.key, machine):
-            differing = "other code, configuration, arithmetic, data or machine"
-            note(f"{folder}: cannot resume from it: {differing}")
-            continue
-        changed = next(changed_files(folder, about), None)
+        changed = next(changed_files(folder, about), None) if about else "about.json"
         if changed:
             note(f"{folder}: cannot resume from it: damaged: {changed}; remove it")
             continue
+        checkpoint = folder / CHECKPOINT
+        saved, facts = load_tree(checkpoint, checksummed=True)
+        if why := _unlike(facts, subject):
+            note(f"{folder}: cannot resume from it: {why}")
+            continue
         for file in (folder / CLIENTS).glob("*.safetensors"):
             _link(file, partial / CLIENTS / file.name)
-        state = _load(folder / CHECKPOINT, plan, identity.key, partial / CLIENTS)
-        assert state, "its identity has been compared"
+        state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
         context = replace(plan.federation.context, seed=plan.spec.seed)
         state.server = plan.federation.method.from_parent(context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0

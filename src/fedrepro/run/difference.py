@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.results import flatten
 from fedrepro.support import checkout
 from fedrepro.support.plugins import NONE, Folders

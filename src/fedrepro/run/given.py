@@ -4,7 +4,6 @@
 reads counts by its SHA-256.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +20,12 @@ from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
+from fedrepro.provenance.identity import in_words, other_numbers
+from fedrepro.provenance.inputs import digest_of
 from fedrepro.run.assembly import StoredArtifact
+from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import read_run
+from fedrepro.run.standing import digest_of_server, digest_of_share
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
@@ -108,14 +111,6 @@ def save_generator(
     save_tree(path, floats, facts)
 
 
-def digest_of(partition: Partition) -> str:
-    """A hash of which client holds which samples."""
-    digest = hashlib.sha256()
-    for indices in (each for _, rows, _ in partition.parts for each in rows):
-        digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
-    return digest.hexdigest()
-
-
 def load(
     root: Path, spec: RunSpec, dataset: Dataset, partition: Partition
 ) -> dict[str, StoredArtifact]:
@@ -161,7 +156,7 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredA
         )
     rows = partition.server
     inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
-    return StoredArtifact(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
+    return StoredArtifact(digest_of_server(partition), {"x": inputs}, {})
 
 
 def _of_data(
@@ -180,8 +175,8 @@ def _of_data(
     if dataset.client_standardised:
         raise UserError(f"{where}: not possible for data that clients standardise")
     rows = of_server(other.train.y, source.share)
-    digest = hashlib.sha256(str(other.meta.get("content_sha256")).encode() + rows.tobytes())
-    return StoredArtifact(digest.hexdigest(), {"x": torch.from_numpy(np.array(x[rows]))}, {})
+    inputs = torch.from_numpy(np.array(x[rows]))
+    return StoredArtifact(digest_of_share(other, source), {"x": inputs}, {})
 
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
@@ -190,8 +185,8 @@ def _of_run(root: Path, spec: RunSpec) -> Path:
     again = f"{again} --seed {run.seed}"
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
-    if record.manifest.get("config_hash") != spec.digest:
-        raise UserError(f"{run.folder}: made with another configuration: {again}")
+    if why := in_words(other_numbers(differences_of(record, spec))):
+        raise UserError(f"{run.folder}: {why}: {again}")
     if record.manifest.get("files", {}).get(MODEL) != sha256_of(root / run.folder / MODEL):
         raise UserError(f"{run.folder}/{MODEL}: changed since the run wrote it: {again}")
     return run.folder / MODEL

@@ -1,10 +1,8 @@
 """A finished run's manifest: its configuration, code, machine and cost."""
 
 import os
-import platform
 import resource
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +10,12 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.engine import tree
-from fedrepro.run import arithmetic, fingerprint, privacy
+from fedrepro.provenance import arithmetic, fingerprint, machine
+from fedrepro.provenance.numerics import Numerics
+from fedrepro.run import privacy
 from fedrepro.run.assembly import Plan
-from fedrepro.run.numerics import Numerics
-from fedrepro.run.rates import processor
 from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
-
-PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
 def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
@@ -41,7 +37,7 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
         "arithmetic": arithmetic.of_spec(spec),
         "device": spec.execution.device,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
+        "packages": machine.packages(),
         "hardware": hardware(spec.execution.device),
     }
 
@@ -80,15 +76,8 @@ def describe(
 
 
 def hardware(device: str) -> dict[str, Any]:
-    """The machine, as far as it can change the bits of a result."""
-    facts: dict[str, Any] = {
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-    }
+    """The machine and, of a run there, the accelerator: what can change the bits of a result."""
+    facts = {**machine.machine(), "cores": os.cpu_count()}
     if device.startswith("cuda"):
         facts["accelerator"] = torch.cuda.get_device_name(device)
     return facts

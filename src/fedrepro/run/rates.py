@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.provenance.machine import processor
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json, write_atomically
 from fedrepro.support.plugins import NONE, Folders
@@ -244,13 +244,3 @@ def machine(device: str, threads: int) -> dict[str, Any]:
 
     devices.require(device)
     return {**facts, "accelerator": torch.cuda.get_device_name(device)}
-
-
-def processor() -> str:
-    """The processor's name."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
-    return names[0] if names else platform.processor()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from fedrepro.run.difference import unlike
+from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
 from fedrepro.run.results import TIMING, changed_files, read_timing, run_of
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, cannot_write
@@ -94,7 +94,8 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
     fault = sealed.fault(there) or next(changed_files(folder, there), "")
     if not fault and not read_timing(folder, there):
         fault = f"{TIMING} is missing or damaged"
-    why = f"damaged: {fault}" if fault else unlike(there, subject)
+    listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))
+    why = f"damaged: {fault}" if fault else in_words(listed)
     raise UserError(
         f"{folder}: has another finished run ({run.method}, seed {run.seed}: {why}): choose "
         "another folder, or replace it with overwrite=True"

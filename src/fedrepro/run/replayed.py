@@ -1,4 +1,4 @@
-"""Which code a run's numbers come from, as ids of :mod:`fedrepro.run.numerics`.
+"""Which code a run's numbers come from, as ids of :mod:`fedrepro.provenance.numerics`.
 
 A run records these ids itself. A reference result may be older than them, or older than a change of
 code that altered other runs' numbers: `make replay` replays its first rounds with today's code and
@@ -6,16 +6,26 @@ records next to the results of its paper whether the numbers agree.
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
-from fedrepro.run import numerics
-from fedrepro.run.difference import of_configurations
+from fedrepro.provenance import numerics
+from fedrepro.provenance.identity import (
+    Difference,
+    Identity,
+    Meaning,
+    differences,
+    identity_of,
+    other_numbers,
+)
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
 from fedrepro.support.errors import UserError
 
@@ -85,39 +95,40 @@ def replay_of(record: RunRecord) -> Replay | None:
     return found if found and found.record == files.get(RECORD) else None
 
 
-def numerics_of(record: RunRecord) -> dict[str, str]:
-    """The ids of the code that a run's numbers come from; empty if unknown."""
-    replay = replay_of(record)
+def identity_of_record(record: RunRecord) -> Identity:
+    """The identity of a result; a replay with the same bits counts as made by the code it names."""
+    identity, replay = Identity.of(record.manifest), replay_of(record)
     if replay and replay.agrees:
-        return replay.numerics
-    found = record.manifest.get("numerics")
-    return dict(found) if isinstance(found, dict) else {}
+        return replace(identity, code=numerics.recorded(replay.numerics))
+    return identity
 
 
-def other_code(record: RunRecord, today: RunSpec) -> str:
-    """Why a run's numbers are not known to be those of today's code, in words; or ""."""
-    then, now = numerics_of(record), numerics.of_run(today)
-    replay = replay_of(record)
-    if replay and not replay.agrees and replay.numerics == now:
-        return f"played again, its first rounds differ: {replay.outcome}"
-    if not then:
-        return "made before code had numerics ids, and not played again (make replay)"
-    other = sorted(part for part in {*then, *now} if then.get(part) != now.get(part))
-    return f"made by other code: {', '.join(other)}" if other else ""
+def differences_of(
+    record: RunRecord, spec: RunSpec, data: Mapping[str, Any] = MappingProxyType({})
+) -> list[Difference]:
+    """Lists how a result's identity differs from that of a specification.
+
+    Args:
+        data: what identifies the data that a run of it would have, as far as that is known.
+    """
+    identity, replay = identity_of_record(record), replay_of(record)
+    wanted = identity_of(spec, data, fingerprinted=not identity.code)
+    listed = differences(identity, wanted)
+    if replay and not replay.agrees and numerics.recorded(replay.numerics) == wanted.code:
+        words = f"played again, its first rounds differ: {replay.outcome}"
+        listed = [each for each in listed if each.about != "code"]
+        listed.append(Difference(Meaning.OTHER_NUMBERS, "code", "replay", words=words))
+    return listed
 
 
-def not_of_today(record: RunRecord, today: RunSpec) -> str:
-    """Why a result is not one of today's configuration and code, in words; or ""."""
-    changed = of_configurations(record.manifest["run"], today.description())
-    return f"made with another configuration: {changed}" if changed else other_code(record, today)
+def of_another(record: RunRecord, spec: RunSpec) -> list[Difference]:
+    """Lists what makes a result one of another configuration or of code with other numbers.
 
-
-def changed_keys(record: RunRecord, today: RunSpec) -> tuple[str, ...]:
-    """The keys of a run's description that have another value today."""
-    now = json.loads(json.dumps(today.description()))
-    then = record.manifest["run"]
-    keys = {*now, *then}
-    return tuple(sorted(key for key in keys if now.get(key) != then.get(key)))
+    The class of arithmetic is left out: it is shown with the result, which stays valid in its
+    class.
+    """
+    listed = other_numbers(differences_of(record, spec))
+    return [each for each in listed if each.about in ("configuration", "code")]
 
 
 def written(replays: dict[str, Replay]) -> str:

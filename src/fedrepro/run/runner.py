@@ -10,7 +10,7 @@ import math
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ import torch
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.tensors.standardise import knows_held_out
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import keeps_a_part
-from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, privacy, scoring
+from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance.identity import Identity, differences, other_numbers
+from fedrepro.provenance.inputs import data_of, held_by
+from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
+from fedrepro.run import checkpoint, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
-from fedrepro.run.checkpoint import Identity
-from fedrepro.run.given import MODEL, digest_of, facts_of
+from fedrepro.run.given import MODEL, facts_of
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run.replacement import (
     Replaces,
     drop_result,
@@ -44,6 +45,7 @@ from fedrepro.run.results import (
     changed_files,
     partial_of,
     read_timing,
+    run_of,
     timing_of,
 )
 from fedrepro.run.shared_prefix import ALONE, Sharing
@@ -132,30 +134,33 @@ def run(
         again = replaces == "all"
         if not again:
             _refuse_other_arithmetic(folder, spec)
-        data = data_of(plan, dataset, partition, given or {})
+        hashes = {name: each.sha256 for name, each in (given or {}).items()}
+        held = held_by(partition, dataset)
+        data = data_of(dataset, held, plan.weights_sha256, hashes)
         subject = manifest.subject(plan, code, numerics) | {"data": data}
-        before = None if again else _finished(folder, subject)
+        identity = Identity.of(subject)
+        before = None if again else _finished(folder, identity)
         if before is None:
             refuse_foreign(folder)
             if replaces == "none":
                 refuse_other_run(folder, subject)
         mine = checkpoint.claim(partial, lock)
         for staged in () if before or again else (partial / FINISHED, mine / FINISHED):
-            if before := _finished(staged, subject):
+            if before := _finished(staged, identity):
                 put_in_place(staged, folder, lock.token)
                 break
         if before:
             _leave(partial, mine, folder)
             return before
         told = {"data": data, **manifest.origin(spec)}
-        identity = Identity(_identity(plan, code, data), subject)
-        state = checkpoint.resume(mine, plan, identity, sharing.note)
+        state = checkpoint.resume(mine, plan, subject, sharing.note)
         parent = sharing.parent
         if parent and state.done == 0:
-            theirs = Identity(_identity(replace(plan, spec=parent.spec), parent.code, data))
+            whose = replace(plan, spec=parent.spec)
+            theirs = manifest.subject(whose, parent.code, parent.numerics) | {"data": data}
             begun = checkpoint.resume_from_parent(parent, plan, mine, theirs, sharing.note)
             state = begun or state
-        _play(plan, state, mine, identity, report, sharing, lock, stop)
+        _play(plan, state, mine, subject, report, sharing, lock, stop)
         try:
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
@@ -208,34 +213,6 @@ def _left_out(file: Path, plan: Plan) -> Iterator[str]:
             )
 
 
-def data_of(
-    plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, StoredArtifact]
-) -> dict[str, Any]:
-    """What identifies a run's data: samples, scaling, partition and given artifacts."""
-    missing = dataset.meta.get("missing_sha256")
-    return {
-        "content_sha256": dataset.meta.get("content_sha256"),
-        # The part of meta.json, next to the arrays, that affects the numbers.
-        "task": dataset.task,
-        "classes": dataset.classes,
-        "mean": _listed(dataset.mean),
-        "std": _listed(dataset.std),
-        "client_standardised": _listed(dataset.client_standardised),
-        # Of the cells that a table leaves empty, if its statistics are those of this partition.
-        **({"missing_sha256": missing} if knows_held_out(dataset, partition) else {}),
-        "partition_sha256": digest_of(partition),
-        "clients": len(partition.train),  # the digest does not separate training from test rows
-        # Of the initial weights; None: drawn by the run.
-        "weights_sha256": plan.weights_sha256,
-        **({"given": {name: each.sha256 for name, each in given.items()}} if given else {}),
-    }
-
-
-def _listed(numbers: Sequence[float] | None) -> list[float] | None:
-    """As JSON returns them."""
-    return None if numbers is None else list(numbers)
-
-
 def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
     """Refuse to replace a finished run whose numbers were computed in another way.
 
@@ -247,7 +224,8 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         there, asked = arithmetic.of_manifest(found), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
-    if found.get("config_hash") == fingerprint.of_config(spec) and there != asked:
+    unknown = arithmetic.UNKNOWN in (there, asked)
+    if found.get("config_hash") == fingerprint.of_config(spec) and there != asked and not unknown:
         keep = arithmetic.how_to_get(there)
         keep = f"use {keep} to keep it, or " if keep else ""
         raise UserError(
@@ -256,47 +234,27 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         )
 
 
-def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a finished run of the same subject, if none of its files has changed."""
+def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
+    """The manifest of a finished run with this identity, if none of its files has changed."""
     try:
-        found = sealed.parsed(folder / "manifest.json")
-        wanted = json.loads(json.dumps(subject))
-        if "numerics" in wanted:  # more precise than the fingerprint of the code
-            del wanted["code"]
-        known = {"arithmetic": arithmetic.of_manifest(found), **found}
-        same = all(known[key] == value for key, value in wanted.items())
+        manifest = sealed.parsed(folder / "manifest.json")
+        run_of(manifest)
         whole = (
-            same
-            and not sealed.fault(found)
-            and not any(changed_files(folder, found))
-            and bool(read_timing(folder, found))
+            not other_numbers(differences(Identity.of(manifest), wanted))
+            and not sealed.fault(manifest)
+            and not any(changed_files(folder, manifest))
+            and bool(read_timing(folder, manifest))
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return found if whole else None
-
-
-def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
-    """Key that a checkpoint must match to be resumed."""
-    execution = plan.spec.execution
-    shared = [
-        fingerprint.of_config(plan.spec),
-        plan.executor,
-        execution.device,
-        plan.threads,
-        code,
-        data,
-        torch.__version__,
-        checkpoint.LAYOUT,
-    ]
-    return fingerprint.of_text(json.dumps(shared))
+    return manifest if whole else None
 
 
 def _play(
     plan: Plan,
     state: State,
     partial: Path,
-    identity: Identity,
+    subject: Mapping[str, Any],
     report: Report,
     sharing: Sharing,
     lock: Held,
@@ -343,11 +301,11 @@ def _play(
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
             lock.check()
-            checkpoint.save(state, partial, identity)
+            checkpoint.save(state, partial, subject)
         # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any("-images." in name for name in state.beside):
             folder = sharing.folder / f"round{state.done}"
-            checkpoint.keep(partial, folder, identity, plan.spec.execution.device)
+            checkpoint.keep(partial, folder, subject)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "

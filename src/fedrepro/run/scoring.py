@@ -299,8 +299,8 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
 def _score_clients(plan: Plan, state: State, ctx: Context, samples: ClientSamples) -> Scores:
     """Score every client's model on its own samples.
 
-    If the run scores clients together, those that share a model pass through the network in
-    batches that ignore where a client ends (:func:`fedrepro.run.arithmetic.scores_together`).
+    If the run scores clients together (:func:`fedrepro.provenance.arithmetic.scores_together`),
+    those that share a model pass through the network in batches that ignore where a client ends.
     """
     federation, server = plan.federation, state.server
     method, holders = federation.method, {*state.client_states.clients()}

@@ -15,7 +15,8 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import registry
-from fedrepro.run import arithmetic, fingerprint
+from fedrepro.provenance import arithmetic, fingerprint, numerics
+from fedrepro.provenance.numerics import Numerics
 
 KEPT = Path("results/trunks")
 
@@ -26,12 +27,14 @@ class ParentRun:
 
     Attributes:
         code: fingerprint of the code that defines it.
+        numerics: the numerics ids of that code.
         rounds: the last round after which the child run may continue.
         folder: of its checkpoints.
     """
 
     spec: RunSpec
     code: str
+    numerics: Numerics
     rounds: int
     folder: Path
 
@@ -102,4 +105,5 @@ def _parent_of(bench: Workbench, run: RunKey) -> ParentRun | None:
     if not parent or not rounds:
         return None
     spec = bench.run_spec(parent.setting, parent.method, parent.seed)
-    return ParentRun(spec, fingerprint.of_code(spec), rounds, bench.root / kept_of(parent))
+    code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+    return ParentRun(spec, code, ids, rounds, bench.root / kept_of(parent))

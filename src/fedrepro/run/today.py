@@ -7,9 +7,10 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import Partition
-from fedrepro.run import fingerprint, given, manifest, numerics
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.provenance.inputs import data_of, held_by
+from fedrepro.run import given, manifest
 from fedrepro.run.assembly import compose, make_plan
-from fedrepro.run.runner import data_of
 from fedrepro.support.errors import UserError
 
 
@@ -34,7 +35,8 @@ def manifest_of_today(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any]
         loaded = given.load(workbench.root, spec, dataset, partition)
         plan = make_plan(spec, dataset, partition, loaded)
         known |= manifest.subject(plan, code, ids)
-        known["data"] = data_of(plan, dataset, partition, loaded)
+        hashes = {name: each.sha256 for name, each in loaded.items()}
+        known["data"] = data_of(dataset, held_by(partition, dataset), plan.weights_sha256, hashes)
     except UserError as error:
         why = str(error)
     found: dict[str, Any] = json.loads(json.dumps(known))

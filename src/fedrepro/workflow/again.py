@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.data.catalogue.catalogue import digest_of, find_dataset
-from fedrepro.data.dataset import PREPARED, read_meta
-from fedrepro.support.errors import UserError, one_line
+from fedrepro.data.dataset import PREPARED
+from fedrepro.provenance.identity import in_words
+from fedrepro.run.standing import prepared_differences, standing_of
+from fedrepro.support.errors import one_line
 from fedrepro.workflow.graph import Graph
-from fedrepro.workflow.recorded import has_record, why_not_today
+from fedrepro.workflow.records import has_record
 
 UNRECORDED = "it is not recorded how the present one was made"
 
@@ -41,15 +42,21 @@ class Again:
         """Checks a run's manifest."""
         run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
         with one_line():
-            why = why_not_today(self._graph.bench, run)
+            why = standing_of(self._graph.bench, run).why
         return self._checked(run.folder / "manifest.json", why)
 
     def data(self, wildcards: Any) -> list[str]:
         """Checks from which catalogue entry a data set was prepared."""
         folder = PREPARED / wildcards.dataset
         with one_line():
-            why = _why_not_prepared(self._graph, folder)
+            why = in_words(prepared_differences(self._graph.bench, folder.name))
         return self._checked(folder / "meta.json", why)
+
+    def partition(self, wildcards: Any) -> list[str]:
+        """Checks from which code and labels a partition was made."""
+        with one_line():
+            path, why = self._graph.stale_partition(wildcards)
+        return self._checked(path, why)
 
     def unrecorded(self, output: str) -> Check:
         """Checks that Snakemake has a record of an output, such as ``results/{study}.json``."""
@@ -66,13 +73,3 @@ class Again:
             self.reasons[str(output)] = why
             self._workflow.dag.forcefiles.add(str(output))
         return []
-
-
-def _why_not_prepared(graph: Graph, folder: Path) -> str:
-    try:
-        meta = read_meta(graph.bench.root / folder)
-    except UserError as error:
-        return str(error)
-    spec = find_dataset(folder.name, graph.bench.datasets)
-    same = meta is None or meta.get("entry") == digest_of(spec)
-    return "" if same else "made from another catalogue entry"

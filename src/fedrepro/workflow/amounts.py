@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedrepro.config.partition_sizes import DataShares
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.run.shares import DataShares
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 

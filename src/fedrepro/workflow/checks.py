@@ -13,7 +13,7 @@ from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import facts, registry
 from fedrepro.methods.files import part_files, split
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError, bad_value, one_line
 from fedrepro.support.files import write_atomically
 

@@ -12,16 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedrepro.config.partition_sizes import DataShares, cohort_size, estimated_shares
 from fedrepro.config.run_spec import ResolvedData, RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import arithmetic, fingerprint, numerics
+from fedrepro.provenance import arithmetic
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
-from fedrepro.run.results import read_run
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
-from fedrepro.run.shares import DataShares, cohort_size, estimated_shares
+from fedrepro.run.standing import standing_of
 from fedrepro.workflow.amounts import Data, counted_shares, data_of
 
 MIXTURES = 11  # evaluated after the last round (fedrepro.run.scoring)
@@ -109,14 +109,7 @@ class CostModel:
         return self.bench.run_spec(run.setting, run.method, run.seed)
 
     def _is_done(self, run: RunKey) -> bool:
-        record, spec = read_run(self.bench.root, run), self.spec(run)
-        if record.state not in ("finished", "diverged"):
-            return False
-        made_by = record.manifest.get("config_hash"), record.manifest.get("numerics")
-        if made_by != (fingerprint.of_config(spec), numerics.of_run(spec)):
-            return False
-        its = arithmetic.of_manifest(record.manifest)
-        return its in (arithmetic.of_spec(spec), arithmetic.UNKNOWN)
+        return standing_of(self.bench, run).is_current
 
     def data(self, name: str) -> Data | None:
         """The size of a data set; None if unknown."""
@@ -221,9 +214,8 @@ class CostModel:
         shared = shared_rounds(self.bench, run) if parent else 0
         if parent is None or parent in left:
             return shared
-        made_by = read_run(self.bench.root, parent).manifest.get("code")
-        if made_by != fingerprint.of_code(self.spec(parent)):
-            return 0  # a run resumes no checkpoint of other code, even of the same numerics
+        if not standing_of(self.bench, parent).is_current:
+            return 0
         kept = kept_in(self.bench.root / kept_of(parent))
         return max((round for round, _ in kept if round <= shared), default=0)
 

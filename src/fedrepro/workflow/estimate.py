@@ -12,7 +12,7 @@ from fedrepro.config.workbench import Workbench, how_to_add
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.rates import Rates, stored
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import bad_value

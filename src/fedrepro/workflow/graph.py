@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -36,14 +36,17 @@ from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files, split, unknown_part
 from fedrepro.models.registry import INCEPTION
-from fedrepro.run import arithmetic, fingerprint, numerics
+from fedrepro.provenance import arithmetic, fingerprint, numerics
+from fedrepro.provenance.identity import in_words
 from fedrepro.run.results import PAPERS, REFERENCES
+from fedrepro.run.standing import partition_now, standing_of
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
+from fedrepro.workflow.records import OUTPUTS_OF_A_RUN, recorded_parameters
 from fedrepro.workflow.resources import DOUBLED, ResourceEstimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
@@ -150,6 +153,54 @@ class Graph:
         """Device and executor of runs, as arguments of the command."""
         return f" --device {self.bench.config.device} --executor {self.bench.config.executor}"
 
+    def code_of_table(self, wildcards: Any) -> str:
+        """The hash of the report's code, a parameter of the rule for tables."""
+        path = Path(f"results/tables/{wildcards.scale}/{wildcards.system}/{wildcards.item}.json")
+        known = [self.paper, self.table_definition, self.published_results]
+        return self._of_our_code([path], [each(wildcards) for each in known], (self.report_code,))[
+            0
+        ]
+
+    def code_of_page(self, wildcards: Any) -> str:
+        """The hash of the report's code, a parameter of the rule for pages."""
+        name = f"{wildcards.system}/{wildcards.item}.html"
+        paths = [Path("reports/site", name), Path("results/report", name)]
+        known = [self.paper(wildcards), self.page_definition(wildcards), self.scale]
+        return self._of_our_code(paths, known, (self.report_code,))[0]
+
+    def code_of_site(self, wildcards: Any) -> str:
+        """The hash of the report's code, a parameter of the rule for the start page."""
+        return self._of_site[0]
+
+    def methods_of_site(self, wildcards: Any) -> str:
+        """The hash of the methods' files, another parameter of that rule."""
+        return self._of_site[1]
+
+    @cached_property
+    def _of_site(self) -> Sequence[str]:
+        known, values = [self.papers, self.scale], (self.report_code, self.methods)
+        return self._of_our_code([Path("reports/site/index.html")], known, values)
+
+    def _of_our_code(
+        self, outputs: Sequence[Path], known: Sequence[object], values: Sequence[str]
+    ) -> Sequence[str]:
+        """Hashes of this package's own code, as parameters of rules that render.
+
+        In a clone, changed code renders again. In a workbench, the package is installed, and a new
+        version makes nothing again: the values stay as recorded, and one line says so.
+        """
+        if fingerprint.PACKAGE.is_relative_to(self.bench.root.resolve()):
+            return values
+        recorded = recorded_parameters(self.bench.root, outputs, known, len(values))
+        if recorded is None:
+            return values
+        if {*recorded} != {*values}:
+            _say_once(
+                "fedrepro: tables and pages were rendered by another version of fedrepro; "
+                "`snakemake --forcerun table page site` renders them again"
+            )
+        return recorded
+
     @cached_property
     def report_code(self) -> str:
         """A hash of the report's code and templates. Kinds of figures are found by their files."""
@@ -246,11 +297,26 @@ class Graph:
         return fingerprint.of_text(text)
 
     def partition_code(self, wildcards: Any) -> str:
-        """A hash of the code that partitions samples, a plug-in's scheme included."""
+        """The ids of the code that partitions samples, a plug-in's scheme included.
+
+        While the partition says that it is current, as Snakemake recorded it.
+        """
+        path, stale = self.stale_partition(wildcards)
+        outputs = (path, path.with_suffix(".json"))
+        recorded = None if stale else recorded_parameters(self.bench.root, outputs, (), 1)
+        if recorded:
+            return str(recorded[0])
         setting = self.bench.setting(self.setting_of_partition(wildcards))
         files = self.bench.plugins.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         return numerics.of_partition(tuple(theirs))
+
+    def stale_partition(self, wildcards: Any) -> tuple[Path, str]:
+        """A partition's file, and why it would be made again; "" if it is current or missing."""
+        setting = self.bench.setting(self.setting_of_partition(wildcards))
+        seed = int(wildcards.seed)
+        found = partition_now(self.bench, setting, seed)
+        return setting.partition_path(seed), in_words(found.differences)
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting with the wanted data set and partition."""
@@ -296,12 +362,23 @@ class Graph:
 
     def run_code(self, wildcards: Any) -> str:
         """The ids of a run's code, a parameter of its rule: a change makes the run again."""
-        ids = numerics.of_run(self._run_spec(wildcards))
-        return numerics.in_words(ids)
+        recorded = self._recorded_of(wildcards)
+        return recorded[0] if recorded else code_of(self._run_spec(wildcards))
 
     def run_definition(self, wildcards: Any) -> str:
         """The hash of a run's description, and its class of arithmetic."""
-        return definition_of(self._run_spec(wildcards))
+        recorded = self._recorded_of(wildcards)
+        return recorded[1] if recorded else definition_of(self._run_spec(wildcards))
+
+    def _recorded_of(self, wildcards: Any) -> list[str] | None:
+        """Both parameters of a run's rule as Snakemake recorded them, if its result is current."""
+        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
+        with one_line():
+            if not standing_of(self.bench, run).is_current:
+                return None
+        return recorded_parameters(
+            self.bench.root, [run.folder / name for name in OUTPUTS_OF_A_RUN], (), 2
+        )
 
     def _run_spec(self, wildcards: Any) -> RunSpec:
         return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
@@ -455,9 +532,19 @@ class Graph:
 
 
 @cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@cache
 def of_paper(system: str) -> str:
     """A hash of the committed files on a paper; cached because all its tables and pages use it."""
     return fingerprint.of_files([PAPERS / system, REFERENCES])
+
+
+def code_of(spec: RunSpec) -> str:
+    """The numerics ids of a run's code, in one line."""
+    return numerics.in_words(numerics.of_run(spec))
 
 
 def definition_of(spec: RunSpec) -> str:

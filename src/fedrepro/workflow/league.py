@@ -16,7 +16,7 @@ from fedrepro.report.cells.league import Choice
 from fedrepro.report.cells.matches import Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
-from fedrepro.run.replayed import not_of_today
+from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.workflow.cost import CostModel
@@ -201,7 +201,7 @@ def is_there(workbench: Workbench, run: RunKey, judged: bool = False) -> bool:
     record = find_run(workbench.root, run)
     if record.state not in ("finished", "diverged"):
         return False
-    if not_of_today(record, workbench.run_spec(run.setting, run.method, run.seed)):
+    if of_another(record, workbench.run_spec(run.setting, run.method, run.seed)):
         return False
     return not judged or record.state == "diverged" or bool(record.quality)
 

@@ -13,7 +13,7 @@ from fedrepro.config.settings import Noise
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.noise import flip, with_noise, with_reversed_labels
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.runner import make_plan
 from fedrepro.support.errors import UserError
 from support.places import ROOT

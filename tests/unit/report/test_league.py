@@ -183,7 +183,7 @@ def test_numbers_of_other_code_do_not_count(
 ) -> None:
     give(bench, "compact-a", "fedavg", around(60))
     give(bench, "compact-a", "fedprox", around(70))
-    monkeypatch.setattr("fedrepro.run.numerics.of_run", lambda spec: {"engine": "other"})
+    monkeypatch.setattr("fedrepro.provenance.numerics.of_run", lambda spec: {"engine": "other"})
     first = by_label(found(bench))["A"]
     assert first.ranks == {}
     assert "made by other code" in first.entry("FedAvg").why
@@ -386,7 +386,7 @@ def test_a_divergence_of_other_code_or_configuration_is_none(
     changes = other if other != "code" else {}
     with monkeypatch.context() as patched:
         if other == "code":
-            patched.setattr("fedrepro.run.numerics.of_run", lambda spec: {"engine": "other"})
+            patched.setattr("fedrepro.provenance.numerics.of_run", lambda spec: {"engine": "other"})
         write_run(bench, run, [0.5, 0.2], status="diverged", **changes)
     for label in ("A", "A's loss"):
         match = by_label(found(bench))[label]

@@ -10,9 +10,9 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.provenance import numerics
 from fedrepro.report.cells import tables
 from fedrepro.report.papers.published import Published
-from fedrepro.run import numerics
 from fedrepro.support.files import sha256_of
 from support.manifests import write_manifest
 from support.report_world import write_run

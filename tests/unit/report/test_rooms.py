@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from fedrepro.config.kinds import Computed, Figure
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.support import papers
 from support.places import ROOT
 

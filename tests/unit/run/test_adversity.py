@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedrepro.engine.attacks import attackers
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.scoring import participations
 from fedrepro.run.state import first_state

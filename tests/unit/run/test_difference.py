@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.run import difference, fingerprint
+from fedrepro.provenance import fingerprint
+from fedrepro.run import difference
 from fedrepro.run.difference import Side, of_manifests, of_rounds
 from fedrepro.support import checkout
 from support.git import commit_all

@@ -4,14 +4,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.run import checkpoint, runner
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.checkpoint import Identity
 from fedrepro.run.state import State
 from fedrepro.run.store import load_tree
 from fedrepro.support import files
@@ -62,7 +62,7 @@ class Watch:
         done = 0
         for file in partial.glob(f"{checkpoint.HOLDER}*/{checkpoint.CHECKPOINT}"):
             facts = load_tree(file)[1]
-            state = checkpoint.resume(file.parent, self.plan, Identity(facts["identity"]))
+            state = checkpoint.resume(file.parent, self.plan, facts["subject"])
             done = state.done
             for client in state.client_states.clients():
                 assert state.client_states.get(client)
@@ -87,8 +87,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
     disk = Disk(root, watch)
     save = checkpoint.save
 
-    def note(state: State, partial: Path, identity: Identity) -> None:
-        save(state, partial, identity)
+    def note(state: State, partial: Path, subject: Mapping[str, Any]) -> None:
+        save(state, partial, subject)
         watch.saved = state.done
 
     with disk.watching(monkeypatch):

@@ -178,7 +178,7 @@ def other_range(root: Path, wanted: dict[str, RunSpec]) -> Any:
         (unfinished, "results/runs/test/blobs/judges/seed1: not run: expected a finished run: "
          "fedrepro run test/blobs judges --seed 1"),
         (diverged, "judges/seed1: diverged at round None: expected a finished run"),
-        (reconfigured, "judges/seed1: made with another configuration: fedrepro run"),
+        (reconfigured, "judges/seed1: made with another configuration: epochs was 2, is 3: "),
         (edited, "judges/seed1/model.safetensors: changed since the run wrote it"),
         (other_clients, "given as judges: partition: "),
         (fewer_clients, "given as judges: clients: 6: expected 5, as test/blobs has it"),

@@ -24,7 +24,8 @@ from fedrepro.engine.evaluate import BATCH, evaluate, evaluate_clients
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
-from fedrepro.run import arithmetic, scoring
+from fedrepro.provenance import arithmetic
+from fedrepro.run import scoring
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.packed import RUNS, folder_of, settings_with_results
 from fedrepro.run.record import DECISION_COLUMNS, Rows

@@ -10,8 +10,8 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.models import registry as models
-from fedrepro.run import fingerprint
-from fedrepro.run.syntax import syntax_of
+from fedrepro.provenance import fingerprint
+from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, plugins
 from support.git import commit_all
 from support.manifests import write_manifest

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -23,11 +24,11 @@ from fedrepro.engine.executors import EXECUTORS, eager
 from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
-from fedrepro.run import checkpoint, devices, runner
+from fedrepro.run import checkpoint, devices, results, runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support import interruption, terminal
+from fedrepro.support import interruption, sealed, terminal
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import ASKED_TO_END
@@ -167,11 +168,11 @@ def stop_after(rounds: int) -> runner.Report:
             "made with another configuration: rounds was 12, is 9; epochs was 2, is 3; "
             "optimizer.lr was 0.1, is 0.05; and 1 more",
         ),
-        ({}, "code2", "made with other code"),
-        ({"executor": "vectorised"}, "code", "made with other execution"),
+        ({}, "code2", "made by other code"),
+        ({"executor": "vectorised"}, "code", "made with other arithmetic"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_dropped_and_said(
+def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
@@ -187,20 +188,90 @@ def test_a_checkpoint_of_another_run_is_dropped_and_said(
         lambda progress: seen.append(progress.round), sharing=replace(ALONE, note=notes.append),
     )  # fmt: skip
     assert seen[0] == 1
-    assert notes == [f"drops the rounds played up to 6 and starts again: {why}"]
+    (note,) = notes
+    assert "up to 6 " in note and f": {why}" in note
+    # The run that it is of continues it, also from there.
+    seen.clear()
+    shutil.rmtree(folder)
+    carry_out(folder, run_spec(), lambda progress: seen.append(progress.round))
+    assert seen[0] == 7
+    assert not [*tmp_path.glob("*aside*")]
 
 
-def test_a_checkpoint_of_an_older_version_is_dropped_and_said(tmp_path: Path) -> None:
-    folder, notes = tmp_path / "seed1", list[str]()
+@pytest.mark.parametrize(
+    ("part", "key", "value", "continued"),
+    [
+        ("packages", "torch", "2.0.0", False),
+        ("packages", "numpy", "1.0.0", False),
+        ("packages", "fedrepro", "0.0.1", True),  # code counts by its numerics ids
+        ("hardware", "processor", "another", False),
+        ("hardware", "machine", "another", False),
+        ("hardware", "vector_instructions", "another", False),
+        ("hardware", "cores", 1000, True),
+        ("hardware", "python", "3.0", True),
+    ],
+)
+def test_a_checkpoint_is_continued_on_the_same_packages_and_kind_of_machine(
+    tmp_path: Path, part: str, key: str, value: object, continued: bool
+) -> None:
+    folder, seen = tmp_path / "seed1", list[int]()
+    with pytest.raises(Stop):
+        carry_out(folder, run_spec(), stop_after(7))
+    (file,) = tmp_path.rglob(checkpoint.CHECKPOINT)
+    saved, facts = load_tree(file)
+    subject = facts["subject"]
+    changed = {**subject, part: {**subject[part], key: value}}
+    save_tree(file, saved, {**facts, "subject": changed}, checksummed=True)
+    carry_out(folder, run_spec(), lambda progress: seen.append(progress.round))
+    assert seen[0] == (7 if continued else 1)
+    assert len([*tmp_path.glob("seed1.aside-*")]) == (not continued)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [("packages", "torch", "2.0.0"), ("packages", "pandas", "1.0"), ("hardware", "cores", 1000),
+     ("hardware", "processor", "another"), ("hardware", "machine", "another")],
+)  # fmt: skip
+def test_a_finished_run_of_another_machine_or_version_is_kept(
+    tmp_path: Path, part: str, key: str, value: object
+) -> None:
+    folder, played = tmp_path / "seed1", list[int]()
+    made = carry_out(folder, run_spec())
+    changed = {**made, part: {**made[part], key: value}}
+    changed["seal"] = sealed.seal_of(changed)
+    (folder / "manifest.json").write_text(json.dumps(changed), encoding="utf-8")
+    timing = json.loads((folder / "timing.json").read_bytes())
+    sealed.write(folder / "timing.json", timing, results.timing_of(changed))
+    assert carry_out(folder, run_spec(), lambda each: played.append(each.round)) == changed
+    assert not played
+
+
+def test_a_checkpoint_that_does_not_say_what_it_is_of_is_moved_aside(tmp_path: Path) -> None:
+    folder, notes, seen = tmp_path / "seed1", list[str](), list[int]()
     with pytest.raises(Stop):
         carry_out(folder, run_spec(), stop_after(7))
     (file,) = tmp_path.rglob(checkpoint.CHECKPOINT)
     saved, facts = load_tree(file)
     del facts["subject"]
-    save_tree(file, saved, facts | {"identity": "older"}, checksummed=True)
+    save_tree(file, saved, facts, checksummed=True)
     sharing = replace(ALONE, note=notes.append)
-    runner.run(run_spec(), dataset(), partition(), folder, "code", sharing=sharing)
-    assert notes[0].endswith("starts again: it is not recorded what they were made with")
+    runner.run(run_spec(), dataset(), partition(), folder, "code",
+               lambda progress: seen.append(progress.round), sharing=sharing)  # fmt: skip
+    assert seen[0] == 1 and len(notes) == 1
+    assert [*tmp_path.glob("seed1.aside-*")]
+
+
+def test_a_checkpoint_of_the_version_before_is_continued(tmp_path: Path) -> None:
+    """It states no layout, and a key where this version compares what it was made with."""
+    folder, seen = tmp_path / "seed1", list[int]()
+    with pytest.raises(Stop):
+        carry_out(folder, run_spec(), stop_after(7))
+    (file,) = tmp_path.rglob(checkpoint.CHECKPOINT)
+    saved, facts = load_tree(file)
+    del facts["layout"]
+    save_tree(file, saved, {**facts, "identity": "a hash"}, checksummed=True)
+    carry_out(folder, run_spec(), lambda progress: seen.append(progress.round))
+    assert seen[0] == 7
 
 
 def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:

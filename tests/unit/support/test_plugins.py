@@ -19,7 +19,8 @@ from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Count, Scheme
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
-from fedrepro.run import assembly, fingerprint, runner
+from fedrepro.provenance import fingerprint
+from fedrepro.run import assembly, runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.workflow import checks

@@ -12,15 +12,15 @@ import yaml
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
+from fedrepro.config.partition_sizes import DataShares, estimated_shares
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
-from fedrepro.run import arithmetic, fingerprint, numerics
+from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
-from fedrepro.run.shares import DataShares, estimated_shares
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, counted_shares

@@ -23,8 +23,8 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.models import registry as models
-from fedrepro.run import fingerprint, numerics
-from fedrepro.run.syntax import Syntax, read_syntax, syntax_of
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
 from fedrepro.workflow import again, graph
 from support.places import ROOT
 from support.report_world import copy_inputs

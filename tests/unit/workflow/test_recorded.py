@@ -13,9 +13,10 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import fingerprint, numerics
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.run import standing
 from fedrepro.support.files import sha256_of
-from fedrepro.workflow import recorded
+from fedrepro.workflow import recorded, records
 from fedrepro.workflow.graph import Graph
 from support.manifests import write_manifest
 from support.places import ROOT
@@ -26,10 +27,13 @@ WILDCARDS = SimpleNamespace(setting=RUN.setting, method=RUN.method, seed="1")
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     """With a finished run, what it was made from, and Snakemake's records of it."""
+    # Its data are files of any content.
+    monkeypatch.setattr(standing, "prepared_differences", lambda bench, name: [])
+    monkeypatch.setattr(standing, "prepared", lambda bench, name: None)
     bench = load(make_system(tmp_path, "fedgo"))
-    for name in (*inputs(bench), *(f"{RUN.folder}/{each}" for each in recorded.OUTPUTS)):
+    for name in (*inputs(bench), *(f"{RUN.folder}/{each}" for each in records.OUTPUTS_OF_A_RUN)):
         path = bench.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
@@ -72,8 +76,8 @@ def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> No
             name: f"sha256:{sha256_of(bench.root / name)}" for name in inputs(bench)
         },
     } | changes  # fmt: skip
-    for name in recorded.OUTPUTS:
-        path = record_of(bench, recorded.RECORDS, name)
+    for name in records.OUTPUTS_OF_A_RUN:
+        path = record_of(bench, records.RECORDS, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record), encoding="utf-8")
 
@@ -81,20 +85,20 @@ def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> No
 def test_the_outputs_are_those_of_the_rule() -> None:
     text = (ROOT / "workflow/rules/run.smk").read_text(encoding="utf-8")
     rule = text.partition("output:")[2].partition("log:")[0]
-    assert set(re.findall(r"/seed\{seed\}/([\w.]+)", rule)) == set(recorded.OUTPUTS)
+    assert set(re.findall(r"/seed\{seed\}/([\w.]+)", rule)) == set(records.OUTPUTS_OF_A_RUN)
 
 
 def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
-    assert recorded.reasons(bench, RUN) == [] and recorded.has_records(bench.root, RUN)
+    assert recorded.reasons(bench, RUN) == []
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"params": ["'another'"]}, ["the code", "its configuration"]),
+        ({"params": ["'another'"]}, []),  # its manifest is of today's code and configuration
         ({"params": ["'another'"], "record_format_version": 5}, []),
         ({"input": ["something else"]}, ["its list of inputs"]),
-        ({"stacked": True}, ["its arithmetic"]),
+        ({"stacked": True}, []),
         ({"params": None, "input": None, "input_checksums": None}, []),
         ({"params": 7, "record_format_version": 6}, []),
     ],
@@ -112,7 +116,7 @@ def test_what_is_other_than_recorded(
     ("changes", "words"),
     [
         ({"numerics": {"core": "another"}}, "made by other code: core"),
-        ({"config_hash": "another"}, "made with another configuration"),
+        ({"arithmetic": "stacked"}, "made with other arithmetic"),
         ({"run": {"setting": RUN.setting, "method": "fedprox", "seed": 1}}, "holds another run"),
     ],
 )
@@ -135,13 +139,14 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
 def test_a_changed_input_counts_where_it_is_newer_than_any_output(bench: Workbench) -> None:
     name = inputs(bench)[0]
     (bench.root / name).write_text("other", encoding="utf-8")
-    for path, seconds in ((name, 10**9 + 10), (f"{RUN.folder}/{recorded.OUTPUTS[0]}", 10**9 + 20)):
+    output = f"{RUN.folder}/{records.OUTPUTS_OF_A_RUN[0]}"
+    for path, seconds in ((name, 10**9 + 10), (output, 10**9 + 20)):
         os.utime(bench.root / path, (seconds, seconds))
     assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
 
 
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
-    begun = record_of(bench, recorded.BEGUN, "manifest.json")
+    begun = record_of(bench, records.BEGUN, "manifest.json")
     begun.parent.mkdir(parents=True)
     begun.touch()
     (line,) = recorded.reasons(bench, RUN)
@@ -155,11 +160,36 @@ def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
 def test_damaged_records_are_none(bench: Workbench, text: str) -> None:
-    record_of(bench, recorded.RECORDS, "manifest.json").write_text(text, encoding="utf-8")
-    assert recorded.reasons(bench, RUN) == [] and not recorded.has_records(bench.root, RUN)
+    record_of(bench, records.RECORDS, "manifest.json").write_text(text, encoding="utf-8")
+    assert recorded.reasons(bench, RUN) == []
+    outputs = [RUN.folder / name for name in records.OUTPUTS_OF_A_RUN]
+    assert records.recorded_parameters(bench.root, outputs, (), 2) is None
 
 
 def test_long_names_of_records_are_folders() -> None:
-    path = recorded._file_of(Path("x"), Path("y" * 300))
+    path = records.file_of(Path("x"), Path("y" * 300))
     first, second = path.relative_to("x").parts
     assert len(first) == 255 and first[0] == "@" and len(second) == 400 - 254
+
+
+def test_parameters_are_those_recorded_but_for_the_known_ones(bench: Workbench) -> None:
+    outputs = [RUN.folder / name for name in records.OUTPUTS_OF_A_RUN]
+    write_records(bench, params=["'a'", "'b'", "'c'"])
+    assert records.recorded_parameters(bench.root, outputs, ("b",), 2) == ["a", "c"]
+    assert records.recorded_parameters(bench.root, outputs, ("b",), 1) is None
+    assert records.recorded_parameters(bench.root, outputs, ("d",), 2) is None
+    path = record_of(bench, records.RECORDS, "manifest.json")
+    one = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(one | {"params": ["'a'", "'b'", "'d'"]}), encoding="utf-8")
+    assert records.recorded_parameters(bench.root, outputs, ("b",), 2) is None
+
+
+def test_a_rule_s_parameters_are_as_recorded_while_its_result_is_current(bench: Workbench) -> None:
+    """Whatever Snakemake recorded, for example of a run that `fedrepro run` replaced since."""
+    write_records(bench, params=["'older code'", "'older definition'"])
+    both = {Graph(bench).run_code(WILDCARDS), Graph(bench).run_definition(WILDCARDS)}
+    assert both == {"older code", "older definition"}
+    write_manifest(bench.root / RUN.folder, manifest_of(bench) | {"numerics": {"core": "other"}})
+    assert Graph(bench).run_code(WILDCARDS) == numerics.in_words(
+        numerics.of_run(bench.run_spec(RUN.setting, RUN.method, RUN.seed))
+    )

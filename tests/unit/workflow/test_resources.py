@@ -9,7 +9,7 @@ import pytest
 from snakemake.resources import Resources as Defaults
 
 from fedrepro.config.loading import load
-from fedrepro.run import fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import IN_A_RULE, Graph
 from fedrepro.workflow.resources import ESTIMATES, ResourceEstimate, read_estimates, save_estimates

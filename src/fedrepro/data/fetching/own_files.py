@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,11 +61,7 @@ def identity_of_own(spec: Own, archives: Path | None, *, made: bool) -> str:
     if path is None:
         return "[]"
     states = [(each, each.stat()) for each in files_of(path)]
-    seen = [
-        (os.path.relpath(each, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
-        for each, at in states
-    ]
-    signature = hashlib.sha256(repr(seen).encode()).hexdigest()
+    signature = _signature(path, states)
     known = _remembered()
     before = known.get(spec.path, {})
     if before.get("seen") == signature:
@@ -83,6 +80,32 @@ def identity_of_own(spec: Own, archives: Path | None, *, made: bool) -> str:
     with suppress(UserError):  # read-only: the bytes are read again each time
         sealed.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
     return identity
+
+
+def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
+    """The digest of the files that the user supplies; None if there are none.
+
+    Raises:
+        UserError: if a file cannot be read.
+    """
+    path = find_own(spec.path, archives)
+    if path is None:
+        return None
+    try:
+        signature = _signature(path, [(each, each.stat()) for each in files_of(path)])
+        before = _remembered().get(spec.path, {})
+        return before["sha256"] if before.get("seen") == signature else digest_of(path)
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
+
+
+def _signature(path: Path, states: Iterable[tuple[Path, os.stat_result]]) -> str:
+    """A hash of the names, sizes and times of files."""
+    seen = [
+        (os.path.relpath(each, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+        for each, at in states
+    ]
+    return hashlib.sha256(repr(seen).encode()).hexdigest()
 
 
 def _remembered() -> dict[str, dict[str, str]]:

@@ -1,9 +1,10 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Partition:
         test_counts: the same for `test`.
         validation, validation_counts: the same for validation samples, which are not in `train`.
         spec: the scheme with all its keys.
+        made_with: the code and labels that it follows from (:mod:`fedrepro.provenance.inputs`);
+            empty if an older version made it.
     """
 
     train: list[Indices]
@@ -46,6 +49,7 @@ class Partition:
     server: Indices | None = None
     validation: list[Indices] | None = None
     validation_counts: Indices | None = None
+    made_with: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def parts(self) -> list[tuple[str, list[Indices], Indices]]:
@@ -129,6 +133,7 @@ class Partition:
             "name": self.name,
             "spec": self.spec,
             "seed": self.seed,
+            **({"made_with": dict(self.made_with)} if self.made_with else {}),
             "clients": len(self.train),
             "classes": int(self.train_counts.shape[1]),
             "test": None,
@@ -174,6 +179,7 @@ class Partition:
                     server=arrays.get("server"),
                     validation=rows("validation"),
                     validation_counts=arrays.get("validation_counts"),
+                    made_with=about.get("made_with", {}),
                 )
             partition._refuse_damage()
             return partition
@@ -204,6 +210,7 @@ def make_partition(
     seed: int,
     held_out: NDArray[Any] | None = None,
     group_names: Sequence[str] = (),
+    made_with: Mapping[str, Any] = MappingProxyType({}),
 ) -> Partition:
     """Partition samples among clients.
 
@@ -215,6 +222,7 @@ def make_partition(
         seed: of numpy's legacy generator, so below 2**32; a seed in ``spec`` replaces it.
         held_out: bool [n], the test samples that the data set marks, for `given_test`.
         group_names: the names of natural clients in the order of their numbers, for errors.
+        made_with: a record of the code and labels, kept with the partition.
 
     Raises:
         UserError: if the scheme cannot be applied to these samples.
@@ -297,6 +305,7 @@ def make_partition(
         server=server,
         validation=validation,
         validation_counts=None if validation is None else _counts(validation, labels, classes),
+        made_with=made_with,
     )
 
 

@@ -35,6 +35,7 @@ class CellRun:
         changed: keys whose values differ from the current configuration.
         code: why the current code might give other numbers, or "".
         page: its page, relative to the site; None without a result.
+        made_on: the packages and the machine that it is from; or "".
     """
 
     method: str
@@ -47,6 +48,7 @@ class CellRun:
     folder: str
     page: str | None
     code: str = ""
+    made_on: str = ""
 
 
 @dataclass(frozen=True)

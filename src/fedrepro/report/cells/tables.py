@@ -11,6 +11,7 @@ from fedrepro.config.tables import Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
+from fedrepro.provenance.identity import class_of, in_words, made_on, may_average
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -25,9 +26,8 @@ from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
-from fedrepro.run import arithmetic
 from fedrepro.run.made import seals_of, seals_once
-from fedrepro.run.replayed import changed_keys, other_code
+from fedrepro.run.replayed import identity_of_record, of_another
 from fedrepro.run.results import RunRecord, find_run, name_of, read_once
 from fedrepro.support import sealed
 from fedrepro.support.once import Once
@@ -235,8 +235,8 @@ def result_of(
         by_method[method] = runs
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
-        classes = [arithmetic.of_manifest(record.manifest) for record, _ in valued]
-        if not arithmetic.are_averaged(classes):
+        identities = [identity_of_record(record) for record, _ in valued]
+        if not may_average(identities, across=workbench.config.average_across):
             by_method[method] = [
                 _apart(record, run) for record, run in zip(records, runs, strict=True)
             ]
@@ -278,6 +278,8 @@ def _estimate(measure: Reading, found: Sequence[tuple[RunRecord, float]]) -> Est
 
 def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Summary) -> CellRun:
     run, value, short = record.run, value_of(record, measure, summary), ""
+    differing = of_another(record, _spec_of(workbench, record)) if record.manifest else []
+    keys = {each.key.partition(".")[0] for each in differing if each.about == "configuration"}
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)
         short = measure.without if value is None else fewer(series, summary.rounds)
@@ -288,10 +290,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         why=record.why or short,
         value=value,
         reference=record.reference,
-        changed=changed_keys(record, _spec_of(workbench, record)) if record.manifest else (),
+        changed=tuple(sorted(keys)),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest and not record.packed else None,
-        code=other_code(record, _spec_of(workbench, record)) if record.manifest else "",
+        code=in_words(each for each in differing if each.about == "code"),
+        made_on=made_on(identity_of_record(record)) if record.manifest else "",
     )
 
 
@@ -299,7 +302,7 @@ def _apart(record: RunRecord, run: CellRun) -> CellRun:
     """A run without its number, which is not averaged with those of other arithmetic."""
     if run.value is None:
         return run
-    its = arithmetic.of_manifest(record.manifest)
+    its = class_of(identity_of_record(record))
     return replace(run, value=None, why=f"has arithmetic {its!r}: not averaged with others")
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
+from fedrepro.provenance.identity import in_words
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
-from fedrepro.run.replayed import not_of_today
+from fedrepro.run.replayed import of_another
 from fedrepro.run.results import RunRecord, find_run, name_of
 from fedrepro.support import papers
 
@@ -63,6 +64,6 @@ def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str
         run = record.run
         if record.state == "finished" and not record.reference:
             today = workbench.run_spec(run.setting, run.method, run.seed)
-            if why := not_of_today(record, today):
+            if why := in_words(of_another(record, today)):
                 found.append({"name": name_of(run), "why": why})
     return found

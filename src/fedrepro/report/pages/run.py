@@ -7,6 +7,7 @@ from typing import Any
 from fedrepro.config.metrics import ACCURACY, OfRounds
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Reading
+from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
@@ -14,7 +15,6 @@ from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
-from fedrepro.run.arithmetic import of_manifest
 from fedrepro.run.results import RunRecord, flatten
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.printing import sentence_case

@@ -1,9 +1,10 @@
 """Numerics ids: which code gives the same numbers, whatever way it is written.
 
-The fingerprint of parsed code (:mod:`fedrepro.run.fingerprint`) changes with every refactoring. The
-file next to this module therefore maps each part's fingerprint to a *numerics id*: the fingerprint
-of the first code with the same numbers. `make bless` writes the file after it has played the same
-small runs with the old and the new code and compared every bit. Code that is not blessed has its
+The fingerprint of parsed code (:mod:`fedrepro.provenance.fingerprint`) changes with every
+refactoring. The file next to this module therefore maps each part's fingerprint to a *numerics id*:
+the fingerprint of the first code with the same numbers. `make bless` writes the file after it has
+played the same small runs with the old and the new code and compared every bit. Code that is not
+blessed has its
 fingerprint as its id, so that its results are never taken for those of other code.
 
 A run's parts are the core (training and recording), each part of its method, its model, and the
@@ -21,8 +22,8 @@ import fedrepro
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods.files import part_files, split
 from fedrepro.models import registry as models
-from fedrepro.run import fingerprint
-from fedrepro.run.syntax import syntax_of
+from fedrepro.provenance import fingerprint
+from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import NONE as NONE_OF_ITS_OWN
@@ -150,6 +151,7 @@ def _of_plugin(file: Path) -> str:
             lines.append(_id(f"method {names[path]}", of_sought(path)))
         else:
             lines.append(syntax_of(path).digest)
+    lines += fingerprint.files_read_by(found).values()
     return _short(fingerprint.of_text(" ".join(sorted(lines))))
 
 
@@ -218,8 +220,9 @@ def refuse_changed_code(spec: RunSpec) -> None:
         UserError: if a file of this package has changed since the process started, or one of the
             run's plug-ins since it was imported.
     """
-    files = fingerprint.code_of_spec(spec)
-    changed = changed_since_the_start() or plugins.changed_since_import(files)
+    code = fingerprint.closure(fingerprint.code_of_spec(spec), fingerprint.OUTSIDE_A_RUN)
+    own = filter(fingerprint.is_plugin, code)
+    changed = changed_since_the_start() or plugins.changed_since_import(own)
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

@@ -11,7 +11,9 @@ They do not import the code that carries out or describes a run: runner, checkpo
 memory.
 """
 
+import ast
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path, PurePath
@@ -22,10 +24,12 @@ from fedrepro.config.settings import Setting
 from fedrepro.measures import registry as measures
 from fedrepro.methods.files import module_files
 from fedrepro.models import registry as models
-from fedrepro.run.syntax import syntax_of
+from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, papers, plugins
+from fedrepro.support.plugins import parse
 
 PLUGINS = "plugins"
+LONGEST_PATH = 250  # characters of a text in code that may name a file
 # Plug-ins whose files count in a run's code.
 KINDS: tuple[plugins.Kind, ...] = ("methods", "models", "measures")
 PACKAGE = Path(__file__).parents[1]
@@ -54,8 +58,7 @@ OUTSIDE_A_RUN = (
     "methods/files",  # finds files by name; the run's own method and model files are start points
     "methods/registry",
     "models/registry",  # the model's entry counts
-    "run/arithmetic",  # its result is in the manifest, and part of the run's identity
-    "run/shares",
+    "provenance",  # its results are in the manifest
     "run/store",  # checkpoints have a layout with a version
     "support/plugins",  # finds files by name
 )
@@ -188,8 +191,10 @@ def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:
 
 def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
     """The fingerprint of some files and everything that they import from this package."""
-    lines = sorted(f"{_shown(path)} {syntax_of(path).digest}" for path in closure(starts, outside))
-    return of_text("\n".join(lines))
+    files = closure(starts, outside)
+    lines = [f"{_shown(path)} {syntax_of(path).digest}" for path in files]
+    lines += [f"{path.name} {digest}" for path, digest in files_read_by(files).items()]
+    return of_text("\n".join(sorted(lines)))
 
 
 def of_files(paths: Iterable[Path]) -> str:
@@ -223,7 +228,8 @@ def of_text(text: str) -> str:
 def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
     """Files, and everything that they import from this package, directly or not.
 
-    ``__init__`` files contain only a docstring and are left out.
+    ``__init__`` files contain only a docstring and are left out. Of a plug-in, what it imports from
+    below the workbench counts as well.
 
     Args:
         outside: modules, and folders of them, at which the search ends, such as ``support/files``.
@@ -274,8 +280,60 @@ def _shown(path: Path) -> str:
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """The files of this package that a file's import statements, at any depth, load."""
-    return tuple(sorted({file for name in _imported_names(path) if (file := _find(name))}))
+    """The files that count of those that a file's import statements, at any depth, load."""
+    ours = {file for name in _imported_names(path) if (file := _find(name))}
+    return tuple(sorted(ours | ({*_helpers(path)} if is_plugin(path) else set())))
+
+
+def is_plugin(path: Path) -> bool:
+    """True for a file of a plug-in or one that it imports, which are outside this package."""
+    return not path.is_relative_to(PACKAGE)
+
+
+def _helpers(path: Path) -> Iterator[Path]:
+    """The files below the workbench that a plug-in's import statements may load."""
+    for level, name in syntax_of(path).names:
+        folders = [path.absolute().parents[level - 1]] if level else _import_folders(path)
+        for folder in folders:
+            base = folder.joinpath(*name.split(".")) if name else folder
+            places = (Path(f"{base}.py"), base / "__init__.py")
+            if file := next((each for each in places if each.is_file()), None):
+                yield file
+                break
+
+
+def _import_folders(path: Path) -> Iterator[Path]:
+    """The workbench's folders from which a plug-in may import: its own, those above, `sys.path`."""
+    here, folder = Path.cwd(), path.absolute().parent
+    yield folder
+    yield from (each for each in folder.parents if each.is_relative_to(here))
+    for each in (Path(entry).absolute() for entry in sys.path):
+        if each.is_relative_to(here) and not each.is_relative_to(sys.prefix):  # installed packages
+            yield each
+
+
+def files_read_by(code: Iterable[Path]) -> dict[Path, str]:
+    """The SHA-256 of each file of the workbench that plug-ins' code names in a text.
+
+    A method may read a table of weights; like its code, it determines the numbers.
+    """
+    named = {file for path in code if is_plugin(path) for file in _named_files(path)}
+    return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(named)}
+
+
+@cache
+def _named_files(path: Path) -> tuple[Path, ...]:
+    texts = {
+        node.value
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    here, own = Path.cwd(), path.absolute().parent
+    names = [text for text in texts if 0 < len(text) <= LONGEST_PATH and text.isprintable()]
+    places = {(folder / name).resolve() for name in names for folder in (own, here)}
+    return tuple(
+        each for each in places if each.is_file() and each.is_relative_to(here) and each != path
+    )
 
 
 def _imported_names(path: Path) -> Iterator[str]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.run import syntax
-from fedrepro.run.syntax import REMEMBERED, Syntax, remember, syntax_of
+from fedrepro.provenance import syntax
+from fedrepro.provenance.syntax import REMEMBERED, Syntax, remember, syntax_of
 from fedrepro.support.plugins import content_of
 
 
@@ -97,7 +97,7 @@ finally:
 
 
 def test_every_python_reads_the_same() -> None:
-    """Else the ids in run/numerics.json and in manifests mean nothing to another Python."""
+    """Else the ids in provenance/numerics.json and in manifests mean nothing to another Python."""
     digest = syntax.read_syntax(VARIED.encode(), Path("code.py")).digest
     assert digest == "f90ae9f269b6a9057c02859949a7feff6dc8eeee4b04bcac94ab93c239a5ea17"
 

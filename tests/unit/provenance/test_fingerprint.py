@@ -13,8 +13,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution
 from fedrepro.config.settings import later
 from fedrepro.methods import facts
-from fedrepro.run import fingerprint
-from fedrepro.run.syntax import Syntax, read_syntax, syntax_of
+from fedrepro.provenance import fingerprint
+from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
 from fedrepro.support.plugins import content_of
 from fedrepro.support.typed_yaml import Typed
 from support.places import ROOT
@@ -247,7 +247,7 @@ def test_reading_the_configuration_and_fingerprinting_need_no_torch(tmp_path: Pa
     program = (
         "import sys\n"
         "from fedrepro.config.loading import load\n"
-        "from fedrepro.run import fingerprint\n"
+        "from fedrepro.provenance import fingerprint\n"
         "bench = load()\n"
         "run = bench.table('ima', 'table_1', 'paper').runs[0]\n"
         "fingerprint.of_code(bench.run_spec(run.setting, run.method, run.seed))\n"

@@ -14,13 +14,13 @@ With executor `auto` the class follows from the run's specification alone, never
 or its load.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.methods import facts
 from fedrepro.models import registry as models
-from fedrepro.run.shares import cohort_size, estimated_shares
 
 PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
 CUDA = "cuda without TF32"  # "cuda" in older manifests: with PyTorch's defaults
@@ -135,8 +135,3 @@ def client_steps(spec: RunSpec) -> float:
         return 0.0
     rounds = spec.setting.rounds * cohort_size(spec.setting, shares.clients)
     return rounds * spec.setting.epochs * shares.steps / shares.clients
-
-
-def are_averaged(classes: Collection[str]) -> bool:
-    """Whether numbers of several runs may be averaged, by their classes: all equal and known."""
-    return len(classes) < 2 or (len({*classes}) == 1 and UNKNOWN not in classes)

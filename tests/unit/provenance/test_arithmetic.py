@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedrepro.data.catalogue.entries import Holding
-from fedrepro.run import arithmetic, fingerprint
-from fedrepro.run.arithmetic import PER_CLIENT, STACKED, UNKNOWN
+from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance.arithmetic import PER_CLIENT, STACKED, UNKNOWN
 from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError

@@ -10,7 +10,8 @@ import pytest
 
 import fedrepro
 from fedrepro.methods import registry
-from fedrepro.run import fingerprint, numerics, runner
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.run import runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from support.tiny_run import dataset, partition, run_spec
@@ -95,7 +96,7 @@ CHANGED = """
 import os, sys
 import fedrepro
 from pathlib import Path
-from fedrepro.run.numerics import changed_since_the_start
+from fedrepro.provenance.numerics import changed_since_the_start
 file = Path(fedrepro.__file__)
 def told(change):
     change()

@@ -1,0 +1,256 @@
+"""Whether a run's result is the one that would be made now.
+
+`fedrepro run`, `why`, `plan`, `verify`, the workflow's rules and `make reference` ask here, so that
+they give the same answer. Only what exists is compared: results stay valid if their data, their
+partition or their inputs have been deleted.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
+from fedrepro.config.settings import Setting
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.catalogue.catalogue import digest_of as digest_of_entry
+from fedrepro.data.catalogue.entries import Own
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, read_meta
+from fedrepro.data.fetching.own_files import sha256_of_own
+from fedrepro.data.partition.assigning import of_server
+from fedrepro.data.partition.partition import Partition
+from fedrepro.data.prepare import recipe_of
+from fedrepro.provenance import inputs
+from fedrepro.provenance.identity import Difference, Meaning, in_words, other_numbers
+from fedrepro.run.replayed import differences_of
+from fedrepro.run.results import RunRecord, read_run
+from fedrepro.support.errors import UserError
+from fedrepro.support.once import Once
+
+ENDED = ("finished", "diverged")
+MODEL = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run's result in ``results/runs``, and how it differs from the one that would be made now.
+
+    Attributes:
+        differences: all of them; empty without a result.
+    """
+
+    record: RunRecord
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def is_current(self) -> bool:
+        """True for a whole result that would not be made again."""
+        return self.record.state in ENDED and not other_numbers(self.differences)
+
+    @property
+    def why(self) -> str:
+        """The reason why a result would be made again, in words; "" if current or missing."""
+        if self.record.state == "damaged":
+            return self.record.why
+        return in_words(other_numbers(self.differences))
+
+    @property
+    def elsewhere(self) -> str:
+        """The other packages and the other machine that a current result is from; or ""."""
+        return in_words(
+            each for each in self.differences if each.meaning in (Meaning.OTHER_BITS, Meaning.APART)
+        )
+
+
+_standings = Once[tuple[Path, RunKey], Standing]("_standings")
+standings_once = _standings.within  # a block in which nothing changes
+
+
+def standing_of(bench: Workbench, run: RunKey) -> Standing:
+    """Compares a run's result with the one that would be made now.
+
+    Raises:
+        UserError: for an unknown setting or method.
+    """
+    return _standings.of((bench.root, run), lambda: _standing_of(bench, run))
+
+
+def _standing_of(bench: Workbench, run: RunKey) -> Standing:
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    record = read_run(bench.root, run)
+    if not record.manifest:
+        return Standing(record)
+    data, upstream = data_now(bench, spec)
+    return Standing(record, (*differences_of(record, spec, data), *upstream))
+
+
+def data_now(bench: Workbench, spec: RunSpec) -> tuple[dict[str, Any], list[Difference]]:
+    """What identifies the data of a run now, and what of it would be made again first.
+
+    Returns:
+        The keys of :func:`fedrepro.provenance.inputs.data_of`, as far as data, partition and inputs
+        are there and current; and a difference for each of these that is not current.
+    """
+    setting, upstream = spec.setting, prepared_differences(bench, spec.setting.dataset)
+    dataset = prepared(bench, setting.dataset)
+    if upstream or dataset is None:
+        return {}, [*upstream, *_of_inputs(bench, spec, StoredPartition())[1]]
+    partition = partition_now(bench, setting, spec.seed, dataset)
+    given, stale = _of_inputs(bench, spec, partition)
+    stale = [*partition.differences, *stale]
+    data = inputs.data_of(dataset, {} if partition.differences else partition.held, None, given)
+    if spec.weights:  # the configuration states their hash
+        del data["weights_sha256"]
+    if len(given) < len(spec.given):
+        data.pop("given", None)
+    return data, stale
+
+
+@dataclass(frozen=True)
+class StoredPartition:
+    """A partition's file, as far as it is there.
+
+    Attributes:
+        held: what identifies it (:func:`fedrepro.provenance.inputs.held_by`).
+        server: what identifies the server's samples; None without any.
+        differences: how it differs from the partition that would be made now.
+    """
+
+    held: Mapping[str, Any] = field(default_factory=dict)
+    server: str | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+# By the partition's file, its state on disk and what it would be made from: a table's runs share
+# partitions, and one without a record has to be made in memory to be compared.
+_partitions: dict[tuple[object, ...], StoredPartition] = {}
+
+
+def partition_now(
+    bench: Workbench, setting: Setting, seed: int, dataset: Dataset | None = None
+) -> StoredPartition:
+    """A setting's stored partition, compared with the one that would be made now.
+
+    Args:
+        dataset: its prepared data, opened if it is None. Without them, nothing is compared.
+    """
+    path = bench.root / setting.partition_path(seed)
+    dataset = dataset or prepared(bench, setting.dataset)
+    try:
+        states = [each.stat() for each in (path, path.with_suffix(".json"))]
+    except FileNotFoundError:
+        return StoredPartition()
+    if dataset is None:
+        return StoredPartition()
+    wanted = inputs.partition_record(setting, dataset, bench.plugins)
+    key = (
+        path,
+        *((state.st_size, state.st_mtime_ns) for state in states),
+        json.dumps([wanted, setting.partition.model_dump(mode="json")]),
+    )
+    if key not in _partitions:
+        try:
+            partition = Partition.load(path)
+            differing = inputs.partition_differences(
+                partition, setting, seed, dataset, bench.plugins
+            )
+        except UserError as error:  # damaged
+            return StoredPartition(differences=(_other("partition", str(error)),))
+        server = None if partition.server is None else digest_of_server(partition)
+        held = inputs.held_by(partition, dataset)
+        _partitions[key] = StoredPartition(held, server, tuple(differing))
+    return _partitions[key]
+
+
+def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
+    """Lists why a data set would be prepared again; [] if it is current or missing.
+
+    Files that the user supplied and has removed are not missed.
+    """
+    entry = bench.datasets[name]
+    try:
+        meta = read_meta(bench.root / PREPARED / name)
+        if meta is None:
+            return []
+        if meta.get("entry") != digest_of_entry(entry):
+            words = f"data set {name} was made from another catalogue entry"
+            return [_other(f"data set {name}", words)]
+        raw = sha256_of_own(entry, bench.config.data.archives) if isinstance(entry, Own) else None
+    except UserError as error:
+        return [_other(f"data set {name}", str(error))]
+    if raw is not None and meta.get("recipe") != recipe_of(entry, raw):
+        return [_other(f"data set {name}", f"the files of data set {name} have changed")]
+    return []
+
+
+def prepared(bench: Workbench, name: str) -> Dataset | None:
+    """A prepared data set, or None if it is missing or damaged."""
+    if not (bench.root / PREPARED / name / "meta.json").exists():
+        return None
+    try:
+        return open_dataset(name, bench.root / PREPARED)
+    except UserError:
+        return None
+
+
+def _of_inputs(
+    bench: Workbench, spec: RunSpec, partition: StoredPartition
+) -> tuple[dict[str, str], list[Difference]]:
+    """SHA-256 of each input of a run that is there, by name, and the stale ones."""
+    known: dict[str, str] = {}
+    stale: list[Difference] = []
+    for name, source in spec.given.items():
+        match source:
+            case RunSpec():
+                run = RunKey(source.setting.name, source.method, source.seed)
+                standing = standing_of(bench, run)
+                if why := standing.why:
+                    stale.append(_other(f"input {name}", f"input {name}: {run.folder}: {why}"))
+                elif digest := standing.record.manifest.get("files", {}).get(MODEL):
+                    known[name] = str(digest)
+            case ResolvedFile():
+                if source.sha256 is not None:
+                    known[name] = source.sha256
+            case ResolvedData():
+                stale += prepared_differences(bench, source.dataset)
+                other = prepared(bench, source.dataset)
+                if other is not None:
+                    known[name] = digest_of_share(other, source)
+            case _:
+                if partition.server is not None and not partition.differences:
+                    known[name] = partition.server
+    return known, stale
+
+
+def digest_of_server(partition: Partition) -> str:
+    """The SHA-256 that identifies the server's own samples as an input."""
+    assert partition.server is not None
+    return hashlib.sha256(partition.server.tobytes()).hexdigest()
+
+
+def digest_of_share(dataset: Dataset, source: ResolvedData) -> str:
+    """The SHA-256 that identifies a share of another data set as an input."""
+    rows = of_server(dataset.train.y, source.share)
+    content = str(dataset.meta.get("content_sha256")).encode()
+    return hashlib.sha256(content + rows.tobytes()).hexdigest()
+
+
+def _other(key: str, words: str) -> Difference:
+    return Difference(Meaning.OTHER_NUMBERS, "data", key, words=words)
+
+
+def refuse_stale_input(bench: Workbench, source: RunSpec) -> None:
+    """Refuses an input run that is missing, unfinished or would be made again.
+
+    Raises:
+        UserError: one line with the command that makes it.
+    """
+    run = RunKey(source.setting.name, source.method, source.seed)
+    standing = standing_of(bench, run)
+    if not standing.is_current or standing.record.state != "finished":
+        why = standing.why or standing.record.why
+        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
+        raise UserError(f"{run.folder}: {why}: expected a finished run: {again}")

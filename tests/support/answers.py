@@ -1,0 +1,45 @@
+"""What the commands but `fedrepro run` and Snakemake answer about one result, as JSON.
+
+python answers.py SCRIPTS SETTING METHOD SEED, in a project's folder and with its package: for each
+of them, whether the result in results/runs is the one that would be made now.
+"""
+
+import importlib.util
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from fedrepro.cli.verify import _other_results
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.workflow import recorded
+from fedrepro.workflow.cost import CostModel
+from fedrepro.workflow.estimate import chosen
+
+
+def main() -> None:
+    scripts, setting, method, seed = sys.argv[1:]
+    run = RunKey(setting, method, int(seed))
+    bench = load()
+    spec = importlib.util.spec_from_file_location("reference", Path(scripts, "reference.py"))
+    assert spec and spec.loader
+    reference = importlib.util.module_from_spec(spec)
+    sys.modules["reference"] = reference
+    spec.loader.exec_module(reference)
+    name = f"{setting} {method} --seed {seed}"
+    lines = [*_other_results(Path("results"))]
+    kinds = [at for at, line in enumerate(lines) if not line.startswith("  ")]
+    of_kind = [lines[at:end] for at, end in pairwise([*kinds, len(lines)])]
+    again = next((each for each in of_kind if "made again" in each[0]), [])
+    made = (Path() / run.folder / "manifest.json").exists()
+    answers = {
+        "why": not recorded.reasons(bench, run),
+        "plan": run not in CostModel(bench, chosen(bench, [setting, method], None)).left,
+        "verify": made and not any(line.startswith(f"  {name}: ") for line in again),
+        "reference": run not in reference.keep_finished(bench, [run], compact=False),
+    }
+    print(json.dumps(answers))
+
+
+main()

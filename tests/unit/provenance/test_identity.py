@@ -1,0 +1,133 @@
+"""The one rule by which a result is, or is not, the one that would be made now."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fedrepro.provenance import identity
+from fedrepro.provenance.identity import Identity, Meaning, differences, identity_of
+from support.tiny_run import run_spec
+
+MANIFEST: dict[str, Any] = {
+    "run": {"setting": "a/b", "method": "fedavg", "seed": 1, "optimizer": {"lr": 0.1}},
+    "numerics": {"core": "1", "method fedavg": "2"},
+    "code": "fingerprint",
+    "arithmetic": "per client",
+    "dtype": "float32",
+    "data": {"content_sha256": "x", "partition_sha256": "y", "given": {"generator": "z"}},
+    "packages": {"fedrepro": "0.2.0", "torch": "2.15.0", "numpy": "2.4.6", "pandas": "3.1.1"},
+    "hardware": {
+        "machine": "x86_64", "system": "Linux", "python": "3.11.7", "processor": "one",
+        "cores": 2, "vector_instructions": "AVX2",
+    },
+}  # fmt: skip
+
+
+def changed(section: str, key: str | None, value: Any) -> Identity:
+    whole = value if key is None else {**MANIFEST[section], key: value}
+    return Identity.of({**MANIFEST, section: whole})
+
+
+def gravest(other: Identity) -> Meaning | None:
+    listed = differences(Identity.of(MANIFEST), other)
+    return max((each.meaning for each in listed), default=None)
+
+
+def test_a_result_is_what_it_is() -> None:
+    assert differences(Identity.of(MANIFEST), Identity.of(MANIFEST)) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "meaning"),
+    [
+        ("run", "seed", 2, Meaning.OTHER_NUMBERS),
+        ("run", "optimizer", {"lr": 0.2}, Meaning.OTHER_NUMBERS),
+        ("run", "later", 1, Meaning.OTHER_NUMBERS),
+        ("numerics", "core", "3", Meaning.OTHER_NUMBERS),
+        ("numerics", "measure mine", "3", Meaning.OTHER_NUMBERS),
+        ("arithmetic", None, "stacked", Meaning.OTHER_NUMBERS),
+        ("arithmetic", None, "per client, cuda without TF32", Meaning.OTHER_NUMBERS),
+        ("dtype", None, "float64", Meaning.OTHER_NUMBERS),
+        ("data", "content_sha256", "other", Meaning.OTHER_NUMBERS),
+        ("data", "partition_sha256", "other", Meaning.OTHER_NUMBERS),
+        ("data", "given", {"generator": "other"}, Meaning.OTHER_NUMBERS),
+        ("packages", "torch", "2.16.0", Meaning.APART),
+        ("packages", "torch", "2.15.1", Meaning.OTHER_BITS),
+        ("packages", "numpy", "2.5.0", Meaning.OTHER_BITS),
+        ("packages", "pandas", "3.2.0", Meaning.OTHER_BITS),
+        ("packages", "fedrepro", "0.3.0", Meaning.DESCRIPTION),
+        ("hardware", "machine", "aarch64", Meaning.APART),
+        ("hardware", "processor", "two", Meaning.OTHER_BITS),
+        ("hardware", "vector_instructions", "AVX512", Meaning.OTHER_BITS),
+        ("hardware", "system", "Darwin", Meaning.OTHER_BITS),
+        ("hardware", "python", "3.13", Meaning.DESCRIPTION),
+        ("hardware", "cores", 96, Meaning.DESCRIPTION),
+    ],
+)
+def test_each_fact_has_its_consequence(
+    section: str, key: str | None, value: Any, meaning: Meaning
+) -> None:
+    assert gravest(changed(section, key, value)) == meaning
+
+
+@pytest.mark.parametrize("section", sorted(MANIFEST.keys() - {"code"}))
+def test_what_a_record_does_not_state_is_no_difference(section: str) -> None:
+    without = Identity.of({key: MANIFEST[key] for key in MANIFEST.keys() - {section}})
+    assert differences(without, Identity.of(MANIFEST)) == []
+
+
+def test_code_without_ids_is_compared_by_its_fingerprint() -> None:
+    wanted = Identity.of(MANIFEST)
+    without = replace(wanted, code={})
+    assert differences(without, wanted) == []
+    (one,) = differences(replace(without, fingerprint="other"), wanted)
+    assert (one.meaning, one.about) == (Meaning.OTHER_NUMBERS, "code")
+
+
+def test_statistics_of_held_out_rows_are_other_data() -> None:
+    """A table's runs from before rows were held out of its statistics do not state the key."""
+    wanted = changed("data", "missing_sha256", None)
+    assert gravest(wanted) == Meaning.OTHER_NUMBERS
+    assert differences(wanted, wanted) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "averaged", "on_request"),
+    [
+        ("run", "seed", 2, True, True),
+        ("hardware", "processor", "two", True, True),
+        ("packages", "torch", "2.15.1", True, True),
+        ("packages", "torch", "1.13.0", False, True),
+        ("hardware", "machine", "aarch64", False, True),
+        ("arithmetic", None, "stacked", False, False),
+        ("dtype", None, "float64", False, False),
+    ],
+)
+def test_runs_are_averaged_within_a_class(
+    section: str, key: str | None, value: Any, averaged: bool, on_request: bool
+) -> None:
+    both = [Identity.of(MANIFEST), changed(section, key, value)]
+    assert identity.may_average(both) == averaged
+    assert identity.may_average(both, across=True) == on_request
+
+
+def test_a_run_of_unknown_arithmetic_is_averaged_with_no_other() -> None:
+    unknown = Identity.of({key: MANIFEST[key] for key in MANIFEST.keys() - {"arithmetic"}})
+    assert identity.may_average([unknown]) and not identity.may_average([unknown, unknown])
+
+
+def test_the_identity_of_a_specification_is_that_of_its_run() -> None:
+    spec = run_spec("ima+fedprox")
+    one = identity_of(spec)
+    assert one.configuration["composition"] == "ima+fedprox"
+    assert {"core", "method ima", "method fedprox", "model logistic"} == one.code.keys()
+    other = identity_of(run_spec("ima+fedprox", rounds=3))
+    assert {each.key for each in differences(one, other)} == {"rounds"}
+
+
+@pytest.mark.parametrize("damaged", [None, 7, "text", [], {"run": 3}, {"data": [1]}])
+def test_a_damaged_record_states_nothing(damaged: Any) -> None:
+    record = damaged if isinstance(damaged, dict) else {"run": damaged, "packages": damaged}
+    found = Identity.of({**record, "arithmetic": None})
+    assert found.configuration == {} and found.packages == {} and found.data == {}
