@@ -9,7 +9,7 @@ from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.workflow.image import IMAGE, expect_image
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
-from fedrepro.workflow.readers import outlive_readers
+from fedrepro.workflow.outside import name_user, outlive_readers
 from fedrepro.workflow.reasons import shorten
 from fedrepro.workflow.slurm import keep_asking
 from fedrepro.workflow.wake import once_a_second
@@ -18,6 +18,7 @@ from fedrepro.provenance.syntax import remember
 from snakemake.resources import Resources
 
 outlive_readers()
+name_user()
 if workflow.is_main_process:
     forget_dead_calls()
     expect_image(workflow)

@@ -1,11 +1,13 @@
-"""Let Snakemake go on when what it prints cannot be written.
+"""Let Snakemake go on without a reader of its output, and without a name of its user.
 
-When the reader of its output goes away, such as `tee` or `head`, its handler of messages ends the
-call, and leaves the rest unmade.
+When the reader goes away, such as `tee` or `head`, its handler of messages ends the call, and
+leaves the rest unmade. It asks for the user's name, which a container's user may not have.
 """
 
 import atexit
+import getpass
 import logging
+import os
 import sys
 from functools import cache
 from typing import IO, cast
@@ -22,3 +24,11 @@ def outlive_readers() -> None:
     for handler in logging.getLogger("snakemake.logging").handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream in streams:
             handler.setStream(Unfailing(handler.stream))
+
+
+def name_user() -> None:
+    """Call the user by its number if it has no name; the name is for Snakemake's report only."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # OSError since Python 3.13
+        os.environ["LOGNAME"] = f"uid {os.getuid()}"

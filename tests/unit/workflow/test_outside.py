@@ -1,14 +1,19 @@
-"""Snakemake when nobody reads what it prints."""
+"""Snakemake when nobody reads what it prints, and for nobody known."""
 
+import getpass
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from fedrepro.workflow.outside import name_user
+
 CODE = """
 import logging, sys
 from snakemake.logging import ColorizingTextHandler, logger
-from fedrepro.workflow.readers import outlive_readers
+from fedrepro.workflow.outside import outlive_readers
 logger.setLevel(logging.INFO)
 logger.addHandler(ColorizingTextHandler(stream=sys.stderr, formatter=logging.Formatter()))
 {protected}
@@ -36,3 +41,19 @@ def test_it_would_not_by_itself(tmp_path: Path) -> None:
     """Else this module is not needed any more."""
     assert _status("", tmp_path) != 0
     assert not (tmp_path / "done").exists()
+
+
+def test_a_user_without_a_name_is_called_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises((KeyError, OSError)):
+        getpass.getuser()
+    name_user()
+    assert getpass.getuser() == "uid 12345"
+
+
+def test_a_user_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody")
+    name_user()
+    assert getpass.getuser() == "somebody"
