@@ -1,6 +1,7 @@
 """Files that a code host reads: forms, checks and promises name what there is."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import get_args
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from fedrepro.support.plugins import Kind
+from support.git import commit_all, git
 from support.places import ROOT
 
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
@@ -65,3 +67,16 @@ def test_the_configuration_s_readme_names_all_of_it() -> None:
         for name in re.findall(r"^\| `(\S+)`", said, re.M)
     }
     assert named == there - {"README.md"}
+
+
+def test_text_has_the_same_bytes_in_every_clone(tmp_path: Path) -> None:
+    """Also where git is told to write CRLF, with which scripts are "not found"."""
+    made, clone = tmp_path / "made", tmp_path / "clone"
+    made.mkdir()
+    (made / "script").write_bytes(b"#!/bin/sh\ntrue\n")
+    (made / "binary").write_bytes(b"PAR1\x00\r\n\n")
+    shutil.copyfile(ROOT / ".gitattributes", made / ".gitattributes")
+    commit_all(made)
+    git(tmp_path, "-c", "core.autocrlf=true", "clone", "--quiet", str(made), str(clone))
+    for name in ("script", "binary"):
+        assert (clone / name).read_bytes() == (made / name).read_bytes()
