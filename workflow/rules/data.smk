@@ -9,7 +9,7 @@ rule download:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        recipe=GRAPH.dataset_recipe,
+        recipe=GRAPH.recipe_of_download,
     shell:
         "fedrepro --log {log} download {wildcards.dataset}"
 
@@ -25,6 +25,6 @@ rule prepare:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        recipe=GRAPH.dataset_recipe,
+        recipe=GRAPH.recipe_of_data,
     shell:
         "fedrepro --log {log} prepare {wildcards.dataset}"

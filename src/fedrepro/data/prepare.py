@@ -72,9 +72,9 @@ def prepare(
     return folder
 
 
-def recipe_of(spec: DatasetSpec, raw_sha256: str) -> str:
+def recipe_of(spec: DatasetSpec, raw_sha256: str, revision: int | None = None) -> str:
     """A hash of a catalogue entry and of the raw files that it is prepared from."""
-    return _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw_sha256})
+    return _digest({"format": FORMAT, "spec": meaning_of(spec, revision), "raw": raw_sha256})
 
 
 def read_checked(

@@ -202,7 +202,7 @@ def _code(recorded: Identity, wanted: Identity) -> Iterator[Difference]:
             ids = recorded.code.get(part, "absent"), wanted.code.get(part, "absent")
             if ids[0] != ids[1]:
                 yield Difference(Meaning.OTHER_NUMBERS, "code", part, *ids)
-    elif recorded.fingerprint != wanted.fingerprint and recorded.fingerprint:
+    elif recorded.fingerprint != wanted.fingerprint:
         words = WITHOUT_IDS if wanted.code else "made by other code"
         both = recorded.fingerprint[:HASH], wanted.fingerprint[:HASH]
         yield Difference(Meaning.OTHER_NUMBERS, "code", "fingerprint", *both, words)

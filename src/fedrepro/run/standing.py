@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
@@ -22,7 +23,7 @@ from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, read_meta
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.prepare import recipe_of
+from fedrepro.data.prepare import prepare, recipe_of
 from fedrepro.provenance import inputs
 from fedrepro.provenance.identity import Difference, Meaning, in_words, other_numbers
 from fedrepro.run.replayed import differences_of
@@ -168,22 +169,45 @@ def partition_now(
 def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
     """Lists why a data set would be prepared again; [] if it is current or missing.
 
-    Files that the user supplied and has removed are not missed.
+    Files that the user supplied and has removed are not missed. Data that an older reader made are
+    current if today's reader makes the same bytes.
     """
-    entry = bench.datasets[name]
+    entry, archives = bench.datasets[name], bench.config.data.archives
     try:
         meta = read_meta(bench.root / PREPARED / name)
         if meta is None:
             return []
-        if meta.get("entry") != digest_of_entry(entry):
+        made_by = next((each for each in range(entry.revision, 0, -1)
+                        if meta.get("entry") == digest_of_entry(entry, each)), None)  # fmt: skip
+        if made_by is None:
             words = f"data set {name} was made from another catalogue entry"
             return [_other(f"data set {name}", words)]
-        raw = sha256_of_own(entry, bench.config.data.archives) if isinstance(entry, Own) else None
+        raw = sha256_of_own(entry, archives) if isinstance(entry, Own) else None
+        if raw is None:
+            return []
+        if meta.get("recipe") != recipe_of(entry, raw, made_by):
+            return [_other(f"data set {name}", f"the files of data set {name} have changed")]
+        if made_by < entry.revision and meta["content_sha256"] != _content_now(name, bench, raw):
+            return [_other(f"data set {name}", f"data set {name} was made by an older reader")]
     except UserError as error:
         return [_other(f"data set {name}", str(error))]
-    if raw is not None and meta.get("recipe") != recipe_of(entry, raw):
-        return [_other(f"data set {name}", f"the files of data set {name} have changed")]
     return []
+
+
+_contents: dict[tuple[str, str], str] = {}  # of data sets that an older reader made
+
+
+def _content_now(name: str, bench: Workbench, raw: str) -> str:
+    """The ``content_sha256`` that a data set of the user's own files would have now."""
+    if (name, raw) not in _contents:
+        with TemporaryDirectory() as folder:
+            place = Path(folder)
+            archives = bench.config.data.archives
+            prepare(name, bench.datasets[name], archives, downloads=place / "raw", root=place)
+            meta = read_meta(place / name)
+            assert meta is not None
+            _contents[name, raw] = meta["content_sha256"]
+    return _contents[name, raw]
 
 
 def prepared(bench: Workbench, name: str) -> Dataset | None:

@@ -29,8 +29,8 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import CONFIG, Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
-from fedrepro.data.dataset import FORMAT
-from fedrepro.data.fetching.own_files import identity_of_own
+from fedrepro.data.dataset import FORMAT, PREPARED
+from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
@@ -39,7 +39,7 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.results import PAPERS, REFERENCES
-from fedrepro.run.standing import partition_now, standing_of
+from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, one_line
 from fedrepro.support.packaged import own_or_packaged
@@ -280,20 +280,33 @@ class Graph:
         partitions = [str(spec.setting.partition_path(spec.seed)) for spec in specs]
         return [*manifests, *partitions]
 
-    def dataset_recipe(self, wildcards: Any) -> str:
+    def recipe_of_download(self, wildcards: Any) -> str:
+        """The hash of a data set's recipe, a parameter of the rule that downloads it."""
+        return self._recipe(wildcards, Path("results/downloads", wildcards.dataset, "files.json"))
+
+    def recipe_of_data(self, wildcards: Any) -> str:
+        """The hash of a data set's recipe, a parameter of the rule that prepares it."""
+        return self._recipe(wildcards, PREPARED / wildcards.dataset / "meta.json")
+
+    def _recipe(self, wildcards: Any, output: Path) -> str:
         """A hash of a data set's catalogue entry, and of the bytes of files that the user supplies.
 
-        Of the code that prepares data, only its ``FORMAT`` counts: otherwise adding a reader would
-        invalidate all runs. Files that the user supplies are not inputs of the rule; their bytes
-        are part of this hash instead. So the command reports a missing file in one line, and
-        changes inside of folders are detected.
+        Of the code that prepares data, only its ``FORMAT`` and its revision count: otherwise adding
+        a reader would invalidate all runs. Files that the user supplies are not inputs of the rule;
+        their bytes are part of this hash instead. So the command reports a missing file in one
+        line, and changes inside of folders are detected. While the prepared data say that they are
+        current, the hash is as Snakemake recorded it.
         """
         with one_line():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
+            prepared = (self.bench.root / PREPARED / wildcards.dataset / "meta.json").exists()
+            if prepared and not prepared_differences(self.bench, wildcards.dataset):
+                recorded = recorded_parameters(self.bench.root, [output], (), 1)
+                if recorded:
+                    return str(recorded[0])
             text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
             if isinstance(spec, Own):
-                made = Path("results/downloads", wildcards.dataset, "files.json").exists()
-                text += f" {identity_of_own(spec, self.bench.config.data.archives, made=made)}"
+                text += f" {sha256_of_own(spec, self.bench.config.data.archives)}"
         return fingerprint.of_text(text)
 
     def partition_code(self, wildcards: Any) -> str:

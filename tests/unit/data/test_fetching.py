@@ -19,7 +19,7 @@ from fedrepro.data.catalogue.entries import Fetched, Mirror, Own
 from fedrepro.data.fetching import http, own_files
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
-from fedrepro.data.fetching.own_files import digest_of, identity_of_own
+from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.raw_files import Raw, download
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -394,7 +394,7 @@ def test_a_users_own_file(tmp_path: Path) -> None:
 
 def recipe() -> str:
     """What decides in the workflow whether the data set `mine` is made again."""
-    return Graph(load()).dataset_recipe(SimpleNamespace(dataset="mine"))
+    return Graph(load()).recipe_of_data(SimpleNamespace(dataset="mine"))
 
 
 def test_ones_own_files_decide_whether_they_are_read_again(
@@ -441,8 +441,8 @@ def test_ones_own_files_are_known_by_their_bytes(
     assert isinstance(spec, Own)
     one, two = Path("images/cat/1.ppm"), Path("images/dog/2.ppm")
 
-    def identity() -> str:
-        return identity_of_own(spec, None, made=False)
+    def identity() -> str | None:
+        return sha256_of_own(spec, None)
 
     def replace(path: Path, content: bytes) -> None:
         times = path.stat()
@@ -477,22 +477,6 @@ def test_ones_own_files_are_known_by_their_bytes(
     assert identity() == first
     own_files.REMEMBERED.write_text("{", encoding="utf-8")
     assert identity() == first
-
-
-def test_a_record_of_sizes_and_times_stays_valid_while_the_bytes_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    spec = entry("tabular_csv", path="t.csv", label="y")
-    assert isinstance(spec, Own)
-    file = Path("t.csv")
-    file.write_text("x,y\n1,2\n", encoding="utf-8")
-    recorded = repr([("t.csv", 8, file.stat().st_mtime_ns)])
-    for _ in range(2):
-        assert identity_of_own(spec, None, made=True) == recorded
-        os.utime(file, ns=(0, 10**9))
-    file.write_text("x,y\n1,3\n", encoding="utf-8")
-    assert identity_of_own(spec, None, made=True) == digest_of(file)
 
 
 def test_the_catalogue_of_the_repository() -> None:

@@ -81,8 +81,9 @@ def test_code_without_ids_is_compared_by_its_fingerprint() -> None:
     wanted = Identity.of(MANIFEST)
     without = replace(wanted, code={})
     assert differences(without, wanted) == []
-    (one,) = differences(replace(without, fingerprint="other"), wanted)
-    assert (one.meaning, one.about) == (Meaning.OTHER_NUMBERS, "code")
+    for fingerprint in ("other", ""):  # the last states nothing about its code at all
+        (one,) = differences(replace(without, fingerprint=fingerprint), wanted)
+        assert (one.meaning, one.about) == (Meaning.OTHER_NUMBERS, "code")
 
 
 def test_statistics_of_held_out_rows_are_other_data() -> None:

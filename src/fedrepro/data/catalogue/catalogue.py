@@ -63,15 +63,21 @@ DESCRIPTIVE = (
 )  # fmt: skip
 
 
-def meaning_of(spec: DatasetSpec) -> Any:
-    """What determines the data themselves, as nested dicts: keys of an entry, and its reader."""
+def meaning_of(spec: DatasetSpec, revision: int | None = None) -> Any:
+    """What determines the data themselves, as nested dicts: keys of an entry, and its reader.
+
+    Args:
+        revision: of the reader; by default today's.
+    """
     keys = _without(spec.model_dump(mode="json"), DESCRIPTIVE)
-    return keys | {"revision": spec.revision} if spec.revision > 1 else keys
+    revision = revision or spec.revision
+    return keys | {"revision": revision} if revision > 1 else keys
 
 
-def digest_of(spec: DatasetSpec) -> str:
+def digest_of(spec: DatasetSpec, revision: int | None = None) -> str:
     """A hash of :func:`meaning_of`."""
-    return hashlib.sha256(json.dumps(meaning_of(spec), sort_keys=True).encode()).hexdigest()
+    meaning = json.dumps(meaning_of(spec, revision), sort_keys=True)
+    return hashlib.sha256(meaning.encode()).hexdigest()
 
 
 def _without(what: Any, keys: Collection[str]) -> Any:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,46 +43,10 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def identity_of_own(spec: Own, archives: Path | None, *, made: bool) -> str:
-    """What the files that the user supplies are, by their bytes; "[]" if there are none.
-
-    The workflow uses this to detect changes. Bytes are read when a file's size or time is new; as
-    long as they are the same, so is this text: a copy or a `touch` is no change.
-
-    Args:
-        made: whether this workbench has a data set of them already. Before 27 November 2026, names,
-            sizes and times were recorded instead: such a record stays valid while the bytes do.
-
-    Raises:
-        UserError: if a file cannot be read.
-    """
-    path = find_own(spec.path, archives)
-    if path is None:
-        return "[]"
-    states = [(each, each.stat()) for each in files_of(path)]
-    signature = _signature(path, states)
-    known = _remembered()
-    before = known.get(spec.path, {})
-    if before.get("seen") == signature:
-        return before["identity"]
-    try:
-        digest = digest_of(path)
-    except OSError as error:
-        raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
-    if before.get("sha256") == digest:
-        identity = before["identity"]
-    elif made and not before:
-        identity = repr([(str(each), at.st_size, at.st_mtime_ns) for each, at in states])
-    else:
-        identity = digest
-    entry = {"seen": signature, "sha256": digest, "identity": identity}
-    with suppress(UserError):  # read-only: the bytes are read again each time
-        sealed.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
-    return identity
-
-
 def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
     """The digest of the files that the user supplies; None if there are none.
+
+    Bytes are read when a file's size or time is new: a copy or a `touch` is no change.
 
     Raises:
         UserError: if a file cannot be read.
@@ -91,19 +54,27 @@ def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
     path = find_own(spec.path, archives)
     if path is None:
         return None
+    known = _remembered()
+    before = known.get(spec.path, {})
     try:
-        signature = _signature(path, [(each, each.stat()) for each in files_of(path)])
-        before = _remembered().get(spec.path, {})
-        return before["sha256"] if before.get("seen") == signature else digest_of(path)
+        signature = _signature(path)
+        if before.get("seen") == signature:
+            return before["sha256"]
+        digest = digest_of(path)
     except OSError as error:
         raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
+    entry = {"seen": signature, "sha256": digest}
+    with suppress(UserError):  # read-only: the bytes are read again each time
+        sealed.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
+    return digest
 
 
-def _signature(path: Path, states: Iterable[tuple[Path, os.stat_result]]) -> str:
+def _signature(path: Path) -> str:
     """A hash of the names, sizes and times of files."""
     seen = [
         (os.path.relpath(each, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
-        for each, at in states
+        for each in files_of(path)
+        for at in [each.stat()]
     ]
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 
