@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,9 @@ def test_clients_of_a_round_are_averaged_by_their_samples(bench: Path) -> None:
     every, server = run.model("4.average").params, run.model("4").params
     for name, leaf in server.items():
         torch.testing.assert_close(every[name], leaf)
+    plan = replace(run.plan, client_sizes=[10, 30, 5, 15, 40])
+    unequal = replace(run, opened=replace(run.opened, plan=plan))
+    assert unequal.shares([1, 0, 4]).tolist() == pytest.approx([3 / 8, 1 / 8, 4 / 8])
 
 
 def test_a_line_leads_from_one_model_to_the_other(bench: Path) -> None:
