@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.world import CONFIG, EXPERIMENT, TABLES, WITH, World, edit_code
+from fedrepro.support.terminal import ASKED_TO_END
 from support.project import Project
 
 DAY = 86400
@@ -517,12 +518,92 @@ def own_files_in_a_stale_run(world: World, random: Random) -> Survived:
     return Survived(f"own files in a stale run, made {'by hand' if by_hand else 'by Snakemake'}")
 
 
+def told_to_end(world: World, random: Random) -> Survived:
+    """A signal to the whole process group: a terminal's, `timeout`'s, a cluster's.
+
+    Every run under way then saves its round.
+    """
+    number = random.choice(ASKED_TO_END)
+    with _working(world, random) as process:
+        under_way = [partial for partial, _ in world.workers()]
+        os.killpg(process.pid, number)
+        while next(world.workers(), None):
+            time.sleep(0.02)
+        process.wait()
+        for partial in under_way:
+            made = partial.with_suffix("") / "manifest.json"
+            saved = made.exists() or any(partial.rglob("checkpoint.safetensors"))
+            assert saved, f"{number.name}: {partial}: nothing is saved"
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"{number.name} to the process group, {len(under_way)} runs under way")
+
+
+def reader_gone(world: World, random: Random) -> Survived:
+    """Who reads what Snakemake and its runs print goes away after some lines."""
+    world.unmake(random)
+    lines = random.randint(1, 20)
+    reader, writer = os.pipe()
+    process = world.begin(writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as output:
+        for _ in range(lines):
+            output.readline()
+    assert process.wait() == 0, f"status {process.returncode} after {lines} lines"
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"nobody reads after {lines} lines")
+
+
+ENDS = """
+import os
+from dataclasses import dataclass
+from fedrepro.methods.fedavg import FedAvg
+
+HERE = os.getpid()
+
+
+@dataclass(frozen=True)
+class Ends(FedAvg):
+    def client_update(self, ctx, message, client_state, steps):
+        if os.getpid() != HERE:
+            {end}
+        return super().client_update(ctx, message, client_state, steps)
+"""
+
+
+def worker_ends(world: World, random: Random) -> Survived:
+    """A process that trains clients ends before it is done, in some way."""
+    end = random.choice(
+        ["os._exit(0)", "os._exit(7)", "raise SystemExit(0)", "os.kill(os.getpid(), 9)"]
+    )
+    folder, config = world.root / "ends", world.root / "config/config.yaml"
+    before = config.read_bytes()
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / "ends.py").write_text(ENDS.format(end=end), encoding="utf-8")
+        config.write_bytes(before + b"threads: 2\n")
+        words = ("ima/plain", "ends", "--seed", "1", "--executor", "parallel")
+        called = world.project.fedrepro("run", *words, FEDREPRO_METHODS=str(folder))
+        assert called.returncode == 2, f"{end}: status {called.returncode}: {called.stdout}"
+        assert "client " in called.stdout and "in round " in called.stdout, called.stdout
+        assert not (world.root / "results/runs/ima/plain/ends/seed1").exists(), end
+    finally:
+        config.write_bytes(before)
+        for left in (folder, world.root / "results/runs/ima/plain/ends"):
+            shutil.rmtree(left, ignore_errors=True)
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"{end} in a worker process")
+
+
 INJECTIONS: dict[str, Injection] = {
     each.__name__: each
     for each in (
         result, partition, prepared_array, unnoticed_array, kept_checkpoint, data_facts, timing,
         table, swapped_result, swapped_partition, unsealed, forgotten, kill_run, kill_snakemake,
-        power, checkpoint, code_edited, full_disk, read_only, clock, own_files,
+        power, checkpoint, code_edited, full_disk, read_only, clock, told_to_end, reader_gone,
+        worker_ends, own_files,
         own_files_in_a_stale_run,
     )
 }  # fmt: skip

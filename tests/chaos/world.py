@@ -151,14 +151,14 @@ class World:
         """The documented command."""
         return self.project.snakemake(*TABLES, **WITH)
 
-    def begin(self) -> "subprocess.Popen[bytes]":
-        """The documented command, in a process group of its own; what it says goes nowhere."""
+    def begin(self, output: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+        """The documented command, in a process group of its own; what it says goes to a file."""
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", "--cores", "2", *TABLES],
             cwd=self.root,
             env={**os.environ, "PYTHONPATH": self.project.path, **WITH},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
 

@@ -198,7 +198,9 @@ def _open(path: Path | None) -> IO[str] | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():  # not /dev/null
             path.unlink()
-        return cast(IO[str], Unfailing(path.open("a", encoding="utf-8", buffering=1)))
+        return cast(
+            IO[str], Unfailing(open(path, "a", encoding="utf-8", buffering=1, opener=_opener))
+        )
     except OSError as error:
         unwritten = cannot_write(f"the command line: --log: {brief(str(path))}", error)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -207,6 +209,11 @@ def _open(path: Path | None) -> IO[str] | None:
         return None
     except ValueError as error:  # such as a NUL in the name
         raise bad_value("the command line", "--log", str(path), f"a file ({error})") from error
+
+
+def _opener(path: str, flags: int) -> int:
+    # A named pipe without a reader is an error at once; one is not waited for.
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def _root(folder: Path | None) -> Path:

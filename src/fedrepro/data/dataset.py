@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, brief, nearest
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import plain, sha256_of
 
 PREPARED = Path("results/data")
 FORMAT = 2  # bump when the layout of a prepared folder changes
@@ -165,7 +165,7 @@ def damaged(folder: Path, error: Exception) -> UserError:
 def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:
     path = folder / f"{key}.npy"
     size = about["arrays"][key]["size"]
-    if path.stat().st_size != size:
+    if plain(path).stat().st_size != size:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
     array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array

@@ -17,7 +17,7 @@ from fedrepro.run.packed import PAPERS as PAPERS
 from fedrepro.run.packed import PackedRun, folder_of, packed
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import plain, sha256_of
 from fedrepro.support.locks import is_locked
 from fedrepro.support.once import Once
 from fedrepro.support.printing import publishable
@@ -137,7 +137,7 @@ class RunRecord:
         from safetensors.numpy import load
 
         try:
-            content = path.read_bytes()
+            content = plain(path).read_bytes()
             if sha256_of(path) != self._files[name]:
                 raise ValueError("differs from the hash in its manifest")
             found = load(content)["images"]
@@ -184,7 +184,7 @@ class RunRecord:
         try:
             # `read_table` would import pandas, which takes half a second, and other threads cost
             # more than they save.
-            table = pyarrow.parquet.ParquetFile(path).read(use_threads=False)
+            table = pyarrow.parquet.ParquetFile(plain(path)).read(use_threads=False)
             return {
                 name: _numbers_in(column)
                 for name, column in zip(table.column_names, table.columns, strict=True)
@@ -426,7 +426,7 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
         return "under way", "under way"
     if not begun and not log.exists():
         return "not run", "not run"
-    if not log.exists():
+    if not log.is_file():
         return "failed", "stopped before its last round"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "failed", f"failed: {publishable(_reason(lines), root)}"

@@ -20,7 +20,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, brief
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import plain, write_atomically
 
 CACHE_BYTES = 256 * 2**20  # of client states in memory
 KEY = "fedrepro"  # a single metadata key: the order of several is not fixed
@@ -66,7 +66,7 @@ def load_tree(
         UserError: if the file is visibly damaged; in a ``checksummed`` file, if any bit differs.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(plain(path), framework="pt") as file:
             about = json.loads(file.metadata()[KEY])
             # Copied: bits may depend on a tensor's alignment in memory, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118

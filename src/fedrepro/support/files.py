@@ -18,19 +18,28 @@ TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
 def sha256_of(path: Path) -> str:
     """The hexadecimal SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
+    with plain(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def plain(path: Path) -> Path:
+    """The path.
+
+    Raises:
+        OSError: for what is there and no file: reading a named pipe would wait for ever.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return path
 
 
 def read_bytes(path: Path) -> bytes:
     """A file's bytes.
 
     Raises:
-        OSError: if it can't be read, or is no file: reading a named pipe would wait for ever.
+        OSError: if it can't be read, or is no file.
     """
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
-    return path.read_bytes()
+    return plain(path).read_bytes()
 
 
 def read_json(path: Path) -> Any:

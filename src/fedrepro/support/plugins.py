@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Literal, NoReturn
 
 from fedrepro.support.errors import UserError, bad_value, text_of
+from fedrepro.support.files import read_bytes
 from fedrepro.support.old_names import hint_of
 
 Kind = Literal["methods", "models", "partitions", "measures"]
@@ -69,7 +70,8 @@ class Folders:
             built_in: names that plug-ins can't have.
 
         Raises:
-            UserError: for a file with such a name, which would stand for another code.
+            UserError: for a file with such a name, which would stand for another code, and for
+                what is no file, such as a named pipe.
         """
         folder = self.of(kind)
         if folder is None:
@@ -79,6 +81,9 @@ class Folders:
             raise UserError(
                 f"{files[name]}: rename it: {kind.removesuffix('s')} {name} is built in"
             )
+        for file in files.values():
+            if file.exists() and not file.is_file():
+                raise UserError(f"{file}: can't be read: it is not a file")
         return files
 
 
@@ -88,7 +93,7 @@ NONE = Folders()
 @cache
 def content_of(file: Path) -> bytes:
     """The bytes of a code file, read once: what a process signs is what it has executed."""
-    return file.read_bytes()
+    return read_bytes(file)
 
 
 @lru_cache
@@ -105,6 +110,8 @@ def parse(file: Path) -> ast.Module:
         raise UserError(f"{file}:{error.lineno}: syntax error: {error.msg}{text}") from error
     except ValueError as error:  # such as a NUL
         raise UserError(f"{file}: syntax error: {error}") from error
+    except OSError as error:
+        raise UserError(f"{file}: can't be read: {error.strerror or error}") from error
 
 
 @lru_cache
@@ -144,7 +151,7 @@ def changed_since_import(files: Iterable[Path]) -> Path | None:
 
 def _is_as_read(file: Path) -> bool:
     try:
-        return file.read_bytes() == content_of(file)
+        return read_bytes(file) == content_of(file)
     except OSError:
         return False
 

@@ -289,3 +289,10 @@ main.main(["--log", {str(log)!r}, "verify"])
     assert called.returncode < 0
     record = read_run(Path(), run)
     assert (record.state, record.why[: len(why)]) == ("failed", why)
+
+
+def test_a_named_pipe_as_log_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    assert main(("--log", "pipe", "verify")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--log: 'pipe'" in line

@@ -1,5 +1,6 @@
 """Methods, models and partition schemes of one's own: found, part of a run's identity, refused."""
 
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -350,3 +351,12 @@ def test_a_broken_file_stops_only_who_uses_it(
     edit(workbench / "config/experiments/mine.yaml", "method: my_prox", "method: broken")
     with pytest.raises(UserError, match=r"methods/broken\.py"):
         checks.check_methods(load(workbench))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_plug_in_that_is_no_file_is_one_line(tmp_path: Path, kind: str) -> None:
+    """Reading a named pipe would wait for ever."""
+    path = tmp_path / "own.py"
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(UserError, match=r"own\.py: can't be read: it is not a file"):
+        plugins.import_file("methods", path)

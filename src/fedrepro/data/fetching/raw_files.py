@@ -20,7 +20,7 @@ from fedrepro.data.fetching.own_files import digest_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of, write_atomically
+from fedrepro.support.files import plain, sha256_of, write_atomically
 from fedrepro.support.locks import only_one
 from fedrepro.support.terminal import say
 
@@ -171,7 +171,7 @@ def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
     """How a file's checksum differs from the expected one; None if it is right."""
     md5 = file.md5 if isinstance(file, RawFile) else None
     kind, wanted = ("md5", md5) if md5 else ("sha256", file.sha256)
-    with path.open("rb") as content:
+    with plain(path).open("rb") as content:
         found = hashlib.file_digest(content, kind).hexdigest()
     return None if found == wanted else f"{kind} {found}, not {wanted}"
 

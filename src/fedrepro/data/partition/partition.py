@@ -16,7 +16,7 @@ from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, brief, listed
-from fedrepro.support.files import sha256_of, write_atomically
+from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
 
@@ -162,7 +162,7 @@ class Partition:
                 raise ValueError(f"{path.stem}.json: {why}")
             if about["files"] != {path.name: sha256_of(path)}:
                 raise ValueError("it is not what its .json says")
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            with plain(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
 
                 def rows(name: str) -> list[Indices] | None:
                     there = name in arrays

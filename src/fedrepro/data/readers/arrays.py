@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import plain
 
 
 def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
@@ -18,7 +19,7 @@ def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
         UserError: if the file or one of them is missing, damaged or pickled.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with plain(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return [arrays[name] for name in names]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         reason = str(error).strip("\"'").partition("\n")[0]

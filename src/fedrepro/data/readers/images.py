@@ -26,6 +26,7 @@ from fedrepro.data.readers.content import (
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.files import plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
 TURNS = {  # by EXIF's orientation
@@ -47,7 +48,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         UserError: if it is not such a file or is truncated.
     """
     try:
-        content = path.read_bytes()
+        content = plain(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: can't be read: {error.strerror}") from None
     axes = content[3] if len(content) >= 4 else 0
@@ -201,7 +202,9 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         for row, (image, _) in enumerate(pairs):
             # The place in an archive: the unpacked file is gone when the error is read.
             where = image if path.is_dir() else f"{path}: {image.relative_to(root)}"
-            pixels, look = _decoded(image.read_bytes(), where, spec.channels, spec.background)
+            pixels, look = _decoded(
+                plain(image).read_bytes(), where, spec.channels, spec.background
+            )
             x[row] = _array(pixels, (spec.width, spec.height))
             looks[look] += 1
             done += 1

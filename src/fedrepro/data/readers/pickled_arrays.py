@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import plain
 
 NUMBERS = re.compile(r"[<>|=]?(b1|[iuf][1248])")  # names of the types of numbers
 PUSH = {
@@ -62,7 +63,7 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
         UserError: if the file is truncated or contains anything else.
     """
     try:
-        found = _follow(path.read_bytes())
+        found = _follow(plain(path).read_bytes())
         if not isinstance(found, tuple | list):
             raise ValueError(f"a {type(found).__name__}")
         arrays = [each.value if isinstance(each, _Array) else None for each in found]
