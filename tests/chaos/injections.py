@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from chaos.world import CONFIG, EXPERIMENT, TABLES, WITH, World, edit_code
+import pyarrow.parquet
+
+from chaos.world import CONFIG, EXPERIMENT, LANDED, PAPER, TABLES, WITH, World, edit_code
 from fedrepro.support.terminal import ASKED_TO_END
 from support.project import Project
 
@@ -597,13 +599,64 @@ def worker_ends(world: World, random: Random) -> Survived:
     return Survived(f"{end} in a worker process")
 
 
+def printed_row(world: World, random: Random) -> Survived:
+    """A row of printed numbers is changed, dropped or there twice; each is named by its keys."""
+    path = world.root / PAPER / "cells.csv"
+    before = path.read_bytes()
+    lines = before.decode().splitlines(keepends=True)
+    chosen = random.randrange(1, len(lines))
+    how = random.choice(["changed", "dropped", "doubled"])
+    if how == "changed":
+        digits = [at for at, letter in enumerate(lines[chosen]) if letter.isdigit()]
+        at = random.choice(digits)
+        other = str((int(lines[chosen][at]) + 1) % 10)
+        lines[chosen] = lines[chosen][:at] + other + lines[chosen][at + 1 :]
+    elif how == "dropped":
+        del lines[chosen]
+    else:
+        lines.insert(random.randrange(chosen, len(lines) + 1), lines[chosen])
+    path.write_bytes("".join(lines).encode())
+    faults = world.faults()
+    what = f"row {chosen} of cells.csv {how}"
+    # A key that was changed is that of another row: one is gone, and one has come.
+    assert 1 <= len(faults) <= 2, f"{what}: {faults}"
+    assert all(fault.startswith(f"{PAPER}/cells.csv: ") for fault in faults), faults
+    path.write_bytes(before)
+    assert world.faults() == []
+    return Survived(what)
+
+
+def landed_runs(world: World, random: Random) -> Survived:
+    """A landed run is dropped, its file, or a file beside it."""
+    folder = world.root / LANDED
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    how = random.choice(["dropped", "deleted", "truncated"])
+    path = random.choice(sorted(before)) if how == "truncated" else folder / "runs.parquet"
+    if how == "dropped":
+        table = pyarrow.parquet.read_table(path)
+        dropped = random.randrange(table.num_rows)
+        left = [row for row in range(table.num_rows) if row != dropped]
+        pyarrow.parquet.write_table(table.take(left), path)
+    elif how == "deleted":
+        path.unlink()
+    else:  # not any bit: some are of statistics that nobody reads
+        path.write_bytes(before[path][: random.randrange(len(before[path]))])
+    faults = world.faults()
+    what = f"{path.relative_to(world.root)} {how}"
+    assert faults, f"{what}: not noticed"
+    assert all(fault.startswith(str(LANDED)) for fault in faults), faults
+    for file, content in before.items():
+        file.write_bytes(content)
+    assert world.faults() == []
+    return Survived(what)
+
+
 INJECTIONS: dict[str, Injection] = {
     each.__name__: each
     for each in (
         result, partition, prepared_array, unnoticed_array, kept_checkpoint, data_facts, timing,
         table, swapped_result, swapped_partition, unsealed, forgotten, kill_run, kill_snakemake,
         power, checkpoint, code_edited, full_disk, read_only, clock, told_to_end, reader_gone,
-        worker_ends, own_files,
-        own_files_in_a_stale_run,
+        worker_ends, own_files, own_files_in_a_stale_run, printed_row, landed_runs,
     )
 }  # fmt: skip

@@ -15,6 +15,7 @@ from random import Random
 
 from fedrepro.support.locks import owner_of
 from support.given_run import METHODS
+from support.places import ROOT
 from support.project import Project
 
 CONFIG = """\
@@ -86,6 +87,8 @@ tables:
       - {label: Taught, method: taught}
 """
 TABLES = tuple(f"results/tables/demo/ima/table_{number}.json" for number in (1, 2))
+PAPER = Path("reports/papers/ima")
+LANDED = PAPER / "compact/compact-styles-silos"  # its landed runs are in the world
 WITH = {"FEDREPRO_METHODS": str(METHODS)}
 # What a run leaves that says nothing of how it went.
 LASTING = ("*.parquet", "*.safetensors")
@@ -116,6 +119,9 @@ class World:
         else:
             self.project = Project.make(root, CONFIG, EXPERIMENT)
             kept.unlink(missing_ok=True)
+            shutil.copytree(ROOT / LANDED, root / LANDED)
+            accepted = self.project.fedrepro("verify", "--accept", "ima")
+            assert accepted.returncode == 0, accepted.stdout
         called = self.command()
         assert called.returncode == 0, called.stdout
         if not kept.exists():
@@ -182,7 +188,9 @@ class World:
         """What ``fedrepro verify --full`` names."""
         called = self.project.fedrepro("verify", "--full", **WITH)
         assert called.returncode in (0, 1), called.stdout
-        lines = [line for line in called.stdout.splitlines() if line.startswith("results/")]
+        lines = [
+            line for line in called.stdout.splitlines() if line.startswith(("results/", "reports/"))
+        ]
         assert bool(lines) == bool(called.returncode), called.stdout
         return lines
 
