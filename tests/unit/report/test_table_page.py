@@ -4,12 +4,14 @@ import html
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
@@ -20,8 +22,9 @@ from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.support.typed_yaml import validate
 from support.places import ROOT
-from support.report_world import constant_run, make_world
+from support.report_world import constant_run, make_world, write_run
 
 SETTING = "ima/fmnist-shards2"
 Made = tuple[Workbench, TableTarget, ComputedTable]
@@ -202,3 +205,27 @@ def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:
         assert f"this method{mixed} ends at {cell.paper.mean:.2f} %" in panels[label], label
         seen += 1
     assert seen >= 9
+
+
+@pytest.mark.parametrize(("executor", "notices"), [("sequential", 0), ("vectorised", 1)])
+def test_runs_of_another_class_than_the_configured_one_are_said_to_be(
+    tmp_path: Path, executor: str, notices: int
+) -> None:
+    """As after a change of `executor` in config.yaml."""
+    root = make_world(tmp_path)
+    for method in ("fedavg", "ima+fedavg"):
+        write_run(load(root), RunKey(SETTING, method, 1), [0.5, 0.8])
+    asked = validate(Overrides, {"executor": executor}, "--config")
+    bench = load(root, overrides=asked)
+    papers = published.load(root)
+    target = bench.table("ima", "table_1", "paper")
+    table = tables.compute(bench, target, papers)
+    differing = table_page(bench, target, table, papers)["other_arithmetic"]
+    assert len(differing) == notices
+    for words, count in differing.items():
+        assert count == 2
+        assert "'per client'" in words
+        assert "'stacked'" in words
+    tables.write(bench, target, papers)
+    shown = (root / site.write_page(bench, target, papers)).read_text(encoding="utf-8")
+    assert shown.count('class="notice"') == notices

@@ -36,6 +36,8 @@ class CellRun:
         code: why the current code might give other numbers, or "".
         page: its page, relative to the site; None without a result.
         made_on: the packages and the machine that it is from; or "".
+        arithmetic: how a run of this workbench differs from the class of arithmetic that is
+            configured; or "".
     """
 
     method: str
@@ -49,6 +51,7 @@ class CellRun:
     page: str | None
     code: str = ""
     made_on: str = ""
+    arithmetic: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from fedrepro.config.tables import Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
-from fedrepro.provenance.identity import class_of, in_words, made_on, may_average
+from fedrepro.provenance.identity import (
+    Difference,
+    class_of,
+    in_words,
+    made_on,
+    may_average,
+    other_numbers,
+)
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -27,7 +34,7 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.made import seals_of, seals_once
-from fedrepro.run.replayed import identity_of_record, of_another
+from fedrepro.run.replayed import differences_of, identity_of_record
 from fedrepro.run.results import RunRecord, find_run, name_of, read_once
 from fedrepro.support import sealed
 from fedrepro.support.once import Once
@@ -278,7 +285,9 @@ def _estimate(measure: Reading, found: Sequence[tuple[RunRecord, float]]) -> Est
 
 def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Summary) -> CellRun:
     run, value, short = record.run, value_of(record, measure, summary), ""
-    differing = of_another(record, _spec_of(workbench, record)) if record.manifest else []
+    differing: list[Difference] = []
+    if record.manifest:
+        differing = other_numbers(differences_of(record, _spec_of(workbench, record)))
     keys = {each.key.partition(".")[0] for each in differing if each.about == "configuration"}
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)
@@ -295,6 +304,9 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         page=record.page.as_posix() if record.manifest and not record.packed else None,
         code=in_words(each for each in differing if each.about == "code"),
         made_on=made_on(identity_of_record(record)) if record.manifest else "",
+        arithmetic=""
+        if record.reference
+        else in_words(each for each in differing if each.about == "arithmetic"),
     )
 
 

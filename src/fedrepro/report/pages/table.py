@@ -172,6 +172,7 @@ def table_page(
         "unit": units.pop() if len(units) == 1 else None,
         "rule": rule_in_words(system.spread) if system else (),
         "tested": _tested(table.cells),
+        "other_arithmetic": _other_arithmetic(table.cells),
         "seeds": {
             scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
         },
@@ -185,6 +186,19 @@ def table_page(
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _other_arithmetic(cells: Iterable[TableCell]) -> dict[str, int]:
+    """How runs differ from the configured class of arithmetic, and how many do."""
+    runs = {
+        (result.run_of(run), run.arithmetic)
+        for cell in cells
+        for result in (cell.paper, cell.demo)
+        if result
+        for run in result.runs
+        if run.arithmetic
+    }
+    return Counter(sorted(words for _, words in runs))
 
 
 def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
