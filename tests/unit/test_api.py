@@ -149,7 +149,7 @@ def test_rounds_that_are_dropped_are_named(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr(scoring, "beside", fails_in_round_12)
         with pytest.raises(ArithmeticError):
             train(30)
-    lost = "up to 10 and starts again: .*rounds was 30, is 2"
+    lost = "up to 10 .*rounds was 30, is 2"
     with pytest.warns(UserWarning, match=lost) as said:
         assert train(2).rounds["round"].tolist() == [1, 2]
     assert said[0].filename == __file__
@@ -354,7 +354,7 @@ def test_seeds_of_different_arithmetic_are_not_averaged() -> None:
     assert len(fr.compare({"one": ours[0], "other": ours[1]})) == 2
     for show in (fr.compare, fr.plot):
         with pytest.raises(
-            UserError, match=r"both: seeds of arithmetic per client, stacked: not av"
+            UserError, match=r"both: seeds of arithmetic per client; stacked: not av"
         ):
             show({"both": ours})
 

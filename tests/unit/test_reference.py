@@ -15,6 +15,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.provenance import numerics
 from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.rates import MethodRate, ModelRate, stored
@@ -119,7 +120,8 @@ def test_finished_runs_are_kept_without_their_model(
     manifest = run.folder / "manifest.json"
 
     def left(**changes: Any) -> list[RunKey]:
-        write_manifest(run.folder, {"run": {**described, **changes}, "files": {}})
+        content = {"run": {**described, **changes}, "files": {}, "rounds_done": spec.setting.rounds}
+        write_manifest(run.folder, {**content, "numerics": numerics.of_run(spec)})
         return list(reference.keep_finished(bench, [run, other]))
 
     assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's

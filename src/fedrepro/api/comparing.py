@@ -168,7 +168,9 @@ def _named(
     for name, group in found.items():
         identities = [Identity.of(run.manifest) for run in group]
         if not may_average(identities, across=across):
-            differing = "; ".join(dict.fromkeys(map(class_of, identities)))
+            classes = {each.arithmetic for each in identities}
+            words = (class_of(each, across=len(classes) > 1) for each in identities)
+            differing = "; ".join(dict.fromkeys(words))
             raise UserError(f"fedrepro: {name}: seeds of arithmetic {differing}: not averaged")
     return found
 

@@ -325,8 +325,7 @@ def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) 
     """
     from torch import nn
 
-    from fedrepro.support.copies import copied
-
+    copied = import_module("fedrepro.support.copies").copied
     module = function(tuple(input_shape), outputs)
     if not isinstance(module, nn.Module):
         raise UserError(
@@ -335,6 +334,6 @@ def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) 
     if next(module.parameters(), None) is None:
         raise UserError(f"model {name}: has no parameters: expected some to train")
     try:
-        return copied(module)
+        return copied(module)  # type: ignore[no-any-return]
     except (TypeError, RuntimeError):  # a lock, a file or a generator in it
         return module

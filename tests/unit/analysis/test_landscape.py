@@ -257,7 +257,7 @@ def test_what_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "did you mean 'superfed/tiny'?" in refused(capsys, "superfed/tin", *RUN[1:])
     assert "--seed: -1" in refused(capsys, *RUN[:2], "--seed", "-1")
     experiment(bench, ROUNDS="3")
-    assert "made with another configuration or other data" in refused(capsys)
+    assert "made with another configuration: rounds" in refused(capsys)
     experiment(bench)
     model = bench / "results/runs/superfed/tiny/fedavg/seed1/model.safetensors"
     whole = model.read_bytes()

@@ -161,7 +161,7 @@ def test_the_client_imports_next_to_nothing() -> None:
         "fedrepro.support",
         "fedrepro.support.terminal",
     }
-    slow = {"argparse", "contextlib", "numpy", "pathlib", "subprocess", "tempfile", "torch"}
+    slow = {"argparse", "numpy", "pathlib", "subprocess", "tempfile", "torch"}
     assert not slow & modules
 
 

@@ -11,6 +11,7 @@ import pytest
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import new_token
 from support.raw_data import idx, idx_entry, idx_files, write_packed
 from support.tiny_disk import tiny_disk
 
@@ -89,7 +90,7 @@ def test_a_truncated_file_is_not_opened_and_prepare_recovers(
 
 
 def test_what_a_killed_call_left_is_not_taken(tmp_path: Path) -> None:
-    left = tmp_path / "data" / ".d.tmp"
+    left = tmp_path / "data" / f".d.{new_token()}.tmp"
     left.mkdir(parents=True)
     (left / "train_x.npy").write_bytes(b"half")
     with pytest.raises(UserError, match="has not been prepared"):

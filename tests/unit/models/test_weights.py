@@ -21,8 +21,8 @@ from fedrepro.data.fetching.weights import FOLDER, fetch_weights, read_weights
 from fedrepro.models import registry
 from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
+from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run.assembly import Plan, make_plan
-from fedrepro.run.runner import data_of
 from fedrepro.support.errors import UserError
 from support.loopback import serving
 from support.places import ROOT
@@ -131,7 +131,8 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
     entry = give(tmp_path, content, CACHED)
     for name in ("efficientnet_b0", "efficientnet_b0_redrawn"):
         plan = plan_with(name, entry)
-        data = data_of(plan, dataset(), partition(), {})
+        held = held_by(partition(), dataset())
+        data = data_of(dataset(), held, plan.weights_sha256, {})
         assert data["weights_sha256"] == hashlib.sha256(content).hexdigest()
         model = plan.federation.context.net.module
         assert model.body.keeps_weights

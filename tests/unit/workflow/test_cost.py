@@ -160,16 +160,16 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     # Its model and one that it keeps for the child run, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
     # It is finished and has kept nothing.
-    write_bare(
-        bench.root, AVERAGE, code=fingerprint.of_code(bench.run_spec("ima/tiny", "fedavg", 1))
-    )
+    spec = bench.run_spec("ima/tiny", "fedavg", 1)
+    write_bare(bench.root, AVERAGE, numerics=numerics.of_run(spec), run=spec.description())
     assert found.cost_model.inherited_rounds(child, left=()) == 0
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
     assert found.cost_model.inherited_rounds(child, left=()) == 2
     (bench.root / "results/trunks/ima/tiny/fedavg/seed1/round3").mkdir()
     assert found.cost_model.inherited_rounds(child, left=()) == 3
-    write_bare(bench.root, AVERAGE, code="older")
+    other = {"core": "other"}
+    write_bare(bench.root, AVERAGE, numerics=other, run=spec.description())
     assert found.cost_model.inherited_rounds(child, left=()) == 0
     sharing = sharing_of(bench, AVERAGE, print)
     assert sharing.rounds == {3} and sharing.parent is None

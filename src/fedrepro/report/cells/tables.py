@@ -244,8 +244,10 @@ def result_of(
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         identities = [identity_of_record(record) for record, _ in valued]
         if not may_average(identities, across=workbench.config.average_across):
+            same_arithmetic = len({each.arithmetic for each in identities}) == 1
             by_method[method] = [
-                _apart(record, run) for record, run in zip(records, runs, strict=True)
+                _apart(record, run, same_arithmetic)
+                for record, run in zip(records, runs, strict=True)
             ]
             apart.add(method)
         elif valued:
@@ -310,11 +312,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
     )
 
 
-def _apart(record: RunRecord, run: CellRun) -> CellRun:
-    """A run without its number, which is not averaged with those of other arithmetic."""
+def _apart(record: RunRecord, run: CellRun, same_arithmetic: bool) -> CellRun:
+    """A run without its number, which is not averaged with those of another class."""
     if run.value is None:
         return run
-    its = class_of(identity_of_record(record))
+    its = class_of(identity_of_record(record), across=not same_arithmetic)
     return replace(run, value=None, why=f"has arithmetic {its!r}: not averaged with others")
 
 
