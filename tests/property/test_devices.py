@@ -1,5 +1,6 @@
 """Every method on a device that is not there: no tensor is left on the CPU, no number changes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,9 @@ from torch import nn
 
 from fedrepro.check.world import federation
 from fedrepro.engine import tree
-from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.round import Federation
-from fedrepro.run import scoring
+from fedrepro.run import runner, scoring
 from support import tiny_run
 from support.closeness import assert_close
 from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
@@ -54,11 +54,14 @@ def test_a_whole_run_leaves_the_same_bytes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data, evaluation, checkpoints and the finished folder: what moves there and back."""
+    monkeypatch.setattr(runner, "float32_by_default", nullcontext)  # in float64, which it refuses
     keys = {"participation": 1.0, "rounds": 3, "evaluate": {"clients": True}}
     tiny_run.carry_out(tmp_path / "here", tiny_run.run_spec(name, **keys))
     monkeypatch.setattr(nn.Module, "to", lambda module, device: moved(module))
     # Tensors of a subclass know no inference mode.
-    monkeypatch.setattr(scoring, "evaluate", torch.no_grad()(evaluate.__wrapped__))  # type: ignore[attr-defined]
+    for function, called in [*vars(scoring).items()]:
+        if inner := getattr(called, "__wrapped__", None):
+            monkeypatch.setattr(scoring, function, torch.no_grad()(inner))
     with Device():
         spec = tiny_run.run_spec(name, **keys, device=str(ELSEWHERE))
         tiny_run.carry_out(tmp_path / "there", spec)

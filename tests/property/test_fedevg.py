@@ -290,7 +290,7 @@ def test_power_iterations_train_one_client_after_another_only() -> None:
     whole, _, _ = play(world)
     half = play(world, until=2)
     assert_close(play(world, state=half)[0], whole, 0)
-    with pytest.raises(UserError, match="exact spectral norm"):
+    with pytest.raises(UserError, match="vectorised"):
         play(replace(world, execute=eager), until=1)
 
 

@@ -112,6 +112,7 @@ def test_finished_runs_are_kept_without_their_model(
     bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    here = replace(bench, root=Path())
     run, other = RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2)
     spec = bench.run_spec(run.setting, run.method, run.seed)
     described = spec.description()
@@ -122,7 +123,7 @@ def test_finished_runs_are_kept_without_their_model(
     def left(**changes: Any) -> list[RunKey]:
         content = {"run": {**described, **changes}, "files": {}, "rounds_done": spec.setting.rounds}
         write_manifest(run.folder, {**content, "numerics": numerics.of_run(spec)})
-        return list(reference.keep_finished(bench, [run, other]))
+        return list(reference.keep_finished(here, [run, other]))
 
     assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's
     assert not reference_folder(run).exists()
@@ -130,7 +131,7 @@ def test_finished_runs_are_kept_without_their_model(
     assert [path.name for path in reference_folder(run).iterdir()] == ["manifest.json"]
     assert list(landed.faults(Path(), "superfed")) == []
     manifest.unlink()
-    assert list(reference.keep_finished(bench, [run, other])) == [other]
+    assert list(reference.keep_finished(here, [run, other])) == [other]
 
 
 class Killed(BaseException):

@@ -323,17 +323,17 @@ def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) 
     Raises:
         UserError: if it is not a module or has no parameters.
     """
-    from torch import nn
-
-    copied = import_module("fedrepro.support.copies").copied
-    module = function(tuple(input_shape), outputs)
-    if not isinstance(module, nn.Module):
+    torch_nn = import_module("torch.nn")
+    copied: Callable[[nn.Module], nn.Module] = import_module("fedrepro.support.copies").copied
+    module: nn.Module = function(tuple(input_shape), outputs)
+    is_module = isinstance(module, torch_nn.Module)
+    if not is_module:
         raise UserError(
             f"model {name}: returned a {type(module).__name__}: expected a torch.nn.Module"
         )
     if next(module.parameters(), None) is None:
         raise UserError(f"model {name}: has no parameters: expected some to train")
     try:
-        return copied(module)  # type: ignore[no-any-return]
+        return copied(module)
     except (TypeError, RuntimeError):  # a lock, a file or a generator in it
         return module

@@ -230,7 +230,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         keep = f"use {keep} to keep it, or " if keep else ""
         raise UserError(
             f"{folder}: this run is finished with arithmetic {there!r}, and {asked!r} is asked for "
-            f"({arithmetic.how_to_get(asked)}): {keep}remove its folder to make it again"
+            f"({arithmetic.how_to_get(asked)}): {keep}make it again with `fedrepro run --again`"
         )
 
 

@@ -314,12 +314,13 @@ class Graph:
 
         While the partition says that it is current, as Snakemake recorded it.
         """
-        path, stale = self.stale_partition(wildcards)
-        outputs = (path, path.with_suffix(".json"))
-        recorded = None if stale else recorded_parameters(self.bench.root, outputs, (), 1)
-        if recorded:
-            return str(recorded[0])
         setting = self.bench.setting(self.setting_of_partition(wildcards))
+        path = setting.partition_path(int(wildcards.seed))
+        stored = partition_now(self.bench, setting, int(wildcards.seed))
+        if stored.held and not stored.differences:
+            outputs = (path, path.with_suffix(".json"))
+            if recorded := recorded_parameters(self.bench.root, outputs, (), 1):
+                return str(recorded[0])
         files = self.bench.plugins.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         return numerics.of_partition(tuple(theirs))

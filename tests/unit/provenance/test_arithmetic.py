@@ -128,7 +128,7 @@ def test_a_finished_run_of_another_class_is_not_replaced(
     with pytest.raises(UserError) as refused:
         carry_out(folder, run_spec(rounds=2, **asked))
     assert f"finished with arithmetic 'per client', and {line}" in str(refused.value)
-    assert "use executor: sequential to keep it, or remove its folder" in str(refused.value)
+    assert "use executor: sequential to keep it, or make it again" in str(refused.value)
     assert content(folder) == before and list(tmp_path.iterdir()) == [folder]
 
 

@@ -27,7 +27,7 @@ from fedrepro.workflow.amounts import Data, counted_shares
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
 from fedrepro.workflow.schedule import makespan
-from support.manifests import write_bare, write_manifest
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -161,15 +161,17 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
     # It is finished and has kept nothing.
     spec = bench.run_spec("ima/tiny", "fedavg", 1)
-    write_bare(bench.root, AVERAGE, numerics=numerics.of_run(spec), run=spec.description())
+    folder = bench.root / AVERAGE.folder
+    folder.mkdir(parents=True)
+    made = {"status": "finished", "files": {}, "run": spec.description()}
+    write_manifest(folder, {**made, "numerics": numerics.of_run(spec)})
     assert found.cost_model.inherited_rounds(child, left=()) == 0
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
     assert found.cost_model.inherited_rounds(child, left=()) == 2
     (bench.root / "results/trunks/ima/tiny/fedavg/seed1/round3").mkdir()
     assert found.cost_model.inherited_rounds(child, left=()) == 3
-    other = {"core": "other"}
-    write_bare(bench.root, AVERAGE, numerics=other, run=spec.description())
+    write_manifest(folder, {**made, "numerics": {"core": "other"}})
     assert found.cost_model.inherited_rounds(child, left=()) == 0
     sharing = sharing_of(bench, AVERAGE, print)
     assert sharing.rounds == {3} and sharing.parent is None

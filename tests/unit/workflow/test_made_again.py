@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.data.fetching.own_files import REMEMBERED
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
@@ -493,8 +494,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def contents(root: Path) -> dict[Path, int]:
-    """When each file was changed."""
-    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+    """When each file was changed, but for what is remembered of own data."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {path: path.stat().st_mtime_ns for path in files if path.name != REMEMBERED.name}
 
 
 @contextmanager

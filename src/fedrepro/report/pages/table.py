@@ -173,6 +173,7 @@ def table_page(
         "rule": rule_in_words(system.spread) if system else (),
         "tested": _tested(table.cells),
         "other_arithmetic": _other_arithmetic(table.cells),
+        "mixed": _mixed(table.cells),
         "seeds": {
             scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
         },
@@ -186,6 +187,22 @@ def table_page(
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _mixed(cells: Iterable[TableCell]) -> list[str]:
+    """What the packages and machines of a table's numbers differ in, if they are not all alike."""
+    places = {
+        tuple(run.made_on.split(", "))
+        for cell in cells
+        for result in (cell.paper, cell.demo)
+        if result
+        for run in result.runs_of_the_chosen
+        if run.value is not None and run.made_on
+    }
+    if len(places) < 2:
+        return []
+    same = set.intersection(*map(set, places))
+    return sorted(", ".join(fact for fact in place if fact not in same) for place in places)
 
 
 def _other_arithmetic(cells: Iterable[TableCell]) -> dict[str, int]:
