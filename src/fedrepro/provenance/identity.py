@@ -232,7 +232,7 @@ def _packages(then: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Diffe
             meaning = Meaning.DESCRIPTION if name == OURS else Meaning.OTHER_BITS
             if name == "torch" and minor(then[name]) != minor(now[name]):
                 meaning = Meaning.APART
-            yield Difference(meaning, "packages", name, _shown(then[name]), _shown(now[name]))
+            yield Difference(meaning, "packages", name, shown(then[name]), shown(now[name]))
 
 
 def _machine(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
@@ -240,7 +240,7 @@ def _machine(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Differ
         if then[key] != now[key]:
             meaning = Meaning.OTHER_BITS if key in OF_A_MACHINE else Meaning.DESCRIPTION
             meaning = Meaning.APART if key == "machine" else meaning
-            yield Difference(meaning, "machine", key, _shown(then[key]), _shown(now[key]))
+            yield Difference(meaning, "machine", key, shown(then[key]), shown(now[key]))
 
 
 def minor(version: str) -> str:
@@ -279,11 +279,18 @@ def made_on(identity: Identity) -> str:
 def _differing(
     meaning: Meaning, about: str, then: Mapping[str, Any], now: Mapping[str, Any]
 ) -> Iterator[Difference]:
-    old, new = dict(flatten(then)), dict(flatten(now))
+    for key, *values in changed_values(dict(flatten(then)), dict(flatten(now))):
+        yield Difference(meaning, about, key, *values)
+
+
+def changed_values(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Each key with another value, the old value and the new one, as short text."""
     for key in dict.fromkeys((*old, *new)):
         values = old.get(key, ABSENT), new.get(key, ABSENT)
         if values[0] != values[1]:
-            yield Difference(meaning, about, _shown(key), *map(_shown, values))
+            yield shown(str(key)), shown(values[0]), shown(values[1])
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -296,12 +303,12 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value as short JSON with printable characters only."""
     if value is ABSENT:
         return "absent"
     if isinstance(value, str) and len(value) in (40, 64) and value.isalnum():  # git hash, SHA-256
-        return f"{value[:HASH]}…"
+        return f"{printable(value[:HASH])}…"
     text = value if isinstance(value, str) else json.dumps(value)
     text = printable(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

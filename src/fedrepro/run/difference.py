@@ -1,13 +1,12 @@
 """Compare two runs: their manifests, their code's history and their records."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedrepro.provenance import fingerprint
-from fedrepro.run.results import flatten
+from fedrepro.provenance.identity import changed_values, flatten, printable, shown
 from fedrepro.support import checkout
 from fedrepro.support.plugins import NONE, Folders
 
@@ -20,10 +19,6 @@ SECTIONS = {
     "data": ("data",),
     "numerics": ("numerics",),
 }
-ABSENT = object()  # stands for the value of a missing key
-LONGEST = 60  # characters of a value
-MOST = 3  # keys in a sentence
-HASH = 12  # of a hash
 PATCH = 40  # lines of a file's diff
 
 
@@ -33,7 +28,7 @@ class Side(NamedTuple):
     Attributes:
         name: its name in sentences.
         manifest: parsed JSON, of any form if the file is damaged; a missing key is compared with
-            :data:`ABSENT`.
+            "absent".
         rounds: column -> values, as in rounds.parquet.
         today: whether it describes the files as they are now, not a finished run.
         folders: the plug-in folders.
@@ -71,7 +66,7 @@ def of_rounds(before: Side, after: Side) -> list[str]:
         return [f"no rounds are recorded by {name}" for name in without]
     columns = [name for name in before.rounds if name in after.rounds]
     alone = [
-        f"only {side.name} has the column {_key(name)}"
+        f"only {side.name} has the column {shown(name)}"
         for side in sides
         for name in side.rounds
         if name not in columns
@@ -86,7 +81,7 @@ def of_rounds(before: Side, after: Side) -> list[str]:
         if differing:
             (name, old, new), more = differing[0], len(differing) - 1
             also = f", and {more} more column{'s' if more > 1 else ''}" if more else ""
-            first = f"round {number:g} is the first that differs: {_key(name)}"
+            first = f"round {number:g} is the first that differs: {shown(name)}"
             return [*alone, f"{first}: {old!r} -> {new!r}{also}"]
     return [*alone, f"all {len(rows[0])} recorded rounds are equal"]
 
@@ -110,41 +105,8 @@ def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
     return dict(flatten(found))
 
 
-def of_configurations(then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """What differs between a result's description and today's, in words; or ""."""
-    now = json.loads(json.dumps(today))  # as a file returns it
-    said = [
-        f"{key} was {old}, is {new}"
-        for key, old, new in _changed(dict(flatten(then)), dict(flatten(now)))
-    ]
-    more = [f"and {len(said) - MOST} more"] if said[MOST:] else []
-    return "; ".join((*said[:MOST], *more))
-
-
-def unlike(then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """Why an unfinished run is not one of today's, in words, from parts of both manifests.
-
-    Args:
-        then: empty if an older version began the run.
-    """
-    if not then:
-        return "it is not recorded what they were made with"
-    if changed := of_configurations(then["run"], today["run"]):
-        return f"made with another configuration: {changed}"
-    found = of_manifests(Side("then", then), Side("today's", json.loads(json.dumps(today))))
-    return f"made with other {', '.join(found) or 'code'}"
-
-
 def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [f"{key}: {then} -> {now}" for key, then, now in _changed(old, new)]
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Each key with another value, the old value and the new one, as they are printed."""
-    for key in dict.fromkeys((*old, *new)):
-        values = old.get(key, ABSENT), new.get(key, ABSENT)
-        if values[0] != values[1]:
-            yield _key(key), _shown(values[0]), _shown(values[1])
+    return [f"{key}: {then} -> {now}" for key, then, now in changed_values(old, new)]
 
 
 def _of_code(before: Side, after: Side) -> list[str]:
@@ -162,13 +124,13 @@ def _of_code(before: Side, after: Side) -> list[str]:
             for side, each in zip((before, after), files, strict=True)
             if not isinstance(each, Mapping)
         ]
-        line = f"another fingerprint: {_shown(fingerprints[0])} -> {_shown(fingerprints[1])}"
+        line = f"another fingerprint: {shown(fingerprints[0])} -> {shown(fingerprints[1])}"
         return [f"{line}; its files are not recorded by {' and '.join(lacking)}", *commits]
-    lines = [f"removed: {_key(name)}" for name in old if name not in new]
-    lines += [f"added: {_key(name)}" for name in new if name not in old]
+    lines = [f"removed: {shown(name)}" for name in old if name not in new]
+    lines += [f"added: {shown(name)}" for name in new if name not in old]
     for name in old:
         if name in new and old[name] != new[name]:
-            lines += [f"changed: {_key(name)}", *_patch(before, after, str(name))]
+            lines += [f"changed: {shown(name)}", *_patch(before, after, str(name))]
     if not lines and fingerprints[0] != fingerprints[1]:
         lines.append("no file, but what models/registry.py says of the model")
     # Commits change without any change to code that counts.
@@ -191,7 +153,7 @@ def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
     lines = checkout.difference(folder, str(old), until, file)
     if not lines:
         yield "  no commit has the change"
-    yield from (f"  {_printable(line)}" for line in lines[:PATCH])
+    yield from (f"  {printable(line)}" for line in lines[:PATCH])
     if lines[PATCH:]:
         command = " ".join(filter(None, ("git diff", old, until, "--", file)))
         yield f"  and {len(lines) - PATCH} more lines: {command}"
@@ -205,26 +167,6 @@ def _git_of(side: Side) -> Mapping[str, Any]:
 def _commit(state: object) -> str | None:
     commit = state.get("commit") if isinstance(state, Mapping) else None
     return commit if isinstance(commit, str) else None
-
-
-def _shown(value: object) -> str:
-    """A value as short JSON with printable characters only."""
-    if value is ABSENT:
-        return "absent"
-    if isinstance(value, str) and len(value) in (40, 64) and value.isalnum():  # git hash, SHA-256
-        return f"{_printable(value[:HASH])}…"
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = _printable(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _key(name: object) -> str:
-    return _shown(str(name))
-
-
-def _printable(text: str) -> str:
-    """Without characters that move a terminal's cursor."""
-    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
 
 
 def titled(found: Mapping[str, Iterable[str]]) -> list[str]:

@@ -370,16 +370,6 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
                 yield f"{name} differs from the hash in its manifest"
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested keys as dotted ones."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
-        elif not isinstance(value, Mapping):
-            yield name, value
-
-
 def find_run(root: Path, run: RunKey) -> RunRecord:
     """A run of this machine or, if there is none, the committed reference result."""
     record = read_run(root, run)

@@ -8,6 +8,7 @@ from fedrepro.config.metrics import ACCURACY, OfRounds
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Reading
 from fedrepro.provenance.arithmetic import of_manifest
+from fedrepro.provenance.identity import flatten
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
@@ -15,7 +16,7 @@ from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
-from fedrepro.run.results import RunRecord, flatten
+from fedrepro.run.results import RunRecord
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.printing import sentence_case
 

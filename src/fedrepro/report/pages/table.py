@@ -10,6 +10,7 @@ from typing import Any
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
+from fedrepro.provenance.identity import flatten
 from fedrepro.report.cells.best import Best, best_of_rows
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
 from fedrepro.report.pages import row_figures
@@ -19,7 +20,6 @@ from fedrepro.report.pages.run_files import landed_files, setting_beside, unpage
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
-from fedrepro.run.results import flatten
 
 
 @dataclass(frozen=True)
