@@ -384,7 +384,7 @@ def bound(place: Path, kind: socket.SocketKind = socket.SOCK_SEQPACKET) -> socke
     return listener
 
 
-def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_what_is_left(tmp_path: Path) -> None:
     """What a living one has, and what is none of theirs, stays: whatever it is called."""
     names = {
         "dead": f"{warm_server.PREFIX}00000000000d",
@@ -401,7 +401,7 @@ def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> Non
     listeners = {}
     for name, folder in folders.items():
         folder.mkdir(0o755 if name == "open to all" else 0o700)
-        place = folder / ("mine.sock" if name == "with another socket" else "1a2b")
+        place = folder / ("mine" if name == "with another socket" else "1a2b")
         if name != "empty":
             listeners[name] = bound(place)
     (folders["with a note"] / "note").write_text("mine")
