@@ -11,6 +11,7 @@ A run's parts are the core (training and recording), each part of its method, it
 code of a paper's package that its setting uses.
 """
 
+import ast
 import json
 import os
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import NONE as NONE_OF_ITS_OWN
-from fedrepro.support.plugins import Folders
+from fedrepro.support.plugins import Folders, parse
 
 FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
@@ -167,7 +168,33 @@ def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
     layout = " channels_last" if entry.channels_last else ""
     file = models.module_file(name, folders)
     module = of_sought(file) if _is_ours(file) else _of_plugin(file)
-    return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}"))
+    # Until November 2026 such weights were drawn anew: results from then are of another model.
+    kept = " weights kept" if not _is_ours(file) and _sets_weights(file) else ""
+    return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}{kept}"))
+
+
+# Names by which code gives a module weights other than its layers' own.
+FILLING = (
+    "xavier_", "kaiming_", "orthogonal_", "uniform_", "normal_", "constant_", "trunc_normal_",
+    "zeros_", "ones_", "eye_", "dirac_", "sparse_", "fill_", "copy_", "zero_",
+)  # fmt: skip
+LOADING = {"load_state_dict", "load_model", "load_file", "from_pretrained", "data", "weights"}
+
+
+@cache
+def _sets_weights(file: Path) -> bool:
+    """True if a plug-in's code seems to initialise or load weights, which are kept.
+
+    Not with ``keeps_weights``: they always were.
+    """
+    closure = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
+    nodes = [node for path in closure if not _is_ours(path) for node in ast.walk(parse(path))]
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
+    if "keeps_weights" in names:
+        return False
+    return bool(LOADING & names) or any(name.startswith(FILLING) for name in names)
 
 
 def today() -> dict[str, str]:

@@ -172,3 +172,29 @@ def test_a_plugin_that_was_edited_in_between_signs_nothing(tmp_path: Path) -> No
     with pytest.raises(UserError, match=r"mine\.py: changed after this process started"):
         numerics.refuse_changed_code(spec)
     numerics.refuse_changed_code(run_spec())  # which has nothing to do with it
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("", False),
+        ("nn.init.xavier_uniform_(net[0].weight)", True),
+        ("net[0].bias.data.fill_(0.1)", True),
+        ("net.load_state_dict({})", True),
+        ("net.keeps_weights = nn.init.zeros_(net[0].bias) is not None", False),  # they always were
+    ],
+)
+def test_a_plugin_model_whose_weights_are_kept_now_is_another_model(
+    tmp_path: Path, line: str, kept: bool
+) -> None:
+    """Its runs from before had weights that the seed drew."""
+    file = tmp_path / "mine.py"
+    text = (
+        f"from torch import nn\ndef mine(shape, outputs):\n    net = nn.Sequential()\n    {line}\n"
+    )
+    file.write_text(f"{text}    return net\n", encoding="utf-8")
+    assert numerics._sets_weights(file) == kept
+    folders = plugins.Folders(root=tmp_path, models=tmp_path)
+    own = numerics._of_plugin(file)
+    as_before = numerics._short(fingerprint.of_text(f"{own} mine convolutional"))
+    assert (numerics.of_registered("mine", folders) != as_before) == kept
