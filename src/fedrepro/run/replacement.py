@@ -31,10 +31,20 @@ def files_of_run(folder: Path) -> set[str]:
     return {MANIFEST, TIMING, *content["files"]}
 
 
+def _ours(folder: Path) -> set[str]:
+    """The files of a run's folder that a new result does not take over.
+
+    Those that its manifest lists; without one, those that Snakemake left of a run.
+    """
+    names = (path.name for path in (folder.iterdir() if folder.is_dir() else ()))
+    left = {name for name in names if LEFT_BY_SNAKEMAKE.fullmatch(name)}
+    return files_of_run(folder) or left
+
+
 def put_back(folder: Path) -> None:
     """Complete the replacement of a run's folder where a process was killed in its midst."""
     try:
-        settle(folder, files_of_run)
+        settle(folder, _ours)
     except OSError as error:
         raise cannot_write(folder, error) from error
 
@@ -46,7 +56,7 @@ def put_in_place(staged: Path, folder: Path, token: str) -> None:
         UserError: if ``folder`` has files that no run of ours wrote.
     """
     refuse_foreign(folder)
-    replace_folder(staged, folder, token, files_of_run)
+    replace_folder(staged, folder, token, _ours)
 
 
 def drop_result(folder: Path, successor: Path) -> None:
@@ -55,8 +65,11 @@ def drop_result(folder: Path, successor: Path) -> None:
         absorb(folder, successor, files)
 
 
-def refuse_foreign(folder: Path) -> None:
+def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     """Refuse a folder that holds files, and no manifest of a run: they are someone's own.
+
+    Args:
+        outside: whether it is no folder of a workbench, in which Snakemake may have left files.
 
     Raises:
         UserError: with one of their names; also for the working directory, which a rename would
@@ -72,7 +85,7 @@ def refuse_foreign(folder: Path) -> None:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise UserError(f"{folder}: can't be read: {error.strerror}") from error
-    names = [name for name in names if not LEFT_BY_SNAKEMAKE.fullmatch(name)]
+    names = [name for name in names if outside or not LEFT_BY_SNAKEMAKE.fullmatch(name)]
     if names:
         more = f" and {len(names) - 1} more" if names[1:] else ""
         raise UserError(

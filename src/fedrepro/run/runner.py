@@ -141,7 +141,7 @@ def run(
         identity = Identity.of(subject)
         before = None if again else _finished(folder, identity)
         if before is None:
-            refuse_foreign(folder)
+            refuse_foreign(folder, outside=replaces == "none")
             if replaces == "none":
                 refuse_other_run(folder, subject)
         mine = checkpoint.claim(partial, lock)

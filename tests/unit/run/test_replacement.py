@@ -103,6 +103,21 @@ def test_files_beside_and_among_those_of_a_run_stay_when_it_is_replaced(tmp_path
         assert content(folder.parent / name) == {"note": b"mine"}
 
 
+def test_what_snakemake_left_of_another_result_goes(tmp_path: Path) -> None:
+    """It removes the files that a rule names; the others, which only runs write, are of no use."""
+    folder = tmp_path / "seed1"
+    carry_out(folder)
+    wanted = {name for name in content(folder) if name != "timing.json"}
+    for name in wanted | {"timing.json"}:
+        (folder / name).unlink()
+    for name in ("decisions.parquet", "mixtures.parquet", "round1-images.safetensors"):
+        write(folder, name, "of another result")
+    with pytest.raises(UserError, match=r"decisions\.parquet"):
+        carry_out(folder, replaces="none")  # in a notebook's folder they may be someone's own
+    assert carry_out(folder) == 1
+    assert {name for name in content(folder) if name != "timing.json"} == wanted
+
+
 def test_files_that_come_while_a_run_trains_stay(tmp_path: Path) -> None:
     """The run is refused its folder then; once they are moved away, it needs no round again."""
     folder, rounds = tmp_path / "run", 2
