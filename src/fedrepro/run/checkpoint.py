@@ -19,7 +19,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import Identity, Meaning, at_least, differences, in_words
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import DECISION_COLUMNS, Rows
-from fedrepro.run.results import changed_files
+from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
@@ -161,17 +161,32 @@ def _move_aside(partial: Path) -> Path:
 
 
 def _bring_back(partial: Path, subject: Mapping[str, Any]) -> None:
-    """Put the first folder that was moved aside and fits a run in the place of its empty one."""
+    """Put the first folder that was moved aside and fits a run in the place of its empty one.
+
+    One to which someone has added a file stays where it is: a holder's folder is removed in the
+    end.
+    """
     run = partial.parent
     for aside in sorted(run.parent.glob(f"{run.name.removesuffix('.partial')}{ASIDE}*")):
         try:
             _, facts = load_tree(aside / CHECKPOINT, checksummed=True)
         except UserError:  # damaged, or of something else
             continue
-        if not _unlike(facts, subject) and not any(partial.iterdir()):
+        if not _unlike(facts, subject) and not any(partial.iterdir()) and _is_as_left(aside):
             partial.rmdir()
             os.rename(aside, partial)
             return
+
+
+def _is_as_left(aside: Path) -> bool:
+    """True if a folder has nothing but what a holder writes."""
+    for path in aside.rglob("*"):
+        first, *inside = path.relative_to(aside).parts
+        if first not in (CHECKPOINT, CLIENTS, BESIDE, FINISHED) or len(inside) > 1:
+            return False
+        if inside and path.suffix not in (".safetensors", ".parquet", ".json"):
+            return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,20 @@ def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
     assert not [*tmp_path.glob("*aside*")]
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "clients/notes.txt", "own/round1.safetensors"])
+def test_a_file_that_someone_put_into_a_folder_moved_aside_stays(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "seed1"
+    with pytest.raises(Stop):
+        carry_out(folder, run_spec(), stop_after(7))
+    carry_out(folder, run_spec(rounds=9))
+    (aside,) = tmp_path.glob("seed1.aside-*")
+    (aside / name).parent.mkdir(exist_ok=True)
+    (aside / name).write_text("mine", encoding="utf-8")
+    shutil.rmtree(folder)
+    carry_out(folder, run_spec())
+    assert (aside / name).read_text(encoding="utf-8") == "mine"
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "continued"),
     [
