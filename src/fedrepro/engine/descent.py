@@ -6,6 +6,7 @@ side get here inside ``torch.func.vmap``; one step of all of them is compiled in
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import cycle
@@ -44,7 +45,9 @@ def descend(
     if state is None:
         state = ctx.optimizer.init(ctx.net.trainable(params))
     if isinstance(steps, Steps):
-        with torch.enable_grad():  # server hooks run with gradients disabled
+        graphs = ctx.net.graphs
+        # Server hooks run with gradients disabled.
+        with torch.enable_grad(), graphs.stream() if graphs else nullcontext():
             return _alone(ctx, gradient, message, client_state, params, steps, state)
     if ctx.mode == "unrolled":
         return _unrolled(ctx, gradient, message, client_state, params, state, steps)
@@ -93,20 +96,37 @@ def _alone(
     moving = ctx.net.trainable(bound)
     # The same memory outside the graph, so that a step need not switch autograd's mode.
     leaves = [leaf.detach() for leaf in tree.leaves(moving)]
+    gradient_of = _of_batches(ctx, gradient, message, client_state, bound)
     # In-place updates pair lists by position, so bring both into the same order by name.
     if ctx.optimizer.advance is None:
         for batch in steps:
-            change, state = ctx.optimizer.update(
-                gradient(ctx, message, client_state, bound, batch), state, moving, ctx.lr
-            )
+            # Copied: a recorded one is overwritten by the next.
+            found = gradient_of(batch)
+            found = tree.apply(Tensor.clone, found) if ctx.net.graphs else found
+            change, state = ctx.optimizer.update(found, state, moving, ctx.lr)
             for param, leaf in zip(leaves, tree.leaves_as(change, moving), strict=True):
                 param.add_(leaf.detach())
         return tree.copy(bound), tree.copy(state)
     state = _laid_out(tree.ordered_as(state, moving), leaves)
     advance, rate = ctx.optimizer.advance(leaves, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
-        advance(tree.leaves_as(gradient(ctx, message, client_state, bound, batch), moving), rate)
+        advance(tree.leaves_as(gradient_of(batch), moving), rate)
     return tree.copy(bound), tree.contiguous(state)
+
+
+def _of_batches(
+    ctx: Context, gradient: Gradient, message: Tree, client_state: Tree, bound: Tree
+) -> Callable[[Tree], Tree]:
+    """``gradient`` of one client as a function of its mini-batch: on a GPU, recorded."""
+    graphs = ctx.net.graphs
+    if graphs is None:
+        return partial(gradient, ctx, message, client_state, bound)
+    held = graphs.fixed({"message": message, "client_state": client_state})
+
+    def step(ctx: Context, held: Tree, batch: Tree) -> Tree:
+        return gradient(ctx, held["message"], held["client_state"], bound, batch)
+
+    return graphs.opened(step, gradient, ctx, held, (bound,))
 
 
 def _laid_out(state: Tree, params: list[Tensor]) -> Tree:

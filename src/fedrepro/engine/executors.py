@@ -8,7 +8,7 @@ import os
 import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from torch.func import vmap
 from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
-from fedrepro.engine.net import TOO_FEW
+from fedrepro.engine.net import TOO_FEW, Net
 from fedrepro.engine.processes import Stacked, can_distribute, distribute
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
@@ -48,12 +48,81 @@ def sequential(
     for place, (client_state, each) in enumerate(zip(client_states, steps, strict=True)):
         update, moved = _local(method, ctx, message, client_state, each)
         if updates is None:
-            updates = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), update)
-        # Copied to its place at once: all updates held twice would take too much memory.
-        for stacked, leaf in zip(tree.leaves(updates), tree.leaves(update), strict=True):
-            stacked[place] = leaf
+            updates = _room(update, len(steps))
+        _put(updates, place, update)
         after.append(moved)
     return updates, after
+
+
+def _room(update: Tree, cohort: int) -> Tree:
+    """Memory for the updates of a cohort, leaves [cohort, ...]."""
+    return tree.apply(lambda leaf: leaf.new_empty(cohort, *leaf.shape), update)
+
+
+def _put(updates: Tree, place: int, update: Tree) -> None:
+    # Copied to its place at once: all updates held twice would take too much memory.
+    for stacked, leaf in zip(tree.leaves(updates), tree.leaves(update), strict=True):
+        stacked[place] = leaf
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Like :func:`sequential` and with the same bits, on several streams of a GPU.
+
+    A small network leaves most of a GPU idle. Each lane has a stream and a copy of the network;
+    Python launches client after client and waits for none. With one lane, or where clients share
+    more than the message (random layers, networks of the method), it is :func:`sequential`.
+    """
+
+    count: int
+    twins: dict[Net, list[Net]] = field(default_factory=dict, compare=False)
+
+    def __call__(
+        self,
+        method: Method,
+        ctx: Context,
+        message: Tree,
+        client_states: Sequence[Tree],
+        steps: Sequence[Steps],
+    ) -> Outcome:
+        if self.count == 1 or not ctx.net.graphs or ctx.draws or ctx.nets:
+            return sequential(method, ctx, message, client_states, steps)
+        lanes = self._lanes(ctx.net)
+        updates: Any = None
+        after: list[Tree] = []
+        # Memory of the main stream, which that would use again while a lane still reads it.
+        held: list[object] = []
+        for place in range(len(steps)):
+            net = lanes[place % self.count]
+            graphs = net.graphs
+            assert graphs is not None
+            # Not on the lane: a new state may be drawn in the memory of the shared network.
+            client_state, each = client_states[place], steps[place]
+            held.append((client_state, each))
+            graphs.recorder.begin()
+            with graphs.recorder.inside():
+                update, moved = _local(method, replace(ctx, net=net), message, client_state, each)
+            if updates is None:
+                updates = _room(update, len(steps))
+                for other in lanes:
+                    assert other.graphs is not None
+                    other.graphs.recorder.begin()
+            with graphs.recorder.inside():
+                _put(updates, place, update)
+            after.append(moved)
+        for net in lanes:
+            assert net.graphs is not None
+            net.graphs.recorder.end()
+        return updates, after
+
+    def _lanes(self, net: Net) -> list[Net]:
+        if net not in self.twins:
+            assert net.graphs is not None
+            made = [net.twin() for _ in range(self.count)]
+            for each in made:
+                each.graphs = net.graphs.beside()
+            self.twins[net] = made
+        return self.twins[net]
 
 
 def _local(

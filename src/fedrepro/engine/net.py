@@ -1,8 +1,9 @@
 """A torch module as a function of its parameters."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,9 @@ from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
+
+if TYPE_CHECKING:
+    from fedrepro.engine.graphs import Graphs
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
 AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
@@ -60,6 +64,7 @@ class Net:
     Attributes:
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
             global generators: see :meth:`drawing_from`.
+        graphs: what a run on a GPU records of its steps; None: nothing is recorded.
 
     Raises:
         UserError: for a module that cannot be a function of its parameters.
@@ -76,6 +81,8 @@ class Net:
         _count_in_floats(module)
         self.module = module
         self.precision = precision
+        self.graphs: Graphs | None = None
+        self._kept: dict[object, Tree] = {}
         self._own = own
         parameters, buffers = dict(module.named_parameters()), _float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
@@ -255,6 +262,14 @@ class Net:
                 "`head`, which the method treats differently: give each its own"
             )
 
+    def twin(self) -> "Net":
+        """The same network in other memory, with nothing recorded."""
+        graphs, kept, self.graphs, self._kept = self.graphs, self._kept, None, {}
+        try:
+            return copy.deepcopy(self)
+        finally:
+            self.graphs, self._kept = graphs, kept
+
     @property
     def running_statistics(self) -> list[str]:
         """The names of leaves that forward passes change."""
@@ -369,9 +384,14 @@ class Net:
                 for name, leaf in self._bound.items():
                     leaf.copy_(params[name])
             return self._bound
+        if self.graphs and (kept := self._kept.get(tree.signature(params))):
+            tree.fill(kept, params)  # a recorded step knows the memory
+            return kept
         free = self._laid_out(tree.copy(params))
         for leaf in tree.leaves(self.trainable(free)):
             leaf.requires_grad_()
+        if self.graphs:
+            self._kept[tree.signature(params)] = free
         return free
 
     def _laid_out(self, params: Tree) -> Tree:

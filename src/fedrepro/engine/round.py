@@ -13,7 +13,7 @@ from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import METRICS, Method
-from fedrepro.engine.steps import Samples, Steps, shuffle, steps_per_epoch
+from fedrepro.engine.steps import Samples, Steps, sent, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
 from fedrepro.support.rng import number, stream
 
@@ -176,12 +176,14 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
         orders = [order[:done] for order in orders]
     total = steps_per_epoch(len(orders[0]), federation.batch_size) * ctx.epochs
     drawn = tree.apply(
-        lambda leaf: leaf.to(ctx.net.device), federation.method.sample_steps(ctx, rng, total)
+        lambda leaf: sent(leaf, ctx.net.device), federation.method.sample_steps(ctx, rng, total)
     )
     flips: list[Tensor] = []
     if federation.flips:
         coin = stream(federation.seed, "flip", ctx.round, client)
-        flips = [(torch.rand(len(order), generator=coin) < 0.5).to(rows.device) for order in orders]
+        flips = [
+            sent(torch.rand(len(order), generator=coin) < 0.5, rows.device) for order in orders
+        ]
     return Steps(
         federation.clients.samples,
         orders,

@@ -78,8 +78,15 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
 
 def shuffle(rows: Tensor, epochs: int, rng: torch.Generator) -> list[Tensor]:
     """``rows`` [n] in a new order for every epoch; ``rng`` is a CPU generator."""
-    orders = [torch.randperm(len(rows), generator=rng) for _ in range(epochs)]
-    return [rows[order.to(rows.device)] for order in orders]
+    orders = torch.stack([torch.randperm(len(rows), generator=rng) for _ in range(epochs)])
+    return list(rows[sent(orders, rows.device)])
+
+
+def sent(drawn: Tensor, device: torch.device) -> Tensor:
+    """What the CPU drew, on ``device``; the CPU does not wait until it is there."""
+    if device.type == "cuda" and drawn.device.type == "cpu":
+        return drawn.pin_memory().to(device, non_blocking=True)
+    return drawn.to(device)
 
 
 def side_by_side(cohort: Sequence[Steps]) -> Tree:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from fedrepro.engine import internals
+
 # A dict of tensors and of trees. Only the method that stored a name knows which of the two it
 # holds, so mypy checks that a tree is a dict and trusts the look-ups in it.
 Tree = dict[str, Any]
@@ -110,6 +112,22 @@ def copy(tree: Branch) -> Branch:
 def contiguous(tree: Branch) -> Branch:
     """The same tensors made contiguous; copies only those that are not."""
     return apply(torch.Tensor.contiguous, tree)
+
+
+def signature(tree: Tree | Tensor) -> object:
+    """Names, shapes, types and strides, to compare two trees by."""
+    if isinstance(tree, dict):
+        return tuple([(key, signature(branch)) for key, branch in tree.items()])
+    return tree.shape, tree.dtype, tree.stride()
+
+
+def fill(there: Tree, values: Tree) -> None:
+    """Copy the values of a tree to the memory of another with the same names in the same order."""
+    left, right = leaves(there), leaves(values)
+    with torch.no_grad():
+        for kind in {leaf.dtype for leaf in left}:
+            pairs = [pair for pair in zip(left, right, strict=True) if pair[0].dtype == kind]
+            internals.each("copy_")(*map(list, zip(*pairs, strict=True)))
 
 
 def add(left: Branch, right: Branch) -> Branch:

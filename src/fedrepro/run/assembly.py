@@ -22,6 +22,7 @@ from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose
+from fedrepro.engine.graphs import record_on
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -260,6 +261,7 @@ def make_plan(
         nets=nets,
         inputs=_inputs(dataset, partition, scaling),
     )
+    record_on(device, [net, *nets.values()])
     method.check(context)
     scored = method.classifies or method.own_classifier
     federation = Federation(

@@ -123,6 +123,8 @@ def run(
     method = plan.federation.method
     privacy.refuse_unaccountable(method, spec.setting)
     _refuse_no_shared_model(plan, sharing.note)
+    if graphs := plan.federation.context.net.graphs:
+        graphs.note = sharing.note
     # By now, all code that counts has been imported, and its fingerprint taken.
     refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any
@@ -174,9 +174,11 @@ class Watch:
         hook = MethodType(getattr(self.cls, name), self.method)
         parameters = list(inspect.signature(hook).parameters)[1:]
 
+        @wraps(hook)
         def called(ctx: Context, *given: Any, **named: Any) -> Any:
             with plugins.blamed():
-                if ctx.round >= ROUNDS:
+                # Not `ctx.round`, which would look like a hook that depends on the round.
+                if vars(ctx)["round"] >= ROUNDS:
                     return hook(ctx, *given, **named)
                 arguments = dict(zip(parameters, given, strict=False)) | named
                 first, before = (name, ctx.round) not in self.looked, None

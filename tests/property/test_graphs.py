@@ -1,0 +1,254 @@
+"""A recorded step has the bits of one that Python runs, and a hook that can't be recorded runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
+from fedrepro.engine import graphs, tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.executors import Lanes
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net, differentiate
+from fedrepro.engine.optim import adam, sgd
+from fedrepro.engine.round import Federation
+from fedrepro.engine.tree import Tree
+from support.on_device import compositions
+from support.pretraining_worlds import WORLDS
+from support.tape import Tape, taped
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds are small: a step is recorded when it comes for the third time."""
+    monkeypatch.setattr(graphs, "AFTER", 2)
+
+
+def on_tape(world: Federation, notes: list[str] | None = None) -> Tape:
+    tape = taped(world.context.net, notes)
+    for net in world.context.nets.values():
+        net.graphs = world.context.net.graphs
+    return tape
+
+
+def results(world: Federation) -> tuple[Tree, Memory]:
+    server, client_states, _ = play(world)
+    return server, client_states
+
+
+def same(one: tuple[Tree, Memory], two: tuple[Tree, Memory]) -> None:
+    pairs = zip(
+        tree.named({"server": one[0], **{str(c): s for c, s in one[1].known.items()}}),
+        tree.named({"server": two[0], **{str(c): s for c, s in two[1].known.items()}}),
+        strict=True,
+    )
+    for (name, left), (_, right) in pairs:
+        assert torch.equal(left.nan_to_num(123.0), right.nan_to_num(123.0)), name
+
+
+# Those whose clients do not follow a gradient with `descend`, or whose gradient is a closure.
+NEVER_RECORDED = {"per_fedavg", "fedevg"}
+
+
+@pytest.mark.parametrize("name", sorted(compositions()))
+def test_recorded_steps_have_the_bits_of_a_method(name: str) -> None:
+    make: Callable[[], Federation] = partial(federation, name, cohort=4, rounds=4)
+    world, notes = make(), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(make()))
+    assert tape.replayed > 10 or name in NEVER_RECORDED, notes
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_recorded_steps_have_the_bits_of_what_is_made_before_a_run(name: str) -> None:
+    world = WORLDS[name]()
+    on_tape(world)
+    same(results(world), results(WORLDS[name]()))
+
+
+@pytest.mark.parametrize("name", sorted(compositions()))
+def test_lanes_have_the_bits_of_one_client_after_another(name: str) -> None:
+    make: Callable[..., Federation] = partial(federation, name, cohort=4, rounds=4)
+    world = make(execute=Lanes(2))
+    on_tape(world)
+    same(results(world), results(make()))
+
+
+class Normed(nn.Module):
+    """BatchNorm with running statistics and dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3)
+        )
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "optimizer", [sgd(0.9, 1e-3), adam(weight_decay=1e-3)], ids=["momentum", "adam"]
+)
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "ditto", "scaffold", "apfl", "lg_fedavg"])
+def test_layers_that_draw_and_normalise_have_the_same_bits(name: str, optimizer: Any) -> None:
+    def make() -> Federation:
+        world = federation(name, cohort=4, rounds=4)
+        context = replace(world.context, net=Net(Normed().double()), optimizer=optimizer)
+        return replace(world, context=context, batch_size=7)
+
+    world = make()
+    tape = on_tape(world)
+    same(results(world), results(make()))
+    assert tape.replayed > 10
+
+
+def test_a_run_that_goes_on_has_the_same_bits() -> None:
+    """It records anew, after other steps than a whole run."""
+    make = partial(federation, "fedprox", cohort=4, rounds=6)
+    world = make()
+    on_tape(world)
+    half = play(world, 3)
+    world = make()
+    on_tape(world)
+    server, client_states, _ = play(world, None, half)
+    same((server, client_states), results(make()))
+
+
+@dataclass(frozen=True)
+class Trap(Method):
+    """FedAvg with a gradient that asks for something."""
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        found = super().gradient(ctx, message, client_state, params, batch)
+        return tree.scale(found, self.factor(ctx, message, batch, found))
+
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return 1.0
+
+
+class ReadsTheRound(Trap):
+    """Every round has four clients of at least two steps."""
+
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return 1 / (1 + ctx.round)
+
+
+class ReadsTheRate(Trap):
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return ctx.lr
+
+
+class ReadsTheSizes(Trap):
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return ctx.sizes.sum() / 100
+
+
+class CopiesTheContext(Trap):
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return replace(ctx, clients=3).round + 1.0
+
+
+class ReadsATensor(Trap):
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return 0.5 if float(batch["x"].mean()) > 0 else 1.0
+
+
+class ReadsTheBatch(Trap):
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return len(batch["y"]) / 8 * batch["x"].mean()
+
+
+class ReadsTheMessage(Trap):
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        return {**super().broadcast(ctx, server), "round": torch.tensor(1.0 + ctx.round)}
+
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return message["round"]
+
+
+class ReadsTheNorm(Trap):
+    """Clips its gradient; without asking for a number it could be recorded."""
+
+    def factor(self, ctx: Context, message: Tree, batch: Tree, found: Tree) -> Any:
+        return (1 / tree.square_norm(found).sqrt()).clamp(max=1.0)
+
+
+class HoldsAClosure(Method):
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Any
+    ) -> tuple[Tree, Tree]:
+        weight = 1.0 + ctx.round
+
+        def gradient(ctx: Context, message: Tree, own: Tree, params: Tree, batch: Tree) -> Tree:
+            loss = partial(self.loss, ctx, message, own)
+            return tree.scale(differentiate(lambda free: loss(free, batch), params), weight)
+
+        params, _ = descend(ctx, gradient, message, client_state, message["params"], steps)
+        return {"delta": tree.subtract(message["params"], params)}, client_state
+
+
+RECORDED, ANEW, NOT = "recorded once for each size", "recorded anew", "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (ReadsTheRound, ANEW),
+        (ReadsTheRate, ANEW),
+        (ReadsTheSizes, ANEW),
+        (CopiesTheContext, ANEW),
+        (ReadsATensor, NOT),
+        (ReadsTheBatch, RECORDED),
+        (ReadsTheMessage, RECORDED),
+        (ReadsTheNorm, RECORDED),
+        (HoldsAClosure, NOT),
+    ],
+)
+def test_a_hook_that_reads_what_changes(method: type[Method], expected: str) -> None:
+    def make() -> Federation:
+        return federation(method=method(), cohort=4, rounds=8)
+
+    world, notes = make(), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(make()))
+    sizes = len({size % 8 for size in world.clients.sizes} | {8})
+    if expected == NOT:
+        assert tape.replayed == 0 and len(notes) == 1
+    elif expected == RECORDED:
+        assert tape.recorded <= sizes and tape.replayed > 30 and not notes
+    else:
+        assert tape.recorded > sizes and notes  # in the end it was not worth it, and was said
+
+
+class Counting(nn.Module):
+    """A layer whose Python counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, CLASSES)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.layer(x) / self.calls  # type: ignore[no-any-return]
+
+
+def test_a_model_that_counts_in_python_is_not_recorded() -> None:
+    def make() -> Federation:
+        world = federation(cohort=4, rounds=4)
+        return replace(world, context=replace(world.context, net=Net(Counting().double())))
+
+    world, notes = make(), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(make()))
+    assert tape.replayed == 0 and len(notes) == 1
