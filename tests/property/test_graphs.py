@@ -13,7 +13,7 @@ from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
 from fedrepro.engine import graphs, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.executors import Lanes
+from fedrepro.engine.executors import Lanes, eager
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.optim import adam, sgd
@@ -78,6 +78,15 @@ def test_lanes_have_the_bits_of_one_client_after_another(name: str) -> None:
     world = make(execute=Lanes(2))
     on_tape(world)
     same(results(world), results(make()))
+
+
+@pytest.mark.parametrize("name", sorted(compositions()))
+def test_recorded_stacked_steps_have_the_bits_of_stacked_ones(name: str) -> None:
+    make: Callable[..., Federation] = partial(federation, name, cohort=4, rounds=6, execute=eager)
+    world, notes = make(), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(make()))
+    assert tape.replayed > 1 or name in NEVER_RECORDED, notes
 
 
 class Normed(nn.Module):

@@ -21,6 +21,9 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
+# Stacked steps that a GPU is told to do at once: each takes it less time than a launch.
+TOGETHER = 8
+
 Gradient = Callable[[Context, Tree, Tree, Tree, Tree], Tree]
 
 
@@ -190,20 +193,93 @@ class _SideBySide(torch.autograd.Function):
         )
         message = tree.apply(lambda place: values[place], call.message)
         message_dims = tree.apply(lambda place: where[place], call.message)
-        # A tensor, because a Python number would be compiled in, and the rate changes every round.
-        # float64, as for a client that runs alone.
-        ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr, dtype=torch.float64))
-        step = _compiled_step() if ctx.mode == "compiled" else _step
         # Steps first and each contiguous: the number of steps must not show in the strides, or each
         # round with a different longest client would be recompiled.
         by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
-        for index in range(by_step["real"].shape[0]):
-            batch = tree.take(by_step, index)
-            params, state = step(
-                ctx, call.gradient, message_dims, message, client_state, params, state, batch
-            )
-        moved = (*tree.leaves(params), *tree.leaves(state))
+        every = _Every(call.gradient, message_dims)
+        fixed: Tree = {"message": message, "client_state": client_state}
+        moving: Tree = {"params": params, "state": state}
+        run = _in_turn if call.ctx.net.graphs is None else _recorded
+        moved = tuple(tree.leaves(run(call.ctx, every, fixed, moving, by_step)))
         return moved, (0,) * len(moved)
+
+
+class _Every(NamedTuple):
+    """One step of all clients: (context, fixed, moving, mini-batches) -> moving."""
+
+    gradient: Gradient
+    message_dims: Tree
+
+    def __call__(self, ctx: Context, fixed: Tree, moving: Tree, batch: Tree) -> Tree:
+        step = _compiled_step() if ctx.mode == "compiled" else _step
+        return self._by(step, ctx, fixed, moving, batch)
+
+    def plain(self, ctx: Context, fixed: Tree, moving: Tree, batch: Tree) -> Tree:
+        """The same, never compiled."""
+        return self._by(_step, ctx, fixed, moving, batch)
+
+    def _by(
+        self,
+        step: Callable[..., tuple[Tree, Tree]],
+        ctx: Context,
+        fixed: Tree,
+        moving: Tree,
+        batch: Tree,
+    ) -> Tree:
+        params, state = step(
+            ctx,
+            self.gradient,
+            self.message_dims,
+            fixed["message"],
+            fixed["client_state"],
+            moving["params"],
+            moving["state"],
+            batch,
+        )
+        return {"params": params, "state": state}
+
+
+def _in_turn(ctx: Context, every: _Every, fixed: Tree, moving: Tree, by_step: Tree) -> Tree:
+    # A tensor, because a Python number would be compiled in, and the rate changes every round.
+    # float64, as for a client that runs alone.
+    ctx = replace(ctx, lr=torch.tensor(ctx.lr, dtype=torch.float64))
+    for index in range(by_step["real"].shape[0]):
+        moving = every(ctx, fixed, moving, tree.take(by_step, index))
+    return moving
+
+
+def _recorded(ctx: Context, every: _Every, fixed: Tree, moving: Tree, by_step: Tree) -> Tree:
+    """Like :func:`_in_turn` on a GPU, with :data:`TOGETHER` steps in one launch."""
+    graphs = ctx.net.graphs
+    assert graphs is not None
+    real = by_step["real"]
+    rate = torch.full((), float(ctx.lr), dtype=torch.float64, device=real.device)
+    with graphs.stream():
+        held = graphs.fixed(
+            {"fixed": fixed, "moving": moving, "rate": rate}, repr(every.message_dims), True
+        )
+        ctx = replace(ctx, lr=held["rate"])
+
+        def steps(ctx: Context, held: Tree, batches: Tree) -> Tree:
+            after = held["moving"]
+            for index in range(TOGETHER):
+                after = every(ctx, held["fixed"], after, tree.take(batches, index))
+            tree.fill(held["moving"], after)
+            return {}
+
+        def looked(ctx: Context, held: Tree, batches: Tree) -> Tree:
+            return every.plain(ctx, held["fixed"], held["moving"], tree.take(batches, 0))
+
+        advance = graphs.opened(steps, every.gradient, ctx, held, learn=looked)
+        for first in range(0, real.shape[0], TOGETHER):
+            advance(tree.apply(lambda leaf, at=first: _padded(leaf[at : at + TOGETHER]), by_step))
+        return tree.copy(held["moving"])
+
+
+def _padded(steps: Tensor) -> Tensor:
+    """``steps`` [n, ...] and steps of zeros, which change nothing, up to :data:`TOGETHER`."""
+    missing = TOGETHER - len(steps)
+    return torch.cat([steps, steps.new_zeros(missing, *steps.shape[1:])]) if missing else steps
 
 
 def _one(
