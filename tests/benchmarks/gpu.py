@@ -62,7 +62,7 @@ def main() -> None:
                         BareLoop(workload, device)
                         if executor == "bare loop"
                         else EngineLoop(
-                            workload, executor, Path(folder), None, method, momentum, device
+                            workload, executor, Path(folder), "float32", method, momentum, device
                         )
                     )
                     rate, start = measured(workload, loop)

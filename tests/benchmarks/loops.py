@@ -10,7 +10,7 @@ from benchmarks.workloads import Workload
 from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import EXECUTORS
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
@@ -81,7 +81,7 @@ class EngineLoop:
         workload: Workload,
         executor: str,
         folder: Path,
-        precision: torch.dtype | None = None,
+        precision: Precision = "float32",
         method: str = "fedavg",
         momentum: float = 0.0,
         device: str = "cpu",
@@ -92,7 +92,10 @@ class EngineLoop:
         # SuPerFed's from the first round on: before it mixes it is FedProx.
         made, server_optimizer = registry.compose(method, {"superfed_mm": {"start": 0.0}})
         context = Context(
-            net=Net(laid_out(workload.module().to(device), workload.model), precision),
+            net=Net(
+                laid_out(workload.module().to(device), workload.model, precision=precision),
+                precision,
+            ),
             task=BINARY if workload.binary else CLASSIFICATION,
             clients=workload.clients,
             rounds=1_000_000,

@@ -59,7 +59,7 @@ def test_engine(workload: Workload, executor: str, benchmark, tmp_path) -> None:
     ours.run(2 if executor == "vectorised" else 1)  # compiles, where that is done at all
     low = None
     if len(workload.shape) == 3 and workload.model != "twonn":
-        low = EngineLoop(workload, executor, tmp_path / "low", torch.bfloat16)
+        low = EngineLoop(workload, executor, tmp_path / "low", "bfloat16")
         low.run(1)
     bare_seconds, low_seconds = [], []
 

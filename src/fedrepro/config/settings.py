@@ -488,10 +488,10 @@ class Setting(Typed):
     augment: Literal["flip"] | None = later(
         None, "Mirror each training image with probability 1/2."
     )
-    precision: Literal["float32", "bfloat16"] = later(
+    precision: Literal["float32", "tf32", "bfloat16"] = later(
         "float32",
-        "Precision of matrix products and convolutions in clients' training. Numbers from bfloat16 "
-        "runs differ, and pages mark them.",
+        "Precision of matrix products and convolutions in training; `tf32` on a GPU only. Numbers "
+        "of each differ, and pages mark them.",
     )
     given: dict[Name, ArtifactSource] = later(
         {}, "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set."

@@ -49,8 +49,9 @@ def descend(
         state = ctx.optimizer.init(ctx.net.trainable(params))
     if isinstance(steps, Steps):
         graphs = ctx.net.graphs
+        on_stream = graphs.stream() if graphs else nullcontext()
         # Server hooks run with gradients disabled.
-        with torch.enable_grad(), graphs.stream() if graphs else nullcontext():
+        with torch.enable_grad(), on_stream, ctx.net.of_steps():
             return _alone(ctx, gradient, message, client_state, params, steps, state)
     if ctx.mode == "unrolled":
         return _unrolled(ctx, gradient, message, client_state, params, state, steps)

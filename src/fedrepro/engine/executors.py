@@ -287,7 +287,7 @@ def _stacked(
             "executor: 'vectorised': the model keeps state between mini-batches "
             f"({ctx.net.running_statistics[0]}): use 'sequential'"
         )
-    if ctx.net.precision:
+    if ctx.net.precision != "float32":
         raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")
     updates, after = run(method, ctx, message, tree.stack(client_states), side_by_side(list(steps)))
     return updates, _taken_apart(after, len(client_states))

@@ -3,14 +3,14 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from fedrepro.engine import internals, tree
+from fedrepro.engine import internals, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import UserError, bad_value
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
 AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
+Precision = Literal["float32", "tf32", "bfloat16"]
 TOO_FEW = "more than 1 value per channel"  # in PyTorch's error of BatchNorm on a single sample
 
 
@@ -56,8 +57,8 @@ class Net:
     a sum.
 
     Args:
-        precision: of convolutions and matrix products in training, if it differs from the
-            parameters'. Parameters, gradients, sums and testing keep the parameters' precision.
+        precision: of convolutions and matrix products in training. Parameters, gradients, sums and
+            testing keep the parameters' precision.
         own: of a model of the user's own; None: :func:`initialise` draws its weights.
         whole: whether frozen parameters are in the tree, as in files of models.
 
@@ -73,7 +74,7 @@ class Net:
     def __init__(
         self,
         module: nn.Module,
-        precision: torch.dtype | None = None,
+        precision: Precision = "float32",
         own: Own | None = None,
         whole: bool = False,
     ) -> None:
@@ -183,14 +184,14 @@ class Net:
 
     def __call__(self, params: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``params`` for inputs ``x`` [n, ...]."""
-        if self._holds(params) and self.precision is None:
+        if self._holds(params) and self.precision != "bfloat16":
             return self.module(x)  # type: ignore[no-any-return]
         return self._call(self.module, params, x)
 
     def _call(self, part: nn.Module, params: Tree, x: Tensor) -> Tensor:
         """The output of the module or a part of it; ``params`` has the names of that part."""
-        low = self.precision if part.training else None
-        with torch.autocast(x.device.type, low) if low else nullcontext():
+        low = part.training and self.precision == "bfloat16"
+        with torch.autocast(x.device.type, torch.bfloat16) if low else nullcontext():
             if self._holds(params):
                 found: Tensor = part(x)
             else:
@@ -207,12 +208,26 @@ class Net:
 
     @contextmanager
     def testing(self) -> Iterator[None]:
-        """A context in which dropout and BatchNorm are in testing mode."""
+        """A context in which dropout and BatchNorm are in testing mode, without TF32."""
         self.module.eval()
+        before = tf32.allow(False)
         try:
             yield
         finally:
+            tf32.allow(before)
             self.module.train()
+
+    @contextmanager
+    def of_steps(self) -> Iterator[None]:
+        """A context for steps of training, in which products may use TF32 if that is its precision.
+
+        The gradient has to be in it as well: its products are computed after the forward pass.
+        """
+        before = tf32.allow(self.precision == "tf32")
+        try:
+            yield
+        finally:
+            tf32.allow(before)
 
     def features(self, params: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features]."""

@@ -23,7 +23,9 @@ from fedrepro.methods import facts
 from fedrepro.models import registry as models
 
 PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
-CUDA = "cuda without TF32"  # "cuda" in older manifests: with PyTorch's defaults
+# "tf32, cuda" with TF32; "cuda" alone in older manifests: with PyTorch's defaults, which has
+# convolutions use it.
+CUDA, ANY_CUDA, TF32 = "cuda without TF32", "cuda", "tf32"
 TOGETHER, TOGETHER_FROM = "scored together", 1000  # clients; no landed run has as many
 OF_EXECUTOR = {"sequential": PER_CLIENT, "parallel": PER_CLIENT, "vectorised": STACKED}
 
@@ -81,10 +83,11 @@ def of_manifest(manifest: Mapping[str, Any]) -> str:
 
 
 def _in_words(base: str, precision: str, threads: int, device: str) -> str:
+    gpu = ANY_CUDA if precision == TF32 else CUDA
     further = (
         precision if precision != "float32" else "",
         f"{threads} threads" if threads > 1 else "",
-        CUDA if device != "cpu" else "",
+        gpu if device != "cpu" else "",
     )
     return ", ".join((base, *filter(None, further)))
 
@@ -93,13 +96,13 @@ def how_to_get(words: str) -> str:
     """The keys of config.yaml that request a class; "" if there are none."""
     base, *further = words.split(", ")
     executor = next((name for name, its in OF_EXECUTOR.items() if its == base), None)
-    if executor is None or "cuda" in further:
+    if executor is None or (ANY_CUDA in further and TF32 not in further):
         return ""
     keys = [f"executor: {executor}"]
     for each in further:
         if each.endswith(" threads"):
             keys.append(f"threads: {each.partition(' ')[0]}")
-        elif each == CUDA:
+        elif each in (CUDA, ANY_CUDA):
             keys.append("device: cuda")
     return ", ".join(keys)
 

@@ -24,7 +24,7 @@ from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.method import SAMPLES, Method
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
@@ -164,8 +164,8 @@ def make_plan(
     """
     method, server_optimizer = compose(spec)
     setting, device = spec.setting, spec.execution.device
+    _refuse_precision(spec, method)
     devices.prepare(device)
-    precision = _precision(spec, method)
     of_clients = [each for each in _wanted(spec, "client") if each.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures({each.name: each.checked for each in of_clients})
@@ -176,7 +176,7 @@ def make_plan(
 
     def build() -> nn.Module:
         model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
-        return laid_out(model.to(device), setting.model, spec.plugins)
+        return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
 
     if models.find(setting.model, spec.plugins).own:
         net = own_net(
@@ -186,10 +186,10 @@ def make_plan(
             scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
             outputs if method.classifies else None,
             task.name == "binary",
-            precision,
+            setting.precision,
         )
     else:
-        net = Net(build(), precision)
+        net = Net(build(), setting.precision)
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -302,32 +302,37 @@ def make_plan(
     )
 
 
-def laid_out(module: nn.Module, name: str, folders: Folders = NONE) -> nn.Module:
+def laid_out(
+    module: nn.Module, name: str, folders: Folders = NONE, precision: Precision = "float32"
+) -> nn.Module:
     """The model called ``name``, in the memory format that trains fastest on its device."""
-    on_cpu = next(module.parameters()).device.type == "cpu"
-    if on_cpu and models.find(name, folders).channels_last:
-        return module.to(memory_format=torch.channels_last)
-    return module
+    entry = models.find(name, folders)
+    if next(module.parameters()).device.type == "cpu":
+        turned = entry.channels_last
+    else:
+        # A GPU's matrix units want it. Convolutions in float32 do without, and GroupNorm has no
+        # kernel for it there. Plug-in models may `view` what has to be contiguous.
+        normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
+        turned = precision != "float32" and normalised and not entry.own
+    return module.to(memory_format=torch.channels_last) if turned else module
 
 
-def _precision(spec: RunSpec, method: Method) -> torch.dtype | None:
-    """The precision of the network's matrix products, if it differs from the parameters'.
-
-    Raises:
-        UserError: for a model or a method that is not tested in lower precision.
-    """
-    setting = spec.setting
+def _refuse_precision(spec: RunSpec, method: Method) -> None:
+    """Raises UserError for lower precision where it is not tested, or where there is none."""
+    setting, device = spec.setting, spec.execution.device
     if setting.precision == "float32":
-        return None
+        return
+    whose = f"setting {setting.name}"
+    if setting.precision == "tf32" and not device.startswith("cuda"):
+        wanted = f"float32 or bfloat16 with device {device}: TF32 needs device cuda"
+        raise bad_value(whose, "precision", setting.precision, wanted)
     refused = ""
     if models.find(setting.model, spec.plugins).family != "convolutional":
         refused = f"model {setting.model}, which is not convolutional and gains nothing"
     elif not all(layer.classifies for layer in method.layers()):
         refused = "a method that trains no classifier: what it makes needs all bits"
     if refused:
-        whose = f"setting {setting.name}"
         raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
-    return torch.bfloat16
 
 
 def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:

@@ -5,6 +5,7 @@ import warnings
 
 import torch
 
+from fedrepro.engine import tf32
 from fedrepro.support.errors import UserError
 
 
@@ -13,7 +14,8 @@ def prepare(device: str) -> None:
 
     By default PyTorch rounds the inputs of convolutions on a GPU to TF32 (10 bits of precision),
     and some sums are formed in whatever order threads arrive. Where PyTorch has no other way, as in
-    the gradient of adaptive pooling, it warns.
+    the gradient of adaptive pooling, it warns. Runs with ``precision: tf32`` allow TF32 again, for
+    the steps of their training.
     https://docs.pytorch.org/docs/stable/notes/randomness.html
 
     Raises:
@@ -23,7 +25,9 @@ def prepare(device: str) -> None:
         return
     require(device)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    # PyTorch 2.9 warns of its older way to forbid TF32, which its compiler needs.
+    warnings.filterwarnings("ignore", "Please use the new API settings to control TF32")
+    tf32.impose(False)
     torch.backends.cudnn.benchmark = False  # else the faster algorithm of the moment
     warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the compiler's advice
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedrepro.engine.initialise import BatchNorm
-from fedrepro.engine.net import Net, Own, leaves_of, refuse_unusable, replaced
+from fedrepro.engine.net import Net, Own, Precision, leaves_of, refuse_unusable, replaced
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
 
@@ -29,7 +29,7 @@ def own_net(
     x: Tensor,
     outputs: int | None,
     binary: bool = False,
-    precision: torch.dtype | None = None,
+    precision: Precision = "float32",
 ) -> Net:
     """A model of the user's own as a function of its parameters.
 

@@ -116,7 +116,7 @@ def test_neither_processes_nor_a_file_between_rounds_change_a_bit(name: str, tmp
 
 
 def test_bfloat16_is_for_training_passes_only() -> None:
-    net, exact = Net(module(torch.float32), torch.bfloat16), Net(module(torch.float32))
+    net, exact = Net(module(torch.float32), "bfloat16"), Net(module(torch.float32))
     params = exact.init(stream(1, "init"))
     x = torch.rand(4, *SHAPE, generator=stream(1, "x"))
     for bound in (False, True):
@@ -133,7 +133,7 @@ def test_bfloat16_is_for_training_passes_only() -> None:
 @pytest.mark.parametrize("name", ["fedavg", "superfed_mm"])
 def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     world = convolving(name, module(torch.float32))
-    net = Net(module(torch.float32).to(memory_format=torch.channels_last), torch.bfloat16)
+    net = Net(module(torch.float32).to(memory_format=torch.channels_last), "bfloat16")
     low = replace(world, context=replace(world.context, net=net))
     server, _, _ = play(low, until=2)
     distributed, _, _ = play(replace(low, execute=Parallel(2)), until=2)
@@ -141,7 +141,7 @@ def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     assert all(leaf.dtype != torch.bfloat16 for leaf in tree.leaves(server))
     other, _, _ = play(world, until=2)
     assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])
-    smooth = Net(models.build("superfed_twonn", SHAPE, 3), torch.bfloat16)
+    smooth = Net(models.build("superfed_twonn", SHAPE, 3), "bfloat16")
     stacked = replace(low, context=replace(low.context, net=smooth), execute=eager)
     with pytest.raises(UserError, match="'vectorised': does not support `precision`"):
         play(stacked, until=1)

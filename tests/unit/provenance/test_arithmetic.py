@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from fedrepro.data.catalogue.entries import Holding
 from fedrepro.provenance import arithmetic, fingerprint
 from fedrepro.provenance.arithmetic import PER_CLIENT, STACKED, UNKNOWN
+from fedrepro.provenance.identity import Identity, differences, may_average, other_numbers
 from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
@@ -36,6 +38,14 @@ SIZE = Holding(train=6_000, shape=(1, 2, 2), classes=3)
         (
             {"executor": "auto", "model": "mcmahan_cnn", "precision": "bfloat16"},
             "per client, bfloat16",
+        ),
+        (
+            {"executor": "auto", "model": "m5", "precision": "bfloat16", "device": "cuda"},
+            "per client, bfloat16, cuda without TF32",
+        ),
+        (
+            {"executor": "auto", "model": "m5", "precision": "tf32", "device": "cuda"},
+            "per client, tf32, cuda",
         ),
     ],
 )
@@ -88,6 +98,19 @@ def test_two_models_are_stacked_earlier_than_one() -> None:
     thresholds = arithmetic.PAYS_FROM
     assert thresholds["mlp", "cpu", "two models"] < thresholds["mlp", "cpu", "own"]
     assert thresholds["mlp", "cpu", "own"] < thresholds["mlp", "cpu", "plain"]
+
+
+def test_runs_of_different_precision_are_never_averaged() -> None:
+    """Nor with runs of a GPU from before November 2026, which had TF32 for convolutions."""
+    words = [
+        arithmetic.of_spec(run_spec(executor="auto", model="m5", precision=low, device=device))
+        for low, device in product(("float32", "tf32", "bfloat16"), ("cpu", "cuda"))
+    ]
+    identities = [Identity(arithmetic=each) for each in (*words, "per client, cuda")]
+    for one, other in combinations(identities, 2):
+        assert not may_average([one, other], across=True)
+        (found,) = other_numbers(differences(one, other))
+        assert (found.recorded, found.wanted) == (repr(one.arithmetic), repr(other.arithmetic))
 
 
 def test_reference_results_say_how_they_were_computed() -> None:

@@ -1,15 +1,19 @@
 """What a run is made of, where data and method meet."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 from pydantic import TypeAdapter
 
 from fedrepro.config.settings import StepDecay
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.samples import Scaling
-from fedrepro.run.assembly import _inputs, make_plan, schedule
+from fedrepro.engine.net import Precision
+from fedrepro.models import registry as models
+from fedrepro.run.assembly import _inputs, laid_out, make_plan, schedule
 from fedrepro.support.errors import UserError
 from support import tiny_run
 
@@ -28,6 +32,7 @@ def test_classes_are_of_samples_that_have_one_label(
     assert (found.classes, found.unheld, found.shape) == (classes, unheld, (1, 2, 2))
 
 
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 @pytest.mark.parametrize(
     ("model", "method", "why"),
     [
@@ -35,10 +40,45 @@ def test_classes_are_of_samples_that_have_one_label(
         ("wgan_gp_small", "wgan_gp", "a method that trains no classifier: what it makes needs all"),
     ],
 )
-def test_bfloat16_is_refused_where_it_makes_no_sense(model: str, method: str, why: str) -> None:
-    spec = tiny_run.run_spec(method, model=model, precision="bfloat16")
-    with pytest.raises(UserError, match=f"precision: 'bfloat16': expected float32 for {why}"):
+def test_low_precision_is_refused_where_it_makes_no_sense(
+    model: str, method: str, why: str, precision: str
+) -> None:
+    device = "cuda" if precision == "tf32" else "cpu"
+    spec = tiny_run.run_spec(method, model=model, precision=precision, device=device)
+    with pytest.raises(UserError, match=f"precision: '{precision}': expected float32 for {why}"):
         make_plan(spec, tiny_run.dataset(), tiny_run.partition())
+
+
+def test_tf32_is_refused_on_a_cpu() -> None:
+    spec = tiny_run.run_spec(model="mcmahan_cnn", precision="tf32")
+    line = "precision: 'tf32': expected float32 or bfloat16 with device cpu: TF32 needs device cuda"
+    with pytest.raises(UserError, match=line):
+        make_plan(spec, tiny_run.dataset(), tiny_run.partition())
+
+
+@pytest.mark.parametrize(
+    ("name", "on_cpu", "in_float32", "lower"),
+    [
+        ("resnet18", False, False, True),
+        ("superfed_resnet9", False, False, True),  # BatchNorm without statistics
+        ("ima_resnet18", True, False, False),  # GroupNorm
+        ("mcmahan_cnn", True, False, False),
+        ("twonn", False, False, False),
+    ],
+)
+def test_memory_formats_follow_from_device_and_precision(
+    name: str, on_cpu: bool, in_float32: bool, lower: bool
+) -> None:
+    def turned(device: str, precision: Precision) -> bool:
+        with torch.device(device):
+            module = models.build(name, (3, 32, 32), 10)
+        leaves = laid_out(module, name, precision=precision).parameters()
+        return not all(leaf.is_contiguous() for leaf in leaves)
+
+    for precision in get_args(Precision):
+        assert turned("cpu", precision) == on_cpu
+        # The meta device stands for a GPU: it has shapes and strides.
+        assert turned("meta", precision) == (in_float32 if precision == "float32" else lower)
 
 
 def test_a_rate_may_decay_from_the_first_round() -> None:
