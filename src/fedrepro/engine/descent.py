@@ -265,7 +265,7 @@ def _recorded(ctx: Context, every: _Every, fixed: Tree, moving: Tree, by_step: T
             after = held["moving"]
             for index in range(TOGETHER):
                 after = every(ctx, held["fixed"], after, tree.take(batches, index))
-            tree.fill(held["moving"], after)
+            tree.fill(tree.leaves(held["moving"]), tree.leaves(after))
             return {}
 
         def looked(ctx: Context, held: Tree, batches: Tree) -> Tree:

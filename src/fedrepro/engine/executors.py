@@ -61,8 +61,7 @@ def _room(update: Tree, cohort: int) -> Tree:
 
 def _put(updates: Tree, place: int, update: Tree) -> None:
     # Copied to its place at once: all updates held twice would take too much memory.
-    for stacked, leaf in zip(tree.leaves(updates), tree.leaves(update), strict=True):
-        stacked[place] = leaf
+    tree.fill([stacked[place] for stacked in tree.leaves(updates)], tree.leaves(update))
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class _Recording:
     result: Tree
     replay: Callable[[], None]
     read: Mapping[str, Any]
+    numbers: list[Tensor]
     replays: int = 0
 
 
@@ -73,6 +74,7 @@ class _Site:
     """One step, for one shape of its arguments."""
 
     batch: Tree  # the memory that mini-batches are copied to
+    leaves: list[Tensor]
     calls: int = 0
     recording: _Recording | None = None
     eager: bool = False
@@ -122,7 +124,7 @@ class Graphs:
         leaves = tree.leaves(what)
         now = [(leaf, leaf._version) for leaf in leaves]
         if changes or not _same(now, before):
-            tree.fill(there, what)
+            tree.fill(tree.leaves(there), leaves)
             self._fixed[key] = there, now
         return there
 
@@ -155,21 +157,18 @@ class Graphs:
         common = (*map(id, named), *_modes(ctx))
         self._alive.setdefault(common, named)
         sites = self._sites
-        last: tuple[Any, _Recording] | None = None
+        ready: dict[object, tuple[_Site, _Recording]] = {}  # by the shape of a mini-batch
 
         def called(batch: Tree) -> Tree:
-            nonlocal last
             shape = tree.signature(batch)
-            if last and last[0] == shape:
-                site, recording = sites[(common, shape)], last[1]
-            else:
-                site = sites.setdefault((common, shape), _Site(tree.apply(_like, batch)))
+            if shape not in ready:
+                site = sites.get((common, shape)) or sites.setdefault((common, shape), _room(batch))
                 found = self._recorded(site, step, plain, ctx, held, batch, learn)
                 if isinstance(found, dict):
                     return found
-                recording = found
-                last = shape, found
-            tree.fill(site.batch, batch)
+                ready[shape] = site, found
+            site, recording = ready[shape]
+            tree.fill(site.leaves, tree.leaves(batch))
             recording.replay()
             recording.replays += 1
             return recording.result
@@ -193,18 +192,20 @@ class Graphs:
         if site.calls == AFTER:
             return self._tried(site, step, hook, ctx, held, batch, learn)
         known = site.recording
-        if known and (changed := _changed(known.read, ctx)):
+        # A number on the CPU is not read from memory at a replay.
+        numbers = [leaf for leaf in tree.leaves(held) if leaf.device != ctx.net.device]
+        if known and (changed := _changed(known, ctx, numbers)):
             site.vain = site.vain + 1 if known.replays < WORTHWHILE else 0
             if site.vain >= PATIENCE:
                 site.eager, site.recording = True, None
-                self._say(hook, f"reads ctx.{changed}, which changes: let `broadcast` send it")
+                self._say(hook, f"reads {changed}, which changes")
                 return step(ctx, held, batch)
             known = None
         if known is None:
             # The graph is kept, its results are not: memory of one may be used by the next.
             site.recording = None
             seen = ctx if learn else watched(ctx)
-            tree.fill(site.batch, batch)
+            tree.fill(site.leaves, tree.leaves(batch))
             try:
                 result, replay = self.recorder.record(lambda: step(seen, held, site.batch))
             except RuntimeError as error:
@@ -213,7 +214,9 @@ class Graphs:
                 return step(ctx, held, batch)
             read = {name: getattr(ctx, name) for name in site.read} if learn else reads(seen)
             self._graphs.append(replay)
-            known = site.recording = _Recording(result, replay, read)
+            known = site.recording = _Recording(
+                result, replay, read, [leaf.clone() for leaf in numbers]
+            )
         return known
 
     def _tried(
@@ -249,6 +252,11 @@ class Graphs:
         if line not in self._noted:
             self._noted.add(line)
             self.note(line)
+
+
+def _room(batch: Tree) -> _Site:
+    there = tree.apply(_like, batch)
+    return _Site(there, tree.leaves(there))
 
 
 def _like(leaf: Tensor) -> Tensor:
@@ -287,13 +295,15 @@ def reads(ctx: Context) -> dict[str, Any]:
     return dict(vars(ctx)["reads"])
 
 
-def _changed(read: Mapping[str, Any], ctx: Context) -> str:
-    """The name of a field that is not what it was when it was read, or ""."""
-    for name, value in read.items():
+def _changed(known: _Recording, ctx: Context, numbers: list[Tensor]) -> str:
+    """What is not as it was when it was recorded, or ""."""
+    for name, value in known.read.items():
         now = getattr(ctx, name)
         plain = isinstance(now, int | float | str | tuple) and not isinstance(now, Tensor)
         if now is not value and not (plain and type(now) is type(value) and now == value):
-            return name
+            return f"ctx.{name} (let `broadcast` send a tensor on the model's device)"
+    if not all(map(torch.equal, numbers, known.numbers)):
+        return "a tensor on the CPU (put it on the model's device)"
     return ""
 
 

@@ -395,12 +395,10 @@ class Net:
         If ``params`` has the module's names, the copy is made in the module's own tensors.
         """
         if isinstance(params, dict) and params.keys() == self._bound.keys():
-            with torch.no_grad():
-                for name, leaf in self._bound.items():
-                    leaf.copy_(params[name])
+            tree.fill([*self._bound.values()], [params[name] for name in self._bound])
             return self._bound
         if self.graphs and (kept := self._kept.get(tree.signature(params))):
-            tree.fill(kept, params)  # a recorded step knows the memory
+            tree.fill(tree.leaves(kept), tree.leaves(params))  # a recorded step knows the memory
             return kept
         free = self._laid_out(tree.copy(params))
         for leaf in tree.leaves(self.trainable(free)):

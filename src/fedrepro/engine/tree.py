@@ -106,6 +106,12 @@ def zeros(tree: Branch) -> Branch:
 
 def copy(tree: Branch) -> Branch:
     """New contiguous tensors with the same values, detached from any graph."""
+    if on_gpu(tree):
+        fresh = apply(
+            lambda leaf: torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device), tree
+        )
+        fill(leaves(fresh), leaves(tree))
+        return fresh
     return apply(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), tree)
 
 
@@ -121,13 +127,28 @@ def signature(tree: Tree | Tensor) -> object:
     return tree.shape, tree.dtype, tree.stride()
 
 
-def fill(there: Tree, values: Tree) -> None:
-    """Copy the values of a tree to the memory of another with the same names in the same order."""
-    left, right = leaves(there), leaves(values)
+def fill(there: list[Tensor], values: list[Tensor]) -> None:
+    """Copy tensors to the memory of others; on a GPU, all of one type in one launch."""
+    if not there:
+        return
+    copy_ = internals.each("copy_")
     with torch.no_grad():
-        for kind in {leaf.dtype for leaf in left}:
-            pairs = [pair for pair in zip(left, right, strict=True) if pair[0].dtype == kind]
-            internals.each("copy_")(*map(list, zip(*pairs, strict=True)))
+        kinds = [leaf.dtype for leaf in there]
+        if kinds.count(kinds[0]) == len(kinds):
+            copy_(there, values)
+            return
+        for kind in dict.fromkeys(kinds):
+            places = [place for place, each in enumerate(kinds) if each == kind]
+            copy_([there[place] for place in places], [values[place] for place in places])
+
+
+def on_gpu(tree: Tree | Tensor) -> bool:
+    """Whether its leaves are on a GPU, as they are: a launch for each would be the slowest part."""
+    while isinstance(tree, dict):
+        if not tree:
+            return False
+        tree = next(iter(tree.values()))
+    return tree.is_cuda and not torch.compiler.is_compiling() and not internals.is_mapped()
 
 
 def add(left: Branch, right: Branch) -> Branch:
@@ -135,6 +156,8 @@ def add(left: Branch, right: Branch) -> Branch:
 
 
 def subtract(left: Branch, right: Branch) -> Branch:
+    if isinstance(left, dict) and isinstance(right, dict) and on_gpu(left):
+        return rebuild(left, iter(internals.each("sub")(leaves(left), leaves_as(right, left))))
     return apply(torch.sub, left, right)
 
 
