@@ -54,7 +54,8 @@ def on_device(
         for name, each in world.context.artifacts.items()
     }
     net = Net(moved(deepcopy(world.context.net.module)))
-    context = replace(world.context, net=net, artifacts=given)
+    nets = {name: Net(moved(deepcopy(each.module))) for name, each in world.context.nets.items()}
+    context = replace(world.context, net=net, nets=nets, artifacts=given)
     return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]
 
 

@@ -1,5 +1,6 @@
 """A CUDA graph on the CPU: repeats recorded operations on the same memory, without Python."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedrepro.engine.graphs import Graphs
+from fedrepro.engine.graphs import Recorder
 from fedrepro.engine.tree import Tree
 
 READS = "_local_scalar_dense"  # Python reads a tensor: a host that waits for its device
@@ -69,21 +70,10 @@ class _Recording(TorchDispatchMode):
 
 
 class Tape:
-    """A recorder (:class:`fedrepro.engine.graphs.Recorder`) for the CPU.
-
-    Attributes:
-        recorded: how many recordings were made.
-        replayed: how many times one was repeated.
-    """
-
-    def __init__(self) -> None:
-        self.recorded = self.replayed = 0
-        self.others: list[Tape] = []
+    """A recorder (:class:`fedrepro.engine.graphs.Recorder`) for the CPU."""
 
     def beside(self) -> "Tape":
-        other = Tape()
-        self.others.append(other)
-        return other
+        return Tape()
 
     def begin(self) -> None:
         pass
@@ -108,10 +98,8 @@ class Tape:
         finally:
             mode.undo()
             torch.set_rng_state(generator)
-        self.recorded += 1
 
         def replay() -> None:
-            self.replayed += 1
             with torch.no_grad():
                 for leaf in mode.own.values():
                     if leaf.is_floating_point():
@@ -126,8 +114,37 @@ class Tape:
         return result, replay
 
 
-def taped(net: Any, notes: list[str] | None = None) -> Tape:
-    """Let a network record its steps on a tape, which is returned."""
-    tape = Tape()
-    net.graphs = Graphs(tape, (notes if notes is not None else []).append)
-    return tape
+class Counted:
+    """A recorder that counts.
+
+    Attributes:
+        recorded: how many recordings were made.
+        replayed: how many times one was repeated.
+    """
+
+    def __init__(self, recorder: Recorder, counts: Counter[str] | None = None) -> None:
+        self.recorder = recorder
+        self.counts = Counter[str]() if counts is None else counts
+        self.begin, self.inside, self.end = recorder.begin, recorder.inside, recorder.end
+        self.waits = recorder.waits
+
+    @property
+    def recorded(self) -> int:
+        return self.counts["recorded"]
+
+    @property
+    def replayed(self) -> int:
+        return self.counts["replayed"]
+
+    def beside(self) -> "Counted":
+        return Counted(self.recorder.beside(), self.counts)
+
+    def record(self, function: Callable[[], Tree]) -> tuple[Tree, Callable[[], None]]:
+        result, replay = self.recorder.record(function)
+        self.counts["recorded"] += 1
+
+        def counted() -> None:
+            self.counts["replayed"] += 1
+            replay()
+
+        return result, counted
