@@ -1,0 +1,1035 @@
+"""Use a quarter of an hour on a GPU: does it work, is it equal, how fast is it, and reference runs.
+
+    python scripts/gpu_quarter_hour.py --minutes 9 --out FOLDER
+
+Rows of results are printed and added to FOLDER/rows.jsonl as they come, FOLDER/table.md and
+FOLDER/summary.json are rewritten after each part, and finished reference runs are packed into
+FOLDER/reference.zip, which ``--land`` adds to reports/papers. A part's rows run in a process of
+their own. A row that fails, dies or takes too long is reported; the rows after it run in a new one.
+``--device cpu --tiny`` rehearses all of it. What is not there (a method, MPS, pfl) skips a row.
+"""
+
+import argparse
+import json
+import math
+import os
+import queue
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+MARK = "@row "  # begins a line of results on a child's standard output
+ROWS, TABLE, SUMMARY, PACKED = "rows.jsonl", "table.md", "summary.json", "reference.zip"
+SPOILT = ("CUDA", "captur", "cuDNN", "CUBLAS")  # in errors after which a process is of no use
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    device: str
+    tiny: bool
+    out: Path
+    archives: Path
+    workers: int
+
+    @property
+    def cuda(self) -> bool:
+        return self.device != "cpu"
+
+    @property
+    def arguments(self) -> list[str]:
+        named = ("--device", self.device, "--out", str(self.out), "--workers", str(self.workers))
+        return [*named, "--archives", str(self.archives), *(["--tiny"] if self.tiny else [])]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that belong together.
+
+    Attributes:
+        rows: their names.
+        row: what one finds: names and values.
+        children: how many processes share the rows.
+        share: of the whole time, at most; 1: whatever is left.
+        seconds: that one row may take.
+    """
+
+    title: str
+    rows: Callable[[Options], list[str]]
+    row: Callable[[Options, str], dict[str, Any]]
+    children: int
+    share: float
+    seconds: float
+
+
+class NotThere(Exception):
+    """Something that this machine, or this version of the code, does not have."""
+
+
+# ------------------------------------------------------------------ part 1: is all of it there?
+
+NEEDED = ("numpy", "pandas", "pyarrow", "pydantic", "daqp", "yaml", "rich", "safetensors", "scipy",
+          "torchvision", "triton", "hypothesis", "pytest", "latex2mathml", "jinja2")  # fmt: skip
+
+
+def rows_of_the_machine(options: Options) -> list[str]:
+    return ["versions", "imports", "launch", "copies", "products", "recorded step", "engine"]
+
+
+def of_the_machine(options: Options, row: str) -> dict[str, Any]:
+    return MACHINE[row](options)
+
+
+def versions(options: Options) -> dict[str, Any]:
+    import torch
+
+    found = {"python": sys.version.split()[0], "torch": torch.__version__, "cores": os.cpu_count()}
+    if options.cuda:
+        found |= {"card": torch.cuda.get_device_name(), "cuda": torch.version.cuda,
+                  "cudnn": torch.backends.cudnn.version()}  # fmt: skip
+    asked = "name,driver_version,clocks.sm,clocks.mem,power.limit,compute_mode,mig.mode.current"
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        found["nvidia-smi"] = said.stdout.strip()
+    found["mps"] = shutil.which("nvidia-cuda-mps-control") or ""
+    found["compilers"] = [name for name in ("gcc", "g++", "clang") if shutil.which(name)]
+    return {**found, "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
+
+
+def imports(options: Options) -> dict[str, Any]:
+    import importlib
+
+    missing = {}
+    for name in (*NEEDED, "fedrepro.cli.run", "fedrepro.run.runner", "fedrepro.engine.graphs"):
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            missing[name] = f"{type(error).__name__}: {error}"
+    return {"missing": missing}
+
+
+def launch(options: Options) -> dict[str, Any]:
+    """Microseconds for one tiny kernel: told by Python, and carried out."""
+    import torch
+
+    x = torch.zeros(8, device=options.device)
+    graph_us, number = None, 300 if options.tiny else 5000
+
+    def each(action: Callable[[], Any], times: int) -> tuple[float, float]:
+        sync(options)
+        began = time.perf_counter()
+        for _ in range(times):
+            action()
+        told = time.perf_counter() - began
+        sync(options)
+        return 1e6 * told / times, 1e6 * (time.perf_counter() - began) / times
+
+    each(lambda: x.add_(1), number)
+    told, done = each(lambda: x.add_(1), number)
+    if options.cuda:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(100):
+                x.add_(1)
+        each(graph.replay, 10)
+        graph_us = each(graph.replay, 200)
+    return {"told_us": told, "done_us": done, "graph_of_100_us": graph_us}
+
+
+def copies(options: Options) -> dict[str, Any]:
+    import torch
+
+    size = 2**20 if options.tiny else 2**28
+    a = torch.zeros(size, device=options.device)
+    b = torch.empty_like(a)
+    rate = {"on_card_GB/s": 8 * size / 1e9 / timed(options, lambda: b.copy_(a), 10)}
+    if options.cuda:
+        host = torch.zeros(size // 8, pin_memory=True)
+        part = a[: size // 8]
+        sent = timed(options, lambda: part.copy_(host, non_blocking=True), 5)
+        rate["to_card_GB/s"] = 4 * (size // 8) / 1e9 / sent
+    return rate
+
+
+def products(options: Options) -> dict[str, Any]:
+    """TFLOP/s of a matrix product and of a ResNet's middle convolution, forward."""
+    import torch
+    from torch.nn import functional
+
+    from fedrepro.engine import tf32
+
+    size, batch = (128, 2) if options.tiny else (8192, 64)
+    found: dict[str, Any] = {}
+    for name, dtype in (("float32", torch.float32), ("tf32", torch.float32),
+                        ("bfloat16", torch.bfloat16)):  # fmt: skip
+        tf32.impose(name == "tf32")
+        a = torch.randn(size, size, device=options.device, dtype=dtype)
+        x = torch.randn(batch, 128, 16, 16, device=options.device, dtype=dtype)
+        weight = torch.randn(128, 128, 3, 3, device=options.device, dtype=dtype)
+        flop = 2 * batch * 128 * 128 * 9 * 256
+        for layout in (torch.contiguous_format, torch.channels_last):
+            one, two = x.to(memory_format=layout), weight.to(memory_format=layout)
+            takes = timed(options, partial(functional.conv2d, one, two, padding=1), 30)
+            last = ", channels last" if layout is torch.channels_last else ""
+            found[f"convolution {name}{last}"] = flop / takes / 1e12
+        takes = timed(options, partial(torch.matmul, a, a), 5 if name == "float32" else 20)
+        found[f"product {name}"] = 2 * size**3 / takes / 1e12
+    tf32.impose(False)
+    return found
+
+
+def recorded_step(options: Options) -> dict[str, Any]:
+    """One forward and backward pass, recorded by hand, against the same told by Python."""
+    import torch
+    from torch import nn
+
+    if not options.cuda:
+        raise NotThere("a CUDA graph: no GPU")
+    net = nn.Sequential(nn.Conv2d(1, 8, 5), nn.Flatten(), nn.Linear(8 * 576, 10)).to(options.device)
+    x = torch.randn(20, 1, 28, 28, device=options.device)
+    leaves = list(net.parameters())
+
+    def step() -> tuple[Any, ...]:
+        return torch.autograd.grad(net(x).square().mean(), leaves)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    sync(options)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        found = step()
+    graph.replay()
+    sync(options)
+    same = all(torch.equal(a, b) for a, b in zip(found, step(), strict=True))
+    return {
+        "equal": same,
+        "eager_us": 1e6 * timed(options, step, 100),
+        "graph_us": 1e6 * timed(options, graph.replay, 100),
+    }
+
+
+def engine(options: Options) -> dict[str, Any]:
+    """Whether one workload's steps are recorded, and equal."""
+    return equal(partial(model_world, options, "mcmahan_cnn", (1, 28, 28)), options)
+
+
+MACHINE: dict[str, Callable[[Options], dict[str, Any]]] = {
+    "versions": versions, "imports": imports, "launch": launch, "copies": copies,
+    "products": products, "recorded step": recorded_step, "engine": engine,
+}  # fmt: skip
+
+
+def sync(options: Options) -> None:
+    import torch
+
+    if options.cuda:
+        torch.cuda.synchronize()
+
+
+def timed(options: Options, action: Callable[[], Any], times: int) -> float:
+    """Seconds of one call, after three others."""
+    for _ in range(3):
+        action()
+    sync(options)
+    began = time.perf_counter()
+    for _ in range(times):
+        action()
+    sync(options)
+    return (time.perf_counter() - began) / times
+
+
+# ------------------------------------------------------------------ part 2: is it equal?
+
+MODELS = [  # name, shape of a sample
+    ("mcmahan_cnn", (1, 28, 28)), ("superfed_twonn", (1, 28, 28)),
+    ("superfed_twocnn", (1, 28, 28)), ("ima_fmnist_cnn", (1, 28, 28)),
+    ("ima_cifar_cnn", (3, 32, 32)), ("small_bn_cnn", (1, 28, 28)), ("resnet18", (3, 32, 32)),
+    ("ima_resnet18", (3, 32, 32)), ("ima_vgg11", (3, 32, 32)), ("superfed_resnet9", (3, 28, 28)),
+    ("superfed_mobilenet", (3, 64, 64)), ("celeba_cnn", (3, 84, 84)), ("m5", (1, 16_000)),
+]  # fmt: skip
+TINY_MODELS = ("mcmahan_cnn", "superfed_twonn", "small_bn_cnn")
+LAYERED = ("fedavg", "fedprox", "ditto", "scaffold", "apfl", "lg_fedavg")
+TRAPS = ("ReadsTheRound", "ReadsTheRate", "ReadsTheSizes", "CopiesTheContext", "ReadsATensor",
+         "ReadsTheBatch", "ReadsTheMessage", "ReadsTheNorm", "HoldsAClosure")  # fmt: skip
+
+
+def rows_of_equality(options: Options) -> list[str]:
+    from support.on_device import compositions
+
+    names = sorted(compositions())
+    first = ("fedavg", "scaffold", "superfed_mm", "ditto")
+    names = [*first, *(name for name in names if name not in first)]
+    models = [name for name, _ in MODELS if not options.tiny or name in TINY_MODELS]
+    many = slice(4 if options.tiny else None)
+    pairs = [f"{way}: {name}" for name in names[many] for way in ("graph", "lanes", "stacked")]
+    return [
+        "pytest",
+        *(f"model: {name}" for name in models),
+        *(f"trap: {name}" for name in TRAPS[many]),
+        *(f"layers: {name}, {optimizer}" for name in LAYERED[many] for optimizer in OPTIMIZERS),
+        *pairs,
+    ]
+
+
+OPTIMIZERS = ("momentum", "adam")
+
+
+def of_equality(options: Options, row: str) -> dict[str, Any]:
+    if row == "pytest":
+        return pytest_row(options)
+    import torch
+
+    from fedrepro.check.world import federation, in_float64
+    from fedrepro.engine.executors import Lanes, eager
+    from fedrepro.engine.net import Net
+    from fedrepro.engine.optim import adam, sgd
+    from property import test_graphs
+
+    what, _, name = row.partition(": ")
+    if what == "model":
+        return equal(partial(model_world, options, name, dict(MODELS)[name]), options)
+    given: dict[str, Any] = {}
+    if what == "lanes":
+        given["execute"] = Lanes(2)
+    elif what == "stacked":
+        given["execute"] = eager
+    elif what == "trap":
+        given["method"] = getattr(test_graphs, name)()
+    name, _, optimizer = name.partition(", ")
+
+    def world() -> Any:
+        made = federation("fedavg" if what == "trap" else name, cohort=4, rounds=6, **given)
+        if what == "layers":
+            net = Net(test_graphs.Normed().double())
+            chosen = adam(weight_decay=1e-3) if optimizer == "adam" else sgd(0.9, 1e-3)
+            context = replace(made.context, net=net, optimizer=chosen)
+            made = replace(made, context=context, batch_size=7)
+        return moved(options, made)
+
+    def plain() -> Any:
+        made = world()
+        return replace(made, execute=type(made).execute) if what == "lanes" else made
+
+    torch.set_num_threads(1)
+    with in_float64():
+        return equal(world, options, plain)
+
+
+def moved(options: Options, made: Any) -> Any:
+    from support.on_device import on_device
+
+    if not options.cuda:
+        return made
+    return on_device(made, lambda leaf: leaf.to(options.device), lambda net: net.to(options.device))
+
+
+def model_world(options: Options, name: str, shape: tuple[int, ...]) -> Any:
+    """FedAvg with momentum, a rate that decays and last mini-batches of half the size."""
+    from benchmarks.workloads import Workload
+
+    batch = 4 if options.tiny else 16
+    work = Workload("", "", name, shape, 10, 4, batch * 5 // 2, 2, 2, batch, 1, 1, lr=0.01)
+    loop = engine_loop(work, "sequential", "float32", "fedavg", options, 0.9)
+    context = replace(loop.federation.context, schedule=lambda round: 0.01 * 0.9**round)
+    return replace(loop.federation, context=context)
+
+
+def equal(make: Callable[[], Any], options: Options, plain: Any = None) -> dict[str, Any]:
+    """Whether recorded steps leave the same bits, what was recorded, and what was said about it."""
+    import torch
+
+    from fedrepro.check.world import Memory
+    from fedrepro.engine import graphs, tree
+    from fedrepro.engine.round import begin, play_round
+
+    graphs.AFTER = 4  # there are few steps
+    rounds = 2 if options.tiny else 6
+
+    def played(world: Any) -> dict[str, Any]:
+        server, own = begin(world), Memory()
+        for round in range(rounds):
+            server, _ = play_round(world, server, own, round)
+        return {"server": server, **{f"client {key}": each for key, each in own.known.items()}}
+
+    before = (plain or make)()
+    forget(before)
+    expected = played(before)
+    world = make()
+    seen = record(world, options)
+    found = played(world)
+    sync(options)
+    pairs = zip(tree.named(expected), tree.named(found), strict=True)
+    other = [
+        key
+        for (key, one), (_, two) in pairs
+        if not torch.equal(one.nan_to_num(123.0), two.nan_to_num(123.0))
+    ]
+    finite = all(bool(leaf.isfinite().all()) for leaf in tree.leaves(found["server"]))
+    return {"equal": not other, "finite": finite, **({"other": other[:3]} if other else {}), **seen}
+
+
+def pytest_row(options: Options) -> dict[str, Any]:
+    """The tests that need a GPU."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x" if options.tiny else "-n8",
+               "-p", "no:cacheprovider", "tests/property/test_gpu.py"]  # fmt: skip
+    with (options.out / "pytest.log").open("w") as log:
+        status = subprocess.run(command, stdout=log, stderr=log, cwd=ROOT, check=False).returncode
+    said = last_line(options.out / "pytest.log")
+    return {"passed": said} if status == 0 else {"failed": said, "status": status}
+
+
+def last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def networks(world: Any) -> list[Any]:
+    return [world.context.net, *world.context.nets.values()]
+
+
+def forget(world: Any) -> None:
+    """Let nothing be recorded: the eager baseline."""
+    for net in networks(world):
+        net.graphs = None
+
+
+class Counted:
+    """A recorder that counts what is recorded and replayed, on all streams together."""
+
+    def __init__(self, recorder: Any, counts: dict[str, Any]) -> None:
+        self.recorder, self.counts = recorder, counts
+
+    def beside(self) -> "Counted":
+        return Counted(self.recorder.beside(), self.counts)
+
+    def record(self, function: Any) -> Any:
+        result, replay = self.recorder.record(function)
+        self.counts["recorded"] += 1
+
+        def counted() -> None:
+            self.counts["replayed"] += 1
+            replay()
+
+        return result, counted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recorder, name)
+
+
+def record(world: Any, options: Options, count: bool = True) -> dict[str, Any]:
+    """Let a federation's steps be recorded; what was, which grows while it is played."""
+    import torch
+
+    try:
+        from fedrepro.engine.graphs import Graphs, OnCuda
+        from support.tape import Tape
+    except ImportError as error:
+        raise NotThere(str(error)) from error
+    counts: dict[str, Any] = {"recorded": 0, "replayed": 0, "notes": []}
+    recorder: Any = OnCuda(torch.device(options.device)) if options.cuda else Tape()
+    recorder = Counted(recorder, counts) if count else recorder
+    common = Graphs(recorder, counts["notes"].append)
+    for net in networks(world):
+        net.graphs = common
+    return counts
+
+
+# ------------------------------------------------------------------ part 3: how fast is it?
+
+LOW = ("tf32", "bfloat16")
+
+
+def workloads(options: Options) -> dict[str, Any]:
+    """W1 to W4, W5 as pfl-research's published benchmark, and FedGO's ResNet-18 with BatchNorm."""
+    from benchmarks.workloads import WORKLOADS, Workload
+
+    found = {each.name: each for each in WORKLOADS}
+    found["W5"] = Workload(
+        "W5", "CNN on 32x32, 1,000 clients x 50, 50 a round, batch 10", "mcmahan_cnn", (3, 32, 32),
+        10, 1000, 50, 50, 1, 10, 1, 1,
+    )  # fmt: skip
+    found["TwoCNN"] = Workload(
+        "TwoCNN", "SuPerFed's CNN, 100 clients x 100, 10 a round, batch 10", "superfed_twocnn",
+        (1, 28, 28), 10, 100, 100, 10, 1, 10, 1, 1,
+    )  # fmt: skip
+    found["IMA-CNN"] = Workload(
+        "IMA-CNN", "IMA's CNN on 32x32, 100 clients x 500, 5 a round, batch 50", "ima_cifar_cnn",
+        (3, 32, 32), 10, 100, 500, 5, 1, 50, 1, 1,
+    )  # fmt: skip
+    found["R18"] = Workload(
+        "R18", "ResNet-18 with BatchNorm on 32x32, 5 clients x 128, batch 64", "resnet18",
+        (3, 32, 32), 10, 5, 128, 5, 1, 64, 1, 1,
+    )  # fmt: skip
+    if options.tiny:
+        small = {"clients": 4, "samples": 12, "cohort": 2, "epochs": 1, "batch_size": 4}
+        return {name: replace(each, **small) for name, each in found.items()}
+    return found
+
+
+def rows_of_speed(options: Options) -> list[str]:
+    """``<workload>[ <method>] | <way>[ | <precision>]``, the most important first."""
+    plain = ["bare", "bare graph", "eager", "graph", "lanes 2", "lanes 4"]
+    stacked = ["stacked", "stacked graph"]
+    first = ["W1", "W2"]
+    heavy = [name for name in ("W4", "R18") if not (options.tiny and name == "R18")]
+    rows = [f"{name} | {way}" for name in first for way in (*plain, *stacked)]
+    rows += [f"{name} | {way}" for name in heavy for way in plain]
+    rows += [
+        f"{name} | {way} | {low}"
+        for name in heavy
+        for low in LOW
+        for way in ("bare", "bare graph", "graph", "lanes 2")
+    ]
+    rows += [f"W2 superfed_mm | {way}" for way in ("eager", "graph", *stacked)]
+    rows += ["processes", "processes with MPS"]
+    rows += [f"W5 | {way}" for way in ("pfl", *plain, *stacked)]
+    rows += [f"W3 | {way}" for way in (*plain, *stacked)]
+    rows += [f"{name} | {way}" for name in ("TwoCNN", "IMA-CNN") for way in plain]
+    rows += ["W1 | bare | tf32", "W1 | bare graph | tf32", "W1 | graph | tf32"]
+    rows += ["IMA-CNN | bare | tf32", "IMA-CNN | graph | tf32", "IMA-CNN | graph | bfloat16"]
+    rows += ["W1 superfed_mm | graph", "W4 | stacked graph"]
+    return [*rows[:5], rows[6], "processes", "W5 | pfl"] if options.tiny else rows
+
+
+def engine_loop(
+    work: Any, executor: str, precision: str, method: str, options: Options, momentum: float = 0.0
+) -> Any:
+    from benchmarks.loops import EngineLoop
+
+    folder = Path(tempfile.mkdtemp(prefix="states"))
+    return EngineLoop(work, executor, folder, precision, method, momentum, options.device)
+
+
+def of_speed(options: Options, row: str) -> dict[str, Any]:
+    if row.startswith("processes"):
+        return crowd(options, with_mps=row.endswith("MPS"))
+    loop, work, seen = loop_of(options, row)
+    if seen.pop("other", None) == "pfl":
+        return pfl_row(options, work)
+    begun = time.perf_counter()
+    loop.run(1)
+    sync(options)
+    first = time.perf_counter() - begun
+    loop.run(rounds_to_warm(options, work) - 1)
+    sync(options)
+    found = {"first_s": first, **checksum(loop)}
+    rounds = rounds_for(options, loop, 0.4)
+    rates = [rate_of(options, loop, work, rounds) for _ in range(3)]
+    rate, told = statistics.median(rates)
+    found |= {"steps/s": rate, "told": told, "rounds": rounds, **seen}
+    if os.environ.get("PROFILE"):
+        found |= busy(options, loop, work)
+    return found
+
+
+def loop_of(options: Options, row: str) -> tuple[Any, Any, dict[str, Any]]:
+    """What a row plays: something with ``run(rounds)``, its workload, and what it has recorded."""
+    from fedrepro.engine.executors import Lanes
+
+    named, way, *low = row.split(" | ")
+    name, _, method = named.partition(" ")
+    work, precision = workloads(options)[name], low[0] if low else "float32"
+    prepared(options, precision, way)
+    if way == "pfl":
+        return None, work, {"other": "pfl"}
+    if way.startswith("bare"):
+        return bare_loop(options, work, precision, way == "bare graph"), work, {}
+    executor = "vectorised" if way.startswith("stacked") else "sequential"
+    if executor == "vectorised" and not options.cuda:
+        raise NotThere("stacked clients: compiled for minutes here")
+    loop = engine_loop(work, executor, precision, method or "fedavg", options)
+    seen: dict[str, Any] = {}
+    forget(loop.federation)
+    if way not in ("eager", "stacked"):
+        seen = record(loop.federation, options, count=False)
+        del seen["recorded"], seen["replayed"]
+    if way.startswith("lanes"):
+        loop.federation = replace(loop.federation, execute=Lanes(int(way.split()[1])))
+    return loop, work, seen
+
+
+def prepared(options: Options, precision: str, way: str) -> None:
+    """As the engine wants a GPU; a bare loop in TF32 has PyTorch's defaults."""
+    import torch
+
+    from fedrepro.engine import tf32
+    from fedrepro.run import devices
+
+    torch.set_num_threads(1)
+    devices.prepare(options.device)
+    tf32.impose(False)
+    if way.startswith("bare") and precision != "float32":
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.deterministic = False
+        tf32.impose(True)
+
+
+def bare_loop(options: Options, work: Any, precision: str, recorded: bool) -> Any:
+    import torch
+    from torch.nn import functional
+
+    from benchmarks.loops import BareLoop
+
+    if recorded and not options.cuda:
+        raise NotThere("a CUDA graph: no GPU")
+
+    class Loop(BareLoop):
+        """The bare loop in another precision, or with each size of mini-batch recorded."""
+
+        graphs: dict[int, Any]
+
+        def loss(self, inputs: Any, targets: Any) -> Any:
+            low = torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False)
+            with low if precision == "bfloat16" else nullcontext():
+                logits = self.module(inputs)
+            logits = logits.float()
+            if self.workload.binary:
+                both = logits.squeeze(-1), targets.to(logits.dtype)
+                return functional.binary_cross_entropy_with_logits(*both)
+            return functional.cross_entropy(logits, targets)
+
+        def step(self, inputs: Any, targets: Any) -> None:
+            self.optimizer.zero_grad()
+            self.loss(inputs, targets).backward()
+            self.optimizer.step()
+
+        def recorded(self, inputs: Any, targets: Any) -> Any:
+            inputs, targets = inputs.clone(), targets.clone()
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):
+                    self.step(inputs, targets)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self.step(inputs, targets)
+            return inputs, targets, graph
+
+        def _train(self, client: int) -> None:
+            with torch.no_grad():
+                for parameter, mean in zip(self.parameters, self.average, strict=True):
+                    parameter.copy_(mean)
+            x, y = self.data[client]
+            size = self.workload.batch_size
+            for _ in range(self.workload.epochs):
+                order = torch.randperm(len(y), device=y.device)
+                for inputs, targets in zip(x[order].split(size), y[order].split(size), strict=True):
+                    if not recorded:
+                        self.step(inputs, targets)
+                        continue
+                    if len(targets) not in self.graphs:
+                        self.graphs[len(targets)] = self.recorded(inputs, targets)
+                    to_inputs, to_targets, graph = self.graphs[len(targets)]
+                    to_inputs.copy_(inputs)
+                    to_targets.copy_(targets)
+                    graph.replay()
+
+    loop = Loop(work, options.device)
+    loop.graphs = {}
+    if precision == "bfloat16":
+        loop.module.to(memory_format=torch.channels_last)
+    return loop
+
+
+def rounds_to_warm(options: Options, work: Any) -> int:
+    """Until everything has been recorded: after eight calls, each of up to eight stacked steps."""
+    steps = work.epochs * math.ceil(work.samples / work.batch_size)
+    return 2 if options.tiny else max(2, math.ceil(10 / math.ceil(steps / 8)))
+
+
+def rounds_for(options: Options, loop: Any, seconds: float) -> int:
+    sync(options)
+    began = time.perf_counter()
+    loop.run(1)
+    sync(options)
+    return 1 if options.tiny else max(1, round(seconds / (time.perf_counter() - began)))
+
+
+def rate_of(options: Options, loop: Any, work: Any, rounds: int) -> tuple[float, float]:
+    """Steps per second, and the share of the time in which Python was still telling the card."""
+    sync(options)
+    began = time.perf_counter()
+    loop.run(rounds)
+    told = time.perf_counter() - began
+    sync(options)
+    took = time.perf_counter() - began
+    return rounds * work.steps_per_round / took, told / took
+
+
+def checksum(loop: Any) -> dict[str, Any]:
+    """The same number for the same bits: of two ways with the same number of rounds."""
+    from fedrepro.engine import tree
+
+    if not hasattr(loop, "server"):
+        return {}
+    leaves = [leaf.double().sum() for leaf in tree.leaves(loop.server["params"])]
+    return {"sum": float(sum(leaves)).hex()}
+
+
+def busy(options: Options, loop: Any, work: Any) -> dict[str, Any]:
+    """Microseconds of a step in which the card computed, in one round."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        loop.run(1)
+        sync(options)
+    events = [each for each in profiled.events() if each.device_type == DeviceType.CUDA]
+    spans = sorted((each.time_range.start, each.time_range.end) for each in events)
+    total, until = 0.0, -math.inf
+    for start, end in spans:
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return {"kernels": len(spans) / work.steps_per_round, "busy_us": total / work.steps_per_round}
+
+
+PROFILED = ("graph", "stacked graph", "eager", "bare graph", "lanes 4")
+
+
+def rows_of_busy(options: Options) -> list[str]:
+    """Profiled in a process of their own, as a profiler slows what comes after it."""
+    rows = [row for row in rows_of_speed(options) if row.split(" | ")[-1] in (*PROFILED, *LOW)]
+    rows = [row for row in rows if row.split(" | ")[1] in PROFILED and "lanes 2" not in row]
+    return rows if options.cuda else []
+
+
+def of_busy(options: Options, row: str) -> dict[str, Any]:
+    loop, work, _ = loop_of(options, row)
+    loop.run(rounds_to_warm(options, work))
+    return busy(options, loop, work)
+
+
+CROWD = ("W1 | graph", "W2 | stacked graph", "W4 | graph", "W1 | eager")
+
+
+def crowd(options: Options, with_mps: bool) -> dict[str, Any]:
+    """Steps per second of four processes at once, all together."""
+    number, rows = (2, ("W1 | eager",)) if options.tiny else (4, CROWD)
+    environment = dict(os.environ)
+    with mps(environment) if with_mps else nullcontext(), tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, sys.argv[0], *options.arguments, "--member", place, str(number)]
+        begin = partial(subprocess.Popen, stdout=subprocess.PIPE, text=True, env=environment)
+        members = [begin([*command, str(each), *rows]) for each in range(number)]
+        try:
+            said = [member.communicate(timeout=60)[0] for member in members]
+        finally:
+            for member in members:
+                member.kill()
+    found = [json.loads(text.rpartition(MARK)[2]) for text in said if MARK in text]
+    rates = {row: sum(each[row] for each in found) for row in rows if all(row in e for e in found)}
+    return {"processes": len(found), **rates}
+
+
+@contextmanager
+def mps(environment: dict[str, str]) -> Iterator[None]:
+    """NVIDIA's multi-process service, in folders of its own; no setting of the card changes."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        raise NotThere("nvidia-cuda-mps-control")
+    with tempfile.TemporaryDirectory(prefix="mps") as place:
+        environment |= {"CUDA_MPS_PIPE_DIRECTORY": f"{place}/p", "CUDA_MPS_LOG_DIRECTORY": place}
+        (Path(place) / "p").mkdir()
+        subprocess.run([control, "-d"], env=environment, timeout=10, check=True)
+        try:
+            yield
+        finally:
+            with suppress(subprocess.SubprocessError):
+                subprocess.run([control], input="quit\n", text=True, env=environment, timeout=10,
+                               check=False)  # fmt: skip
+
+
+def member(options: Options, place: Path, number: int, mine: int, rows: list[str]) -> None:
+    """One process of a crowd: all begin each row together and measure for the same time."""
+    found = {}
+    for position, row in enumerate(rows):
+        try:
+            loop, work, _ = loop_of(options, row)
+            loop.run(rounds_to_warm(options, work))
+            sync(options)
+        except Exception as error:
+            print(f"{row}: {error}", file=sys.stderr, flush=True)
+            loop = None
+        (place / f"{position}-{mine}").touch()
+        while len(list(place.glob(f"{position}-*"))) < number:
+            time.sleep(0.001)
+        began, rounds = time.perf_counter(), 0
+        while loop and time.perf_counter() - began < (0.1 if options.tiny else 1.5):
+            loop.run(1)
+            sync(options)
+            rounds += 1
+        if loop:
+            found[row] = rounds * work.steps_per_round / (time.perf_counter() - began)
+        loop = None
+    print(f"{MARK}{json.dumps(found)}", flush=True)
+
+
+def pfl_row(options: Options, work: Any) -> dict[str, Any]:
+    """The same federation by pfl-research, if it is installed."""
+    raise NotThere("pfl")
+
+
+# ------------------------------------------------------------------ rows in processes of their own
+
+PARTS: dict[str, Part] = {
+    "1": Part("the machine", rows_of_the_machine, of_the_machine, 1, 0.1, 30),
+    "2": Part("equal to the bit", rows_of_equality, of_equality, 6, 0.15, 60),
+    "3": Part("rates", rows_of_speed, of_speed, 1, 0.4, 75),
+    "busy": Part("time in which the card computes", rows_of_busy, of_busy, 1, 0.1, 30),
+}
+
+
+def child(options: Options, part: str, rows: list[str]) -> None:
+    """Find rows and print what they give; end at an error that leaves a GPU unusable."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if options.cuda:
+        import torch
+
+        from fedrepro.run import devices
+
+        devices.prepare(options.device)
+        torch.set_num_threads(1)
+    for row in rows or PARTS[part].rows(options):
+        tell({"part": part, "row": row, "begun": True})
+        began, spoilt, found = time.perf_counter(), False, {}
+        try:
+            found = PARTS[part].row(options, row)
+        except NotThere as why:
+            found = {"not_there": str(why)}
+        except (ImportError, AttributeError) as why:
+            found = {"not_there": f"{type(why).__name__}: {why}", "traceback": where(why)}
+        except Exception as why:
+            found = {"failed": f"{type(why).__name__}: {str(why)[:500]}", "traceback": where(why)}
+            spoilt = any(word in str(why) for word in SPOILT)
+        tell({"part": part, "row": row, "s": time.perf_counter() - began, **found})
+        if spoilt:
+            sys.stdout.flush()
+            os._exit(3)
+
+
+def where(error: BaseException) -> list[str]:
+    return [line.strip() for line in traceback.format_tb(error.__traceback__)[-3:]]
+
+
+def tell(what: dict[str, Any]) -> None:
+    print(f"{MARK}{json.dumps(rounded(what))}", flush=True)
+
+
+def rounded(what: Any) -> Any:
+    if isinstance(what, float):
+        return float(f"{what:.5g}") if math.isfinite(what) else str(what)
+    if isinstance(what, dict):
+        return {str(key): rounded(each) for key, each in what.items()}
+    return [rounded(each) for each in what] if isinstance(what, list | tuple) else what
+
+
+class Book:
+    """What has been found: printed, and added to a file, at once."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.began, self.lock = out, time.monotonic(), threading.Lock()
+        self.found: list[dict[str, Any]] = []
+
+    def add(self, found: dict[str, Any]) -> None:
+        with self.lock:
+            self.found.append(found)
+            with (self.out / ROWS).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found) + "\n")
+            shown = {key: each for key, each in found.items() if key not in ("part", "row")}
+            at = time.monotonic() - self.began
+            words = json.dumps(shown, ensure_ascii=False)
+            print(f"[{at:5.1f}] {found['part']} {found['row']}: {words[:1500]}", flush=True)
+
+
+def play(options: Options, name: str, rows: list[str], until: float, book: Book) -> None:
+    """Have a part's rows found by its processes, until a time; other rows are listed as left."""
+    part = PARTS[name]
+    shares = [rows[place :: part.children] for place in range(part.children)]
+    threads = [
+        threading.Thread(target=_play, args=(options, name, share, until, book), daemon=True)
+        for share in shares
+        if share
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _play(options: Options, name: str, rows: list[str], until: float, book: Book) -> None:
+    left = list(rows)
+    while left and time.monotonic() < until:
+        command = [sys.executable, sys.argv[0], *options.arguments, "--child", name, *left]
+        with (options.out / "log.txt").open("a") as log:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+            lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+            threading.Thread(target=_read, args=(process, lines, log), daemon=True).start()
+            done = _follow(lines, left, until, PARTS[name].seconds, book)
+            end(process)
+        if not done and left:  # it died, hung or could not begin: without this row
+            row = left.pop(0)
+            late = time.monotonic() >= until
+            why = "no time left" if late else f"ended early or overran {PARTS[name].seconds:g} s"
+            book.add({"part": name, "row": row, "failed": why, "status": process.returncode})
+    for row in left:
+        book.add({"part": name, "row": row, "failed": "no time left"})
+
+
+def _read(process: Any, lines: Any, log: Any) -> None:
+    for line in process.stdout:
+        if line.startswith(MARK):
+            lines.put(line)
+        else:
+            with suppress(ValueError):  # closed: the process was ended
+                log.write(line)
+    lines.put(None)
+
+
+def _follow(lines: Any, left: list[str], until: float, seconds: float, book: Book) -> bool:
+    """Take a process's rows from ``left`` as they come; whether all it began came."""
+    begun, start = False, 60.0  # a first import from a cold disk
+    while left:
+        patience = min(until - time.monotonic(), seconds if begun else start)
+        try:
+            line = lines.get(timeout=max(0.0, patience))
+        except queue.Empty:
+            return False
+        if line is None:
+            return not begun and len(left) == 0
+        found = json.loads(line.removeprefix(MARK))
+        if found.get("begun"):
+            begun = True
+            continue
+        begun = False
+        if found["row"] in left:
+            left.remove(found["row"])
+        book.add(found)
+        if "failed" in found and any(word in found["failed"] for word in SPOILT):
+            return True  # it ends itself; another goes on
+    return True
+
+
+def end(process: Any) -> None:
+    """End a process and those that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def listed(options: Options, part: str) -> list[str]:
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
+    return PARTS[part].rows(options)
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def write_summary(options: Options, book: Book) -> None:
+    by_part: dict[str, dict[str, dict[str, Any]]] = {}
+    for found in book.found:
+        by_part.setdefault(found["part"], {})[found["row"]] = found
+    (options.out / SUMMARY).write_text(json.dumps(by_part, indent=1), encoding="utf-8")
+    lines = [*_of_machine(by_part.get("1", {})), *_of_equal(by_part.get("2", {}))]
+    lines += _of_rates(by_part.get("3", {}), by_part.get("busy", {}))
+    (options.out / TABLE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _of_machine(rows: dict[str, Any]) -> list[str]:
+    return [f"- {row}: {json.dumps(found, ensure_ascii=False)}" for row, found in rows.items()]
+
+
+def _of_equal(rows: dict[str, Any]) -> list[str]:
+    checked = [row for row, found in rows.items() if "equal" in found]
+    other = [row for row in checked if not rows[row]["equal"]]
+    failed = [row for row, found in rows.items() if "equal" not in found]
+    words = [f"\nEqual to the bit: {len(checked) - len(other)} of {len(checked)}."]
+    words += [f"- other bits: {row}" for row in other]
+    return words + [f"- {row}: {json.dumps(rows[row])[:300]}" for row in failed]
+
+
+def _of_rates(rates: dict[str, Any], busies: dict[str, Any]) -> list[str]:
+    lines = ["", "| | steps/s | per client eager = 1 | first round, s | card busy |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for row, found in rates.items():
+        rate, (named, *ways) = found.get("steps/s"), row.split(" | ")
+        shown = ", ".join((named, *ways))
+        if rate is None:
+            told = {key: each for key, each in found.items() if key not in ("part", "row", "s")}
+            lines.append(f"| {shown} | {json.dumps(told)[:200]} | | | |")
+            continue
+        base = rates.get(f"{named} | eager", {}).get("steps/s")
+        factor = f"{rate / base:.1f}" if base else ""
+        its = busies.get(row, {}).get("busy_us")
+        share = f"{its * rate / 1e6:.0%} ({its:.0f} us a step)" if its else ""
+        lines.append(f"| {shown} | {rate:,.0f} | {factor} | {found['first_s']:.1f} | {share} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--parts", default="1,2,3,busy", help="such as 1,2,3, or 1:20,3:60 (s)")
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results/card")))
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--tiny", action="store_true", help="small sizes, for a rehearsal")
+    parser.add_argument("--archives", type=Path, default=ROOT / ".card", help="with MNIST")
+    parser.add_argument("--workers", type=int, default=8, help="reference runs at once")
+    parser.add_argument("--only", default="", help="rows whose name has this text")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--member", nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    options = Options(
+        given.device, given.tiny, given.out.absolute(), given.archives.absolute(), given.workers
+    )
+    if given.child:
+        child(options, given.child[0], given.child[1:])
+        return
+    if given.member:
+        sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
+        place, number, mine, *rows = given.member
+        member(options, Path(place), int(number), int(mine), rows)
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    cache = Path(tempfile.gettempdir()) / "fedrepro-compiled"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache / "triton"))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    book = Book(options.out)
+    whole, finish = 60 * given.minutes, book.began + 60 * given.minutes
+    for each in given.parts.split(","):
+        name, _, seconds = each.partition(":")
+        mine = float(seconds) if seconds else PARTS[name].share * whole
+        until = min(finish, time.monotonic() + mine)
+        try:
+            rows = [row for row in listed(options, name) if given.only in row]
+            play(options, name, rows, until, book)
+        except Exception:
+            traceback.print_exc()
+        write_summary(options, book)
+    print(f"done after {time.monotonic() - book.began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
