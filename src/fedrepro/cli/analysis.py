@@ -72,8 +72,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def make_landscape(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.kept_models import open_kept
     from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
+    from fedrepro.run import cards
 
     workbench, run = requested(arguments)
+    workbench = cards.with_place(workbench)
     name = f"{run.setting} {run.method} seed {run.seed}"
     if arguments.through is None:
         with progress_bar(name) as progress:
@@ -129,11 +131,12 @@ def make_quality(arguments: argparse.Namespace) -> None:
 def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: None) -> None:
     """Evaluate the synthetic set of a finished run, and write what was found."""
     from fedrepro.analysis.quality_of_run import quality_of
+    from fedrepro.run import cards
     from fedrepro.run.results import PAIRS
     from fedrepro.run.store import save_tree
     from fedrepro.support.files import sha256_of
 
-    found, pairs = quality_of(workbench, run, progress)
+    found, pairs = quality_of(cards.with_place(workbench), run, progress)
     path = run.analysis("quality")
     images = workbench.root / path.with_suffix(PAIRS)
     save_tree(images, pairs)

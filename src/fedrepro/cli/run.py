@@ -112,7 +112,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     from fedrepro.config.run_spec import ResolvedData, RunSpec
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.provenance import fingerprint, numerics
-    from fedrepro.run import assembly, given, runner, shared_prefix, standing
+    from fedrepro.run import assembly, cards, given, runner, shared_prefix, standing
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
@@ -132,6 +132,8 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     kept = disk_of_kept(spec, dataset, len(partition.train))
     if kept.models:
         say(f"{name}: {kept.refused_beyond(workbench.root)}")
+    workbench = cards.with_place(workbench)  # only now: a run that waits for data needs none
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
     lines, played = progress_lines(name), 0
     tool = workbench.config.track
     tracker = tracker_of(tool, workbench.root, spec) if tool else None

@@ -32,6 +32,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.finished import open_run
     from fedrepro.analysis.quality_of_run import synthetic_of
     from fedrepro.report.datasheet import write_export
+    from fedrepro.run import cards
     from fedrepro.support.files import whole_folder
     from fedrepro.support.locks import only_one
 
@@ -39,7 +40,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     workbench, run = requested(arguments)
     if folder.exists():
         raise bad_value("the command line", "--to", str(folder), "a folder that does not exist yet")
-    opened = open_run(workbench, run)
+    opened = open_run(cards.with_place(workbench), run)
     made = synthetic_of(opened)
     images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()
     with only_one(folder), whole_folder(folder) as temporary:

@@ -143,7 +143,13 @@ class Config(Typed):
     seeds: Seeds = Field(
         default=Seeds(), description="The seeds of each scale, unless an experiment has its own."
     )
-    device: Device = Field(default="cpu", description="Where runs compute: cpu, cuda, or cuda:1.")
+    device: Device = Field(
+        default="cpu", description="Where runs compute: cpu, cuda (a free GPU), or cuda:1."
+    )
+    runs_per_gpu: PositiveWhole = Field(
+        default=1,
+        description="Runs that compute on a GPU at the same time; more pays for small models only.",
+    )
     threads: Threads = Field(default=1, description="CPU threads of one run.")
     executor: Executor = Field(
         default="auto",

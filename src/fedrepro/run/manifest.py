@@ -35,7 +35,7 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
         "code": code,
         **({"numerics": dict(numerics)} if numerics else {}),
         "arithmetic": arithmetic.of_spec(spec),
-        "device": spec.execution.device,
+        "device": spec.execution.device.partition(":")[0],  # not which card
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": machine.packages(),
         "hardware": hardware(spec.execution.device),
