@@ -14,7 +14,7 @@ which configurations consist. cosmic-ray starts Python for every mutant, with 4 
 and can't sample. Neither knows what a stream, a round or a dependency is. Here a process that has
 imported everything except the package forks for every file of tests; each fork works in a copy of
 the repository. In the copy the bug is blessed: what notices it is a test, not the record of
-fingerprints in `run/numerics.json`, which any change of code would alter.
+fingerprints in `provenance/numerics.json`, which any change of code would alter.
 
 `scripts/mutants_by_hand.py` tries a list of bugs that somebody wrote down.
 """
@@ -35,7 +35,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +56,7 @@ REASONS = ROOT / "tests/mutants.yaml"  # why survivors survive, by their descrip
 KEPT = ROOT / ".mutants.jsonl"  # results so far
 NO_REASON = "**no reason known: a test is missing**"
 SAID = "said.txt"  # by the last tests, in each copy
+NUMERICS = PACKAGE / "provenance/numerics.json"
 OWN = "tests/unit/test_mutants.py"  # tests of this script, which read the sources that it changes
 # Slow imports, done once before the first fork; nothing of the package.
 WARM = (
@@ -110,6 +111,7 @@ FURTHER = {
     "support": ["tests/unit/support", "tests/unit/config/test_files.py", "tests/unit/run"],
     "provenance": ["tests/unit/run", "tests/unit/workflow", "tests/unit/config"],
 }  # fmt: skip
+UNKNOWN = 400  # seconds of CPU time for a file of tests that has not run yet
 MOST_NAMED = 8  # files of tests that name a changed file
 LEAST = 10  # mutants that make a rate
 
@@ -296,8 +298,8 @@ def end_of_tests(copy: Path, tests: str, limit: int, some: str = SLOW) -> tuple[
 
 
 def bless(copy: Path) -> str | None:
-    """`run/numerics.json` in which all code of a copy counts as blessed; None if it can't start."""
-    file, new = copy / PACKAGE / "run/numerics.json", copy / "blessed.json"
+    """`numerics.json` in which all code of a copy counts as blessed; None if it can't start."""
+    file, new = copy / NUMERICS, copy / "blessed.json"
     new.unlink(missing_ok=True)
     child = os.fork()
     if not child:
@@ -323,6 +325,7 @@ class Worker:
     copy: ClassVar[Path]
     tried: ClassVar[int] = 0
     blessed: ClassVar[str | None] = None
+    last: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def begin(cls, folder: str) -> None:
@@ -339,13 +342,18 @@ class Worker:
         shutil.copytree(ROOT, cls.copy, ignore=shutil.ignore_patterns(*skip), symlinks=True)
 
     @classmethod
+    def _seconds(cls, tests: str, some: str) -> Path:
+        """Where it stands what a file of tests takes, or what it says if it fails by itself."""
+        return cls.copy.parent / f"{digest(tests + some)}.seconds"
+
+    @classmethod
     def limit_of(cls, tests: str, some: str = SLOW) -> int:
         """Seconds of CPU time that a file of tests gets, from what it takes without a mutant.
 
         Raises:
             RuntimeError: if it fails without one.
         """
-        known = cls.copy.parent / f"{digest(tests + some)}.seconds"
+        known = cls._seconds(tests, some)
         if not known.exists():
             end, seconds = end_of_tests(cls.copy, tests, 1800, some)
             said = (cls.copy / SAID).read_text(encoding="utf-8", errors="replace")
@@ -358,43 +366,61 @@ class Worker:
 
     @classmethod
     @contextmanager
-    def seeded(cls, mutant: Mutant) -> Iterator[None]:
-        """While this lasts, the copy has the bug."""
-        file, ids = cls.copy / mutant.path, cls.copy / PACKAGE / "run/numerics.json"
-        text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime
-        known = ids.read_text(encoding="utf-8")
-        file.write_text(mutant.mutated(text), encoding="utf-8")
-        # Python checks bytecode by its source's time in seconds and size, which mutants may share.
-        os.utime(file, (written + cls.tried,) * 2)
+    def seeded(cls, mutants: Sequence[Mutant]) -> Iterator[None]:
+        """While this lasts, the copy has these bugs."""
+        paths = {mutant.path for mutant in mutants}
+        if cls.last != (now := tuple(mutant.identity for mutant in mutants)):
+            cls.last, cls.tried, cls.blessed = now, cls.tried + 1, None
+        before = {
+            path: (cls.copy / path).read_text(encoding="utf-8") for path in (*paths, NUMERICS)
+        }
+        written = {path: (cls.copy / path).stat().st_mtime for path in before}
         try:
-            if cls.blessed is None and file.suffix == ".py":
-                cls.blessed = bless(cls.copy) or known
-            ids.write_text(cls.blessed or known, encoding="utf-8")
+            for path in paths:
+                text = before[path]
+                own = (mutant for mutant in mutants if mutant.path == path)
+                for mutant in sorted(own, key=lambda each: -each.first):
+                    text = mutant.mutated(text)
+                (cls.copy / path).write_text(text, encoding="utf-8")
+                # Python checks bytecode by its source's time in seconds and size, which mutants
+                # may share.
+                os.utime(cls.copy / path, (written[path] + cls.tried,) * 2)
+            if cls.blessed is None and any(path.suffix == ".py" for path in paths):
+                cls.blessed = bless(cls.copy)
+            (cls.copy / NUMERICS).write_text(cls.blessed or before[NUMERICS], encoding="utf-8")
             yield
         finally:
-            file.write_text(text, encoding="utf-8")
-            ids.write_text(known, encoding="utf-8")
-            os.utime(file, (written,) * 2)
+            for path, text in before.items():
+                (cls.copy / path).write_text(text, encoding="utf-8")
+                os.utime(cls.copy / path, (written[path],) * 2)
 
     @classmethod
     def judge(cls, mutant: Mutant) -> tuple[str, str]:
         """How a mutant ended, and the file of tests that noticed it."""
-        cls.tried, cls.blessed = cls.tried + 1, None
         for tests in tests_of(mutant.path):
-            if (end := cls.end_of(mutant, tests)) != "survived":
+            if (end := cls.end_of([mutant], tests)) != "survived":
                 return end, tests
         return "survived", ""
 
     @classmethod
-    def end_of(cls, mutant: Mutant, tests: str, some: str = SLOW) -> str:
-        """How a file of tests ends with a mutant.
+    def end_of(cls, mutants: Sequence[Mutant], tests: str, some: str = SLOW) -> str:
+        """How a file of tests ends with some mutants at a time.
 
         Raises:
-            RuntimeError: if it fails without one.
+            RuntimeError: if it fails without any.
         """
-        limit = cls.limit_of(tests, some)
-        with cls.seeded(mutant):
-            return end_of_tests(cls.copy, tests, limit, some)[0]
+        known = cls._seconds(tests, some)
+        limit = cls.limit_of(tests, some) if known.exists() else UNKNOWN
+        with cls.seeded(mutants):
+            end, seconds = end_of_tests(cls.copy, tests, limit, some)
+        if end == "survived":
+            # Most files pass: how long they take without a mutant is measured only where it counts.
+            if not known.exists():
+                known.write_text(str(seconds), encoding="utf-8")
+        elif limit == UNKNOWN and (rightful := cls.limit_of(tests, some)) > limit:
+            with cls.seeded(mutants):
+                end, _ = end_of_tests(cls.copy, tests, rightful, some)
+        return end
 
 
 def kept(first: bool = False) -> dict[str, str]:

@@ -8,8 +8,10 @@ The list is `tests/mutants_by_hand.yaml`, whose head says how an entry looks. Th
 written none of the tests, and it is complete before the first test runs: results in
 `.mutants_by_hand.jsonl` name the list that they are of by its SHA-256.
 
-The tests of the changed file and its package come first, then all others that `make test` runs. A
-bug is tried again if its file has changed, or if it was not noticed and tests have changed since.
+The tests of the changed file and its package come first, then all others that `make test` runs. For
+these, all bugs that are left are seeded together, and a file of tests that fails is tried with each
+half of them, down to single bugs. A bug is tried again if its file has changed, or if it was not
+noticed and tests have changed since.
 Files of tests that fail without any bug are left out and named.
 """
 
@@ -22,7 +24,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from mutants import PACKAGE, ROOT, RULES, WARM, Mutant, Worker, all_tests, diges
 
 LIST = ROOT / "tests/mutants_by_hand.yaml"
 KEPT = ROOT / ".mutants_by_hand.jsonl"
+SURVIVED, LEFT = "survived", "left"  # LEFT: by the first look; the others are still to come
 KEYS = {"file", "old", "new", "kind", "why", "equivalent"}
 # Kinds of bug that tests once missed, in words.
 KINDS = {
@@ -192,22 +195,41 @@ def spread(entries: Sequence[Entry]) -> str:
 
 
 # --- trying ---------------------------------------------------------------------------------------
-def judge(entry: Entry) -> tuple[str, str, list[str]]:
-    """How a bug ended, the file of tests that noticed it, and files that say nothing."""
-    Worker.tried, Worker.blessed = Worker.tried + 1, None
-    first, silent = tests_of(entry.mutant.path), []
-    # All of a file's tests in the second pass, also those that compile.
-    rest = [(tests, "") for tests in all_tests()]
-    for tests, some in [*((each, None) for each in first), *rest]:
+def first_look(entry: Entry) -> tuple[str, str, list[str]]:
+    """How a bug ended, the file of tests that noticed it, and files that say nothing.
+
+    Only the tests of its file and its package are tried.
+    """
+    silent = []
+    for tests in tests_of(entry.mutant.path):
         try:
-            arguments = () if some is None else (some,)
-            end = Worker.end_of(entry.mutant, tests, *arguments)
+            end = Worker.end_of([entry.mutant], tests)
         except RuntimeError:
             silent.append(tests)
             continue
-        if end != "survived":
+        if end != SURVIVED:
             return end, tests, silent
-    return "survived", "", silent
+    return SURVIVED, "", silent
+
+
+def noticed_by(tests: str, entries: Sequence[Entry]) -> dict[int, str] | None:
+    """How those bugs ended that a file of tests notices, by their numbers; None: it says nothing.
+
+    All are seeded at once. Most files notice none of them, which one run then shows; else each half
+    is tried, down to single bugs.
+    """
+    try:
+        # All of a file's tests, also those that compile, which a first look leaves out.
+        end = Worker.end_of([each.mutant for each in entries], tests, "")
+    except RuntimeError:
+        return None
+    if end == SURVIVED:
+        return {}
+    if len(entries) == 1:
+        return {entries[0].number: end}
+    middle = len(entries) // 2
+    halves = [noticed_by(tests, part) or {} for part in (entries[:middle], entries[middle:])]
+    return halves[0] | halves[1]
 
 
 def tests_digest() -> str:
@@ -223,38 +245,80 @@ def results() -> list[dict[str, Any]]:
 
 
 def try_all(entries: Sequence[Entry], jobs: int, list_digest: str) -> None:
-    """Try bugs; each result is saved at once."""
+    """Try bugs; each result is saved at once.
+
+    Those that the tests of their file and package do not notice are tried with all other tests.
+    """
     for name in WARM:
         importlib.import_module(name)
     fork, tests = multiprocessing.get_context("fork"), tests_digest()
+
+    def save(entry: Entry, end: str, by: str, silent: Iterable[str]) -> None:
+        line = {
+            "list": list_digest, "number": entry.number, "bug": entry.bug,
+            "mutant": entry.mutant.identity, "end": end, "by": by,
+            "silent": sorted({*silent}), "tests": tests,
+        }  # fmt: skip
+        with KEPT.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        noticed = f"noticed by {by}" if end not in (SURVIVED, LEFT) else end
+        print(f"{entry.number}: {entry.mutant}: {noticed}", flush=True)
+
+    known = {each["mutant"]: each for each in results() if each["tests"] == tests}
+    looked = {
+        each.number: [*known[each.mutant.identity]["silent"]]
+        for each in entries
+        if known.get(each.mutant.identity, {}).get("end") == LEFT
+    }
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
         ProcessPoolExecutor(jobs, fork, Worker.begin, (folder,)) as pool,
     ):
-        ends = pool.map(judge, entries)
-        for done, (entry, (end, by, silent)) in enumerate(zip(entries, ends, strict=True), 1):
-            line = {
-                "list": list_digest, "number": entry.number, "bug": entry.bug,
-                "mutant": entry.mutant.identity, "end": end, "by": by,
-                "silent": sorted({*silent}), "tests": tests,
-            }  # fmt: skip
-            with KEPT.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            noticed = f"noticed by {by}" if end != "survived" else "NOT NOTICED"
-            print(f"{done}/{len(entries)} {entry.number}: {entry.mutant}: {noticed}", flush=True)
+        new = [each for each in entries if each.number not in looked]
+        for entry, (end, by, silent) in zip(new, pool.map(first_look, new), strict=True):
+            save(entry, LEFT if end == SURVIVED else end, by, silent)
+            if end == SURVIVED:
+                looked[entry.number] = silent
+        left = [each for each in entries if each.number in looked]
+        waiting, asked = likely_first(left), dict[Any, str]()
+        while (waiting and left) or asked:
+            while waiting and left and len(asked) < jobs:
+                file = waiting.pop(0)
+                asked[pool.submit(noticed_by, file, left)] = file
+            for done in wait(asked, return_when=FIRST_COMPLETED).done:
+                file, noticed = asked.pop(done), done.result()
+                print(f"{file}: {len(left)} left, {len(waiting)} files to go", flush=True)
+                for entry in left:
+                    if noticed is None:
+                        looked[entry.number].append(file)
+                    elif entry.number in noticed:
+                        save(entry, noticed[entry.number], file, looked[entry.number])
+                left = [each for each in left if each.number not in (noticed or {})]
+        for entry in left:
+            save(entry, SURVIVED, "", looked[entry.number])
+
+
+def likely_first(entries: Sequence[Entry]) -> list[str]:
+    """All files of tests, those first that name most of the changed files."""
+    names = [each.mutant.path.stem for each in entries]
+    counts = {
+        tests: sum(name in (ROOT / tests).read_text(encoding="utf-8") for name in names)
+        for tests in all_tests()
+    }
+    return sorted(counts, key=lambda tests: -counts[tests])
 
 
 def report(entries: Sequence[Entry], list_digest: str) -> str:
     """What became of the list, so far."""
     first: dict[str, str] = {}
     last: dict[str, dict[str, Any]] = {}
-    for each in results():
+    for each in (each for each in results() if each["end"] != LEFT):
         first.setdefault(each["bug"], each["end"])
         last[each["bug"]] = each
     counted = [each for each in entries if not each.equivalent]
     tried = [each for each in counted if each.bug in last]
-    missed = [each for each in tried if last[each.bug]["end"] == "survived"]
-    at_first = sum(first[each.bug] == "survived" for each in tried)
+    missed = [each for each in tried if last[each.bug]["end"] == SURVIVED]
+    at_first = sum(first[each.bug] == SURVIVED for each in tried)
     lines = [
         f"List {list_digest[:12]}: {len(counted)} bugs, {len(tried)} tried, {at_first} unnoticed "
         f"when first tried, {len(missed)} now"
@@ -286,7 +350,7 @@ def due(entries: Iterable[Entry]) -> list[Entry]:
     def is_due(entry: Entry) -> bool:
         if (last := known.get(entry.mutant.identity)) is None:
             return True
-        return bool(last["end"] == "survived" and last["tests"] != tests)
+        return last["end"] == LEFT or bool(last["end"] == SURVIVED and last["tests"] != tests)
 
     return [each for each in entries if not each.equivalent and is_due(each)]
 
