@@ -84,12 +84,13 @@ def evaluate(
         measured: also compute the task's further measures; this keeps all outputs in memory.
     """
     kept: list[tuple[Tensor, Tensor]] | None = [] if measured and task.measures else None
-    loss, accuracy = _totals(net, task, params, samples, total, kept)
+    loss, hits, predictions = _totals(net, task, params, samples, total, kept).tolist()
+    accuracy = hits / predictions if predictions > 0 else math.nan
     more: dict[str, float] = {}
     if kept:
         outputs, targets = _joined(kept)
         more = {name: take(outputs, targets) for name, take in task.measures.items()}
-    return Score(total, loss, accuracy, more)
+    return Score(total, loss / total, accuracy, more)
 
 
 def _totals(
@@ -99,22 +100,21 @@ def _totals(
     samples: Samples,
     total: int,
     kept: list[tuple[Tensor, Tensor]] | None,
-) -> tuple[float, float]:
-    """Mean loss and accuracy; outputs and targets are added to ``kept``."""
+) -> Tensor:
+    """The sums of losses, hits and predictions [3]; outputs and targets are added to ``kept``.
+
+    They stay on the device, which would have to finish for a number.
+    """
     bound = net.bind(params)
-    loss = torch.zeros((), dtype=torch.float64, device=_device(params))
-    hits = torch.zeros((), dtype=torch.float64, device=_device(params))
-    predictions = torch.zeros((), dtype=torch.float64, device=_device(params))
+    totals = torch.zeros(3, dtype=torch.float64, device=_device(params))
     for first in range(0, total, BATCH):
         x, y = samples(first, min(first + BATCH, total))
         logits = net.predict(bound, x)
-        loss += task.losses(logits, y, "none").sum(dtype=torch.float64)
-        hits += task.hits(logits, y).sum(dtype=torch.float64)
-        predictions += task.predictions(y).sum()
+        each = (task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y))
+        totals += torch.stack([values.sum(dtype=torch.float64) for values in each])
         if kept is not None:
             kept.append((logits, y))
-    accuracy = float(hits / predictions) if predictions > 0 else math.nan
-    return float(loss) / total, accuracy
+    return totals
 
 
 @torch.inference_mode()
@@ -139,7 +139,7 @@ def evaluate_clients(
     sizes = samples.sizes[clients]
     loss, accuracy = np.full((2, len(clients)), np.nan)
     kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures else None
-    together, alone = [], []
+    together, alone, totals = [], [], []
     for place in np.flatnonzero(sizes).tolist():
         client = int(clients[place])
         model = model_of(client)
@@ -147,9 +147,12 @@ def evaluate_clients(
             together.append(place)
         else:
             alone.append(place)
-            loss[place], accuracy[place] = _totals(
-                net, task, model, samples.of(client), int(sizes[place]), kept
-            )
+            totals.append(_totals(net, task, model, samples.of(client), int(sizes[place]), kept))
+    if alone:
+        sums, hits, predictions = torch.stack(totals, 1).cpu().numpy()
+        loss[alone] = sums / sizes[alone]
+        with np.errstate(invalid="ignore"):
+            accuracy[alone] = hits / predictions
     if together and shared is not None:
         rows = samples.rows(clients[together])
         loss[together], accuracy[together] = _means(
