@@ -4,7 +4,7 @@
 
 Rows of results are printed and added to FOLDER/rows.jsonl as they come, FOLDER/table.md and
 FOLDER/summary.json are rewritten after each part, and finished reference runs are packed into
-FOLDER/reference.zip, which ``--land`` adds to reports/papers. A part's rows run in a process of
+FOLDER/reference-*.zip, which ``--land`` adds to reports/papers. A part's rows run in a process of
 their own. A row that fails, dies or takes too long is reported; the rows after it run in a new one.
 ``--device cpu --tiny`` rehearses all of it. What is not there (a method, MPS, pfl) skips a row.
 """
@@ -23,16 +23,21 @@ import tempfile
 import threading
 import time
 import traceback
+import zipfile
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 MARK = "@row "  # begins a line of results on a child's standard output
-ROWS, TABLE, SUMMARY, PACKED = "rows.jsonl", "table.md", "summary.json", "reference.zip"
+ROWS, TABLE, SUMMARY, LOG = "rows.jsonl", "table.md", "summary.json", "log.txt"
+PACKED, LARGEST = "reference-{}.zip", 14 * 2**20  # bytes, of what comes back in one file
+START = 60.0  # seconds of a process until it takes rows: the first import from a cold disk
 SPOILT = ("CUDA", "captur", "cuDNN", "CUBLAS")  # in errors after which a process is of no use
 
 
@@ -45,6 +50,7 @@ class Options:
     out: Path
     archives: Path
     workers: int
+    queue: Path | None = None
 
     @property
     def cuda(self) -> bool:
@@ -53,7 +59,9 @@ class Options:
     @property
     def arguments(self) -> list[str]:
         named = ("--device", self.device, "--out", str(self.out), "--workers", str(self.workers))
-        return [*named, "--archives", str(self.archives), *(["--tiny"] if self.tiny else [])]
+        more = ["--queue", str(self.queue)] if self.queue else []
+        more += ["--tiny"] if self.tiny else []
+        return [*named, "--archives", str(self.archives), *more]
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Part:
     Attributes:
         rows: their names.
         row: what one finds: names and values.
-        children: how many processes share the rows.
+        children: how many processes take rows; 0: as many as the command line says.
         share: of the whole time, at most; 1: whatever is left.
         seconds: that one row may take.
     """
@@ -786,30 +794,152 @@ def pfl_row(options: Options, work: Any) -> dict[str, Any]:
     raise NotThere("pfl")
 
 
+# ------------------------------------------------------------------ part 4: reference runs
+
+TABLES = ("table_2_3", "table_2_3_released", "table_2_6_released", "table_2_6_earlier")
+DEARER = {"two models": 2.4, "own": 2.0}  # times FedAvg's step, about; only for the order
+
+
+def rows_of_reference(options: Options) -> list[str]:
+    """SuPerFed's runs on MNIST at scale paper: ``setting method seed``, most cells a minute first.
+
+    Only of settings and methods without a landed run: those are of another class of arithmetic, and
+    no cell averages over two. Seed 1 of all comes before the others.
+    """
+    if options.queue:
+        return options.queue.read_text(encoding="utf-8").splitlines()
+    from fedrepro.config.targets import RunKey
+    from fedrepro.methods import facts
+    from fedrepro.provenance import arithmetic
+    from fedrepro.run.results import read_run
+
+    bench = workbench_of(options)
+    cells: Counter[tuple[str, str]] = Counter()
+    seeds: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for item in TABLES:
+        for cell in bench.table("superfed", item, "paper").cells:
+            if bench.setting(cell.setting).dataset == "mnist":
+                for method in cell.methods:
+                    cells[cell.setting, method] += 1
+                    seeds[cell.setting, method] |= {*cell.seeds}
+    cost = {}
+    for (setting, method), its in seeds.items():
+        runs = [RunKey(setting, method, seed) for seed in its]
+        if any(read_run(Path(), run, reference=True).manifest for run in runs):
+            continue
+        spec = bench.run_spec(setting, method, min(its))
+        dearer = DEARER.get(facts.steps_of(spec.composition, spec.plugins), 1.0)
+        cost[setting, method] = arithmetic.client_steps(spec) * dearer / cells[setting, method]
+    ordered = sorted(cost, key=lambda each: (cost[each], each))
+    rounds = sorted({seed for each in ordered for seed in seeds[each]})
+    return [f"{s} {m} {seed}" for seed in rounds for s, m in ordered if seed in seeds[s, m]]
+
+
+def workbench_of(options: Options) -> Any:
+    from fedrepro.config.loading import load
+    from fedrepro.config.settings import Overrides
+
+    bench = load(overrides=Overrides(device=options.device))
+    if options.archives.is_dir():
+        data = bench.config.data.model_copy(update={"archives": options.archives})
+        bench = replace(bench, config=bench.config.model_copy(update={"data": data}))
+    return bench
+
+
+def of_reference(options: Options, row: str) -> dict[str, Any]:
+    """Make one run, and pack what `make reference` keeps of it."""
+    import fcntl
+
+    from fedrepro.cli.run import carry_out
+    from fedrepro.config.targets import RunKey
+    from fedrepro.run.results import read_run
+
+    setting, method, seed = row.rsplit(" ", 2)
+    run, bench = RunKey(setting, method, int(seed)), workbench_of(options)
+    with (options.out.parent / "prepare.lock").open("w") as lock:  # data and partition once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        from fedrepro.cli.run import prepare
+
+        prepare(bench, run)
+    carry_out(bench, run)
+    record = read_run(Path(), run)
+    timing = json.loads((run.folder / "timing.json").read_bytes())
+    with (options.out.parent / "pack.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        put = packed(options.out, run)
+    found = {"state": record.state, "arithmetic": record.manifest["arithmetic"], "in": put}
+    return found | {key: each for key, each in timing.items() if isinstance(each, float | int)}
+
+
+def packed(out: Path, run: Any) -> str:
+    """Add a run's files, except its model, to the newest archive with room; its name."""
+    files = [each for each in sorted(run.folder.iterdir()) if each.suffix != ".safetensors"]
+    size, number = sum(each.stat().st_size for each in files), 1
+    while (there := out / PACKED.format(number)).exists():
+        if there.stat().st_size + size < LARGEST:
+            break
+        number += 1
+    new = out.parent / f"{there.name}.part"  # whole or not at all, whenever this is killed
+    if there.exists():
+        shutil.copyfile(there, new)
+    with zipfile.ZipFile(new, "a") as archive:
+        for each in files:
+            archive.write(each, each.as_posix())
+    os.replace(new, there)
+    return there.name
+
+
+def land(folder: Path) -> None:
+    """Keep the runs that came back in ``folder`` as `make reference` keeps those made here."""
+    import reference
+
+    from fedrepro.config.loading import load
+    from fedrepro.run.results import changed_files, fault_of_manifest, read_run, run_of
+
+    bench = load()
+    for archive in sorted(folder.glob(PACKED.format("*"))):
+        with tempfile.TemporaryDirectory() as place:
+            with zipfile.ZipFile(archive) as opened:
+                opened.extractall(place)
+            for path in sorted(Path(place).glob("**/manifest.json")):
+                manifest = json.loads(path.read_bytes())
+                run, source = run_of(manifest), path.parent
+                faults = [fault_of_manifest(manifest, run)]
+                faults += changed_files(source, manifest, ".parquet")
+                if manifest["run"] != json.loads(
+                    json.dumps(bench.run_spec(run.setting, run.method, run.seed).description())
+                ):
+                    faults.append("of another configuration")
+                if read_run(Path(), run, reference=True).manifest:
+                    faults.append("landed already")
+                if why := "; ".join(filter(None, faults)):
+                    print(f"left out: {run.setting} {run.method} seed {run.seed}: {why}")
+                else:
+                    print(f"kept: {reference.keep(run, source)}")
+
+
 # ------------------------------------------------------------------ rows in processes of their own
 
 PARTS: dict[str, Part] = {
     "1": Part("the machine", rows_of_the_machine, of_the_machine, 1, 0.1, 30),
     "2": Part("equal to the bit", rows_of_equality, of_equality, 6, 0.15, 60),
     "3": Part("rates", rows_of_speed, of_speed, 1, 0.4, 75),
+    "4": Part("reference runs", rows_of_reference, of_reference, 0, 1.0, math.inf),
     "busy": Part("time in which the card computes", rows_of_busy, of_busy, 1, 0.1, 30),
 }
 
 
-def child(options: Options, part: str, rows: list[str]) -> None:
-    """Find rows and print what they give; end at an error that leaves a GPU unusable."""
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    if options.cuda:
+def child(options: Options, part: str) -> None:
+    """Find the rows that are named on standard input; end at an error that spoils a GPU."""
+    if options.cuda and part != "4":  # a run does it itself
         import torch
 
         from fedrepro.run import devices
 
         devices.prepare(options.device)
         torch.set_num_threads(1)
-    for row in rows or PARTS[part].rows(options):
-        tell({"part": part, "row": row, "begun": True})
-        began, spoilt, found = time.perf_counter(), False, {}
+    for line in sys.stdin:
+        row, began, spoilt = line.strip(), time.perf_counter(), False
         try:
             found = PARTS[part].row(options, row)
         except NotThere as why:
@@ -860,73 +990,74 @@ class Book:
 
 
 def play(options: Options, name: str, rows: list[str], until: float, book: Book) -> None:
-    """Have a part's rows found by its processes, until a time; other rows are listed as left."""
-    part = PARTS[name]
-    shares = [rows[place :: part.children] for place in range(part.children)]
+    """Have a part's rows found by its processes, until a time; the others are listed as left."""
+    part, left = PARTS[name], deque(rows)
     threads = [
-        threading.Thread(target=_play, args=(options, name, share, until, book), daemon=True)
-        for share in shares
-        if share
+        threading.Thread(target=_play, args=(options, name, left, until, book), daemon=True)
+        for _ in range(min(len(rows), part.children or options.workers))
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def _play(options: Options, name: str, rows: list[str], until: float, book: Book) -> None:
-    left = list(rows)
-    while left and time.monotonic() < until:
-        command = [sys.executable, sys.argv[0], *options.arguments, "--child", name, *left]
-        with (options.out / "log.txt").open("a") as log:
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-            lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-            threading.Thread(target=_read, args=(process, lines, log), daemon=True).start()
-            done = _follow(lines, left, until, PARTS[name].seconds, book)
-            end(process)
-        if not done and left:  # it died, hung or could not begin: without this row
-            row = left.pop(0)
-            late = time.monotonic() >= until
-            why = "no time left" if late else f"ended early or overran {PARTS[name].seconds:g} s"
-            book.add({"part": name, "row": row, "failed": why, "status": process.returncode})
     for row in left:
         book.add({"part": name, "row": row, "failed": "no time left"})
 
 
-def _read(process: Any, lines: Any, log: Any) -> None:
-    for line in process.stdout:
-        if line.startswith(MARK):
-            lines.put(line)
-        else:
-            with suppress(ValueError):  # closed: the process was ended
-                log.write(line)
-    lines.put(None)
+def _play(options: Options, name: str, left: deque[str], until: float, book: Book) -> None:
+    """Give rows to a process, one after another, and to a new one if it ends or overruns."""
+    process: Any = None
+    with (options.out / LOG).open("a", encoding="utf-8") as log:
+        while time.monotonic() < until:
+            try:
+                row = left.popleft()
+            except IndexError:
+                break
+            seconds = PARTS[name].seconds
+            if process is None:
+                seconds += START
+                process, lines = _begun(options, name, log)
+            found = None
+            with suppress(queue.Empty, BrokenPipeError):
+                process.stdin.write(f"{row}\n")
+                process.stdin.flush()
+                patience = max(0.0, min(until - time.monotonic(), seconds))
+                found = lines.get(timeout=patience)
+            if found is None:
+                why = "no time left" if time.monotonic() >= until else f"overran {seconds:g} s"
+                code = process.poll()
+                why = why if code is None else "its process ended"
+                book.add({"part": name, "row": row, "failed": why, "status": code})
+            else:
+                book.add(found)
+            if found is None or any(word in found.get("failed", "") for word in SPOILT):
+                end(process)
+                process = None
+    if process is not None:
+        end(process)
 
 
-def _follow(lines: Any, left: list[str], until: float, seconds: float, book: Book) -> bool:
-    """Take a process's rows from ``left`` as they come; whether all it began came."""
-    begun, start = False, 60.0  # a first import from a cold disk
-    while left:
-        patience = min(until - time.monotonic(), seconds if begun else start)
-        try:
-            line = lines.get(timeout=max(0.0, patience))
-        except queue.Empty:
-            return False
-        if line is None:
-            return not begun and len(left) == 0
-        found = json.loads(line.removeprefix(MARK))
-        if found.get("begun"):
-            begun = True
-            continue
-        begun = False
-        if found["row"] in left:
-            left.remove(found["row"])
-        book.add(found)
-        if "failed" in found and any(word in found["failed"] for word in SPOILT):
-            return True  # it ends itself; another goes on
-    return True
+def _begun(options: Options, name: str, log: Any) -> tuple[Any, queue.SimpleQueue[Any]]:
+    """A new process for rows of a part, and the queue that gets what it finds."""
+    process = subprocess.Popen(
+        [sys.executable, sys.argv[0], *options.arguments, "--child", name],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in process.stdout:  # type: ignore[union-attr]
+            if line.startswith(MARK):
+                lines.put(json.loads(line.removeprefix(MARK)))
+            else:
+                with suppress(ValueError):  # closed: the part is over
+                    log.write(line)
+        process.wait()
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return process, lines
 
 
 def end(process: Any) -> None:
@@ -936,9 +1067,24 @@ def end(process: Any) -> None:
     process.wait()
 
 
-def listed(options: Options, part: str) -> list[str]:
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
-    return PARTS[part].rows(options)
+def find_fedrepro() -> None:
+    """Let this process and those that it starts import fedrepro, its tests and its scripts.
+
+    Where it is not installed, they also get what tells its version, which manifests state.
+    """
+    places = [str(ROOT / each) for each in ("src", "tests", "scripts")]
+    try:
+        metadata.version("fedrepro")
+    except metadata.PackageNotFoundError:
+        project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        number = project.partition('version = "')[2].partition('"')[0]
+        place = Path(tempfile.mkdtemp(prefix="fedrepro"))
+        about = place / f"fedrepro-{number}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Name: fedrepro\nVersion: {number}\n", encoding="utf-8")
+        places.append(str(place))
+    sys.path[:0] = places
+    os.environ["PYTHONPATH"] = os.pathsep.join((*places, os.environ.get("PYTHONPATH", "")))
 
 
 # ------------------------------------------------------------------ what is written
@@ -988,26 +1134,32 @@ def _of_rates(rates: dict[str, Any], busies: dict[str, Any]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=9)
-    parser.add_argument("--parts", default="1,2,3,busy", help="such as 1,2,3, or 1:20,3:60 (s)")
+    parser.add_argument("--parts", default="1,2,3,busy,4", help="such as 1,2,3, or 1:20,3:60 (s)")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "results/card")))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tiny", action="store_true", help="small sizes, for a rehearsal")
     parser.add_argument("--archives", type=Path, default=ROOT / ".card", help="with MNIST")
     parser.add_argument("--workers", type=int, default=8, help="reference runs at once")
+    parser.add_argument("--queue", type=Path, help="of reference runs: lines SETTING METHOD SEED")
+    parser.add_argument("--land", type=Path, metavar="FOLDER", help="keep the runs that came back")
     parser.add_argument("--only", default="", help="rows whose name has this text")
-    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--member", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     options = Options(
-        given.device, given.tiny, given.out.absolute(), given.archives.absolute(), given.workers
-    )
+        given.device, given.tiny, given.out.absolute(), given.archives.absolute(), given.workers,
+        given.queue and given.queue.absolute(),
+    )  # fmt: skip
     if given.child:
-        child(options, given.child[0], given.child[1:])
+        child(options, given.child)
         return
     if given.member:
-        sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "scripts")]
         place, number, mine, *rows = given.member
         member(options, Path(place), int(number), int(mine), rows)
+        return
+    find_fedrepro()
+    if given.land:
+        land(given.land)
         return
     options.out.mkdir(parents=True, exist_ok=True)
     cache = Path(tempfile.gettempdir()) / "fedrepro-compiled"
@@ -1022,8 +1174,9 @@ def main() -> None:
         name, _, seconds = each.partition(":")
         mine = float(seconds) if seconds else PARTS[name].share * whole
         until = min(finish, time.monotonic() + mine)
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "8" if PARTS[name].children == 1 else "1"
         try:
-            rows = [row for row in listed(options, name) if given.only in row]
+            rows = [row for row in PARTS[name].rows(options) if given.only in row]
             play(options, name, rows, until, book)
         except Exception:
             traceback.print_exc()

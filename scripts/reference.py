@@ -116,13 +116,17 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
 
-def keep(run: RunKey) -> Path:
+def keep(run: RunKey, source: Path | None = None) -> Path:
     """Copy a finished run's files, except its model, to the committed reference results.
 
     This includes its synthetic set's evaluation, which needs the model.
+
+    Args:
+        source: where they are, if they were made on another machine.
     """
     folder, judged = reference_folder(run), run.analysis("quality")
-    files = {file.name: file for file in sorted(run.folder.iterdir()) if file.name != MODEL}
+    made = source or run.folder
+    files = {file.name: file for file in sorted(made.iterdir()) if file.name != MODEL}
     if judged.exists():
         files["quality.json"] = judged
     landed.record_reference(run, landed.digest_of_files(files))
