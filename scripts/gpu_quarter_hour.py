@@ -529,8 +529,6 @@ def of_speed(options: Options, row: str) -> dict[str, Any]:
     if row.startswith("processes"):
         return crowd(options, with_mps=row.endswith("MPS"))
     loop, work, seen = loop_of(options, row)
-    if seen.pop("other", None) == "pfl":
-        return pfl_row(options, work)
     begun = time.perf_counter()
     loop.run(1)
     sync(options)
@@ -556,7 +554,7 @@ def loop_of(options: Options, row: str) -> tuple[Any, Any, dict[str, Any]]:
     work, precision = workloads(options)[name], low[0] if low else "float32"
     prepared(options, precision, way)
     if way == "pfl":
-        return None, work, {"other": "pfl"}
+        return pfl_loop(options, work), work, {}
     if way.startswith("bare"):
         return bare_loop(options, work, precision, way == "bare graph"), work, {}
     executor = "vectorised" if way.startswith("stacked") else "sequential"
@@ -574,7 +572,7 @@ def loop_of(options: Options, row: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def prepared(options: Options, precision: str, way: str) -> None:
-    """As the engine wants a GPU; a bare loop in TF32 has PyTorch's defaults."""
+    """As the engine wants a GPU; pfl and a bare loop in TF32 need not be repeatable."""
     import torch
 
     from fedrepro.engine import tf32
@@ -583,7 +581,7 @@ def prepared(options: Options, precision: str, way: str) -> None:
     torch.set_num_threads(1)
     devices.prepare(options.device)
     tf32.impose(False)
-    if way.startswith("bare") and precision != "float32":
+    if way == "pfl" or (way.startswith("bare") and precision != "float32"):
         torch.use_deterministic_algorithms(False)
         torch.backends.cudnn.deterministic = False
         tf32.impose(True)
@@ -789,9 +787,13 @@ def member(options: Options, place: Path, number: int, mine: int, rows: list[str
     print(f"{MARK}{json.dumps(found)}", flush=True)
 
 
-def pfl_row(options: Options, work: Any) -> dict[str, Any]:
-    """The same federation by pfl-research, if it is installed."""
-    raise NotThere("pfl")
+def pfl_loop(options: Options, work: Any) -> Any:
+    """The same federation by pfl-research, which takes the card by itself if there is one."""
+    from benchmarks.peers.contestant import Job, random_job
+    from benchmarks.peers.pfl import Pfl
+
+    clients = [(x.to(options.device), y.to(options.device)) for x, y in random_job(work).clients]
+    return Pfl(Job(work, clients))
 
 
 # ------------------------------------------------------------------ part 4: reference runs
