@@ -6,6 +6,7 @@ Each kind of input of a run is changed alone, in a copy of a finished project. T
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from fedrepro.support import sealed
+from support.older_data import read_by_the_first_reader
 from support.places import ROOT, TESTS
 from support.project import Project
 
@@ -30,6 +32,7 @@ ENTRY = """\
     {kind: tabular_csv, title: t, licence: l, citation: c, path: NAME.csv, label: y, group: place,
      task: classification, test_fraction: 0.3}
 """
+GAPS = "task: classification, standardise: false"
 EXPERIMENT = """\
 system: ima
 title: Tiny
@@ -48,6 +51,12 @@ settings:
     optimizer: {lr: 0.1}
     evaluate: {measures: [positives]}
     given: {unlabelled: {dataset: other, share: 0.5}}
+  held:
+    extends: tiny
+    partition: {scheme: iid, clients: 4, validation: 0.2}
+  gaps:
+    extends: held
+    dataset: gaps
 tables:
   table_1:
     title: First
@@ -57,6 +66,14 @@ tables:
     columns:
       - {label: Mine, method: mine}
       - {label: Taught, method: feddf}
+  table_2:
+    title: Second
+    summary: {rounds: 1}
+    rows:
+      - {label: Held out, setting: held}
+      - {label: With gaps, setting: gaps}
+    columns:
+      - {label: Mine, method: mine}
 """
 FILES = {
     "methods/mine.py": '''"""FedAvg on a scaled loss."""
@@ -153,25 +170,33 @@ def table(seed: int) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    datasets = "datasets:\n" + "".join(ENTRY.replace("NAME", name) for name in ("mine", "other"))
+    names = ("mine", "other", "gaps")
+    entries = [ENTRY.replace("NAME", name) for name in names]
+    entries[2] = entries[2].replace("task: classification", GAPS)
+    datasets = "".join(["datasets:\n", *entries])
     project = Project.make(tmp_path_factory.mktemp("same") / "made", CONFIG, EXPERIMENT, datasets)
     for name, text in FILES.items():
         path = project.root / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    for number, name in enumerate(("mine", "other")):
-        (project.root / f"{name}.csv").write_text(table(number), encoding="utf-8")
+    for number, name in enumerate(names):
+        text = table(number)
+        if name == "gaps":
+            text = re.sub(r"(?m)^[-.\d]+,(?=.*p2)", ",", text)
+        (project.root / f"{name}.csv").write_text(text, encoding="utf-8")
     called = project.snakemake()
     assert called.returncode == 0, called.stdout
     return project
 
 
-def record(project: Project, method: str, section: str, key: str, value: object) -> None:
-    """Let a finished run state another fact of its machine or packages."""
-    folder = project.root / f"results/runs/{SETTING}/{method}/seed{SEED}"
+def record(project: Project, run: str, section: str, key: str, value: object = None) -> None:
+    """Let a finished run state another fact of its data, machine or packages, or not that one."""
+    folder = project.root / f"results/runs/{run}/seed{SEED}"
     manifest = json.loads((folder / "manifest.json").read_bytes())
     timing = json.loads((folder / "timing.json").read_bytes())
-    manifest[section][key] = value
+    manifest[section].pop(key, None)
+    if value is not None:
+        manifest[section][key] = value
     manifest["seal"] = sealed.seal_of(manifest)
     times = (folder / "manifest.json").stat(), (folder / "timing.json").stat()
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
@@ -193,10 +218,10 @@ def touch(*names: str) -> Callable[[Project], None]:
 
 
 def fact(section: str, key: str, value: object) -> Callable[[Project], None]:
-    return lambda project: [record(project, each, section, key, value) for each in METHODS] and None
+    return lambda project: [record(project, each, section, key, value) for each in RUNS] and None
 
 
-METHODS = ("mine", "feddf")
+RUNS = (f"{SETTING}/mine", f"{SETTING}/feddf")
 CHANGES: dict[str, tuple[Callable[[Project], None], str, bool]] = {
     # What is changed, the method that is asked about, whether its result stays current.
     "nothing": (lambda project: None, "mine", True),
@@ -259,21 +284,46 @@ def test_code_that_is_put_back_makes_its_results_current_again(
     assert answers == dict.fromkeys(answers, True)
 
 
-def asked(project: Project, method: str, seed: int = SEED) -> dict[str, bool]:
+def test_an_older_reader_makes_no_run_again_but_those_with_rows_held_out(
+    made: Project, tmp_path: Path
+) -> None:
+    """It told neither which cells it had filled in, nor that all rows were standardised with all.
+
+    Results of its time have the statistics of rows that clients held out.
+    """
+    project = made.copy(tmp_path / "project")
+    for name in ("mine", "gaps"):
+        read_by_the_first_reader(project.root, name)
+    for setting in ("tiny", "held", "gaps"):
+        record(project, f"ima/{setting}/mine", "data", "missing_sha256")
+    for setting in ("held", "gaps"):
+        answers = asked(project.copy(tmp_path / setting), "mine", setting=f"ima/{setting}")
+        assert answers == dict.fromkeys(answers, False), setting
+    # Also when the data have been prepared again, for another run.
+    assert project.fedrepro("run", "ima/held", "mine", "--seed", str(SEED)).returncode == 0
+    answers = asked(project, "mine")
+    assert answers == dict.fromkeys(answers, True)
+    answers = asked(project, "mine", setting="ima/held")
+    assert answers == dict.fromkeys(answers, True)
+
+
+def asked(
+    project: Project, method: str, seed: int = SEED, setting: str = SETTING
+) -> dict[str, bool]:
     """Whether each command takes the result for current; `fedrepro run` comes last."""
     command = [sys.executable, str(TESTS / "support/answers.py"), str(ROOT / "scripts")]
     environment = {**os.environ, "PYTHONPATH": project.path}
     # Not in the project itself: `make reference` keeps what is current.
-    other = project.copy(project.root.with_name("other"))
+    other = project.copy(project.root.with_name(f"{project.root.name}_{Path(setting).name}"))
     called = subprocess.run(
-        [*command, SETTING, method, str(seed)],
+        [*command, setting, method, str(seed)],
         cwd=other.root, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert called.returncode == 0, called.stderr
     answers: dict[str, bool] = json.loads(called.stdout.splitlines()[-1])
-    manifest = f"results/runs/{SETTING}/{method}/seed{seed}/manifest.json"
+    manifest = f"results/runs/{setting}/{method}/seed{seed}/manifest.json"
     answers["snakemake"] = manifest not in project.due(manifest)
-    played = project.fedrepro("run", SETTING, method, "--seed", str(seed))
+    played = project.fedrepro("run", setting, method, "--seed", str(seed))
     assert played.returncode in (0, 2), played.stdout
     answers["run"] = played.returncode == 0 and "done before" in played.stdout
     return answers

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shutil
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from fedrepro.data.readers.content import (
     read_as,
 )
 from fedrepro.support.errors import UserError, brief, cannot_write, listed
-from fedrepro.support.files import whole_folder
+from fedrepro.support.files import read_json, whole_folder
 from fedrepro.support.locks import only_one
 from fedrepro.support.sealed import sealed
 
@@ -69,7 +71,24 @@ def prepare(
             content = read_checked(name, spec, raw.path, scratch, progress)
             shutil.rmtree(scratch)
             _write(content, spec, name, recipe, temporary)
+            _keep_time(folder, temporary)
     return folder
+
+
+# Keys of meta.json that say how data were prepared, not what they are.
+HOW = {"recipe", "entry", "seal", "splits"}
+
+
+def _keep_time(before: Path, made: Path) -> None:
+    """Let a prepared folder with the same data have the time of the one that it replaces.
+
+    Snakemake, which looks at times, then makes nothing again that was made from them.
+    """
+    with suppress(UserError):  # damaged, or of another version
+        then, now = read_meta(before), read_json(made / "meta.json")
+        if then and all(now.get(key) == then[key] for key in then.keys() - HOW):
+            about = (before / "meta.json").stat()
+            os.utime(made / "meta.json", ns=(about.st_atime_ns, about.st_mtime_ns))
 
 
 def recipe_of(spec: DatasetSpec, raw_sha256: str, revision: int | None = None) -> str:

@@ -8,10 +8,13 @@ partition or their inputs have been deleted.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
 from fedrepro.config.settings import Setting
@@ -19,6 +22,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import digest_of as digest_of_entry
 from fedrepro.data.catalogue.entries import Own
+from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, read_meta
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.partition.assigning import of_server
@@ -177,8 +181,7 @@ def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
         meta = read_meta(bench.root / PREPARED / name)
         if meta is None:
             return []
-        made_by = next((each for each in range(entry.revision, 0, -1)
-                        if meta.get("entry") == digest_of_entry(entry, each)), None)  # fmt: skip
+        made_by = _reader_of(meta, entry)
         if made_by is None:
             words = f"data set {name} was made from another catalogue entry"
             return [_other(f"data set {name}", words)]
@@ -187,35 +190,64 @@ def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
             return []
         if meta.get("recipe") != recipe_of(entry, raw, made_by):
             return [_other(f"data set {name}", f"the files of data set {name} have changed")]
-        if made_by < entry.revision and meta["content_sha256"] != _content_now(name, bench, raw):
-            return [_other(f"data set {name}", f"data set {name} was made by an older reader")]
+        if made_by < entry.revision:
+            now, _ = _read_now(name, bench, raw)
+            if meta["content_sha256"] != now["content_sha256"]:
+                return [_other(f"data set {name}", f"data set {name} was made by an older reader")]
     except UserError as error:
         return [_other(f"data set {name}", str(error))]
     return []
 
 
-_contents: dict[tuple[str, str], str] = {}  # of data sets that an older reader made
+def _reader_of(meta: Mapping[str, Any], entry: DatasetSpec) -> int | None:
+    """The revision of the reader that prepared data; None if they are of another entry."""
+    revisions = range(entry.revision, 0, -1)
+    return next(
+        (each for each in revisions if meta.get("entry") == digest_of_entry(entry, each)), None
+    )
 
 
-def _content_now(name: str, bench: Workbench, raw: str) -> str:
-    """The ``content_sha256`` that a data set of the user's own files would have now."""
-    if (name, raw) not in _contents:
+# What today's reader makes of data that an older one prepared: meta.json, and the empty cells.
+_read: dict[tuple[str, str], tuple[dict[str, Any], NDArray[np.bool_] | None]] = {}
+
+
+def _read_now(
+    name: str, bench: Workbench, raw: str
+) -> tuple[dict[str, Any], NDArray[np.bool_] | None]:
+    """A data set of the user's own files as it would be prepared now, without its samples."""
+    if (name, raw) not in _read:
         with TemporaryDirectory() as folder:
             place = Path(folder)
             archives = bench.config.data.archives
             prepare(name, bench.datasets[name], archives, downloads=place / "raw", root=place)
-            meta = read_meta(place / name)
-            assert meta is not None
-            _contents[name, raw] = meta["content_sha256"]
-    return _contents[name, raw]
+            found = open_dataset(name, place)
+            missing = found.train.missing
+            _read[name, raw] = found.meta, None if missing is None else np.array(missing)
+    return _read[name, raw]
 
 
 def prepared(bench: Workbench, name: str) -> Dataset | None:
-    """A prepared data set, or None if it is missing or damaged."""
+    """A prepared data set, or None if it is missing or damaged.
+
+    One that an older reader made has today's notes of what is in its statistics: without them, a
+    run whose clients hold rows out would be current until its data are prepared again.
+    """
     if not (bench.root / PREPARED / name / "meta.json").exists():
         return None
     try:
-        return open_dataset(name, bench.root / PREPARED)
+        found, entry = open_dataset(name, bench.root / PREPARED), bench.datasets[name]
+        if not isinstance(entry, Own) or _reader_of(found.meta, entry) == entry.revision:
+            return found
+        raw = sha256_of_own(entry, bench.config.data.archives)
+        if raw is None:
+            return found
+        meta, missing = _read_now(name, bench, raw)
+        return replace(
+            found,
+            train=replace(found.train, missing=missing),
+            meta=found.meta | {"missing_sha256": meta.get("missing_sha256")},
+            standardised=bool(meta.get("standardised", False)),
+        )
     except UserError:
         return None
 
