@@ -498,6 +498,7 @@ def rows_of_speed(options: Options) -> list[str]:
     first = ["W1", "W2"]
     heavy = [name for name in ("W4", "R18") if not (options.tiny and name == "R18")]
     rows = [f"{name} | {way}" for name in first for way in (*plain, *stacked)]
+    rows += [f"W2 superfed_mm | {way}" for way in ("eager", "graph", *stacked)]
     rows += [f"{name} | {way}" for name in heavy for way in plain]
     rows += [
         f"{name} | {way} | {low}"
@@ -505,9 +506,8 @@ def rows_of_speed(options: Options) -> list[str]:
         for low in LOW
         for way in ("bare", "bare graph", "graph", "lanes 2")
     ]
-    rows += [f"W2 superfed_mm | {way}" for way in ("eager", "graph", *stacked)]
     rows += ["processes", "processes with MPS"]
-    rows += [f"W5 | {way}" for way in ("pfl", *plain, *stacked)]
+    rows += [f"W5 | {way}" for way in ("pfl", "pfl | tf32", *plain, *stacked)]
     rows += [f"W3 | {way}" for way in (*plain, *stacked)]
     rows += [f"{name} | {way}" for name in ("TwoCNN", "IMA-CNN") for way in plain]
     rows += ["W1 | bare | tf32", "W1 | bare graph | tf32", "W1 | graph | tf32"]
@@ -536,7 +536,7 @@ def of_speed(options: Options, row: str) -> dict[str, Any]:
     loop.run(rounds_to_warm(options, work) - 1)
     sync(options)
     found = {"first_s": first, **checksum(loop)}
-    rounds = rounds_for(options, loop, 0.4)
+    rounds = rounds_for(options, loop, 0.3)
     rates = [rate_of(options, loop, work, rounds) for _ in range(3)]
     rate, told = statistics.median(rates)
     found |= {"steps/s": rate, "told": told, "rounds": rounds, **seen}
@@ -572,7 +572,7 @@ def loop_of(options: Options, row: str) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def prepared(options: Options, precision: str, way: str) -> None:
-    """As the engine wants a GPU; pfl and a bare loop in TF32 need not be repeatable."""
+    """As the engine wants a GPU; others' loops in TF32 have PyTorch's defaults."""
     import torch
 
     from fedrepro.engine import tf32
@@ -581,7 +581,7 @@ def prepared(options: Options, precision: str, way: str) -> None:
     torch.set_num_threads(1)
     devices.prepare(options.device)
     tf32.impose(False)
-    if way == "pfl" or (way.startswith("bare") and precision != "float32"):
+    if way.startswith(("bare", "pfl")) and precision != "float32":
         torch.use_deterministic_algorithms(False)
         torch.backends.cudnn.deterministic = False
         tf32.impose(True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,10 +48,10 @@ def rows_of(out: Path) -> dict[str, dict[str, Any]]:
     return {found["row"]: found for found in map(json.loads, lines)}
 
 
-def carry_out(script: Path, out: Path, *more: str) -> str:
+def carry_out(script: Path, out: Path, *more: str, cwd: Path = ROOT) -> str:
     command = [sys.executable, script, "--device", "cpu", "--tiny", "--out", out, *more]
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, check=True, cwd=ROOT,
+        list(map(str, command)), capture_output=True, text=True, check=True, cwd=cwd,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
     return done.stdout + done.stderr
@@ -94,3 +95,24 @@ def test_equality_and_rates_are_rehearsed(tmp_path: Path) -> None:
     assert checked["graph: fedavg"]["replayed"] > checked["graph: fedavg"]["recorded"] > 0
     assert found["W1 | graph"]["sum"] == found["W1 | eager"]["sum"]
     assert found["W1 | graph"]["steps/s"] > 0 and found["W1 | bare"]["steps/s"] > 0
+
+
+def test_a_reference_run_is_packed_and_landed_once(tmp_path: Path) -> None:
+    """In a workbench without results; the run is one of scale demo, for its seconds."""
+    here, back = tmp_path / "bench", tmp_path / "back"
+    shutil.copytree(ROOT / "config", here / "config")
+    (here / "queue").write_text("superfed/mnist5k-demo fedavg 1\nsuperfed/mnist5k-demo oops 1\n")
+    parts = ("--parts", "4:100", "--queue", "queue", "--workers", "1")
+    carry_out(SCRIPT, back, *parts, cwd=here)
+    found = rows_of(back)
+    assert found["superfed/mnist5k-demo fedavg 1"]["state"] == "finished"
+    assert "oops" in found["superfed/mnist5k-demo oops 1"]["failed"]
+    reference = here / "reports/papers/superfed/reference/mnist5k-demo/fedavg/seed1"
+    assert not reference.exists()
+    said = carry_out(SCRIPT, back, "--land", str(back), cwd=here)
+    assert "kept:" in said and (reference / "manifest.json").exists()
+    assert not (reference / "model.safetensors").exists()
+    record = json.loads((here / "reports/papers/superfed/landed.json").read_text())
+    assert record["reference/mnist5k-demo: fedavg"]["seed 1"]
+    again = carry_out(SCRIPT, back, "--land", str(back), cwd=here)
+    assert "landed already" in again and "kept:" not in again
