@@ -1,5 +1,6 @@
 """On a GPU, if there is one: the CPU's numbers but for rounding, and the same bits each time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,13 +10,15 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from fedrepro.check.world import federation
+from fedrepro.check.world import Data, federation, play
 from fedrepro.engine import tree
+from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.executors import Executor, eager, sequential, unrolled
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, Precision, differentiate
 from fedrepro.engine.round import Federation
 from fedrepro.models import registry as models
 from fedrepro.run import devices, runner
+from fedrepro.run.assembly import laid_out
 from fedrepro.support.rng import stream
 from support import tiny_run
 from support.closeness import assert_close
@@ -133,6 +136,71 @@ def test_layers_compute_in_float32_not_in_tf32(layer: nn.Module, shape: tuple[in
     expected = pass_through("cpu", torch.float64)
     error = (pass_through(GPU, torch.float32) - expected).norm() / expected.norm()
     assert error < 1e-5
+
+
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+
+
+def convolutional(precision: Precision) -> tuple[Net, torch.Tensor]:
+    """A network with BatchNorm as a run lays it out, and mini-batches of 50 samples."""
+    module = models.build("small_bn_cnn", (3, 32, 32), 10).to(GPU, torch.float32)
+    net = Net(laid_out(module, "small_bn_cnn", precision=precision), precision)
+    return net, torch.randn(50, 3, 32, 32, generator=stream(1, "x")).to(GPU, torch.float32)
+
+
+def test_precisions_are_those_of_steps_alone() -> None:
+    """8, 11 and 24 bits, in outputs and gradients; tested in 24 bits, also within a step."""
+    exact = Net(models.build("small_bn_cnn", (3, 32, 32), 10).to(GPU, torch.float64))
+    start = exact.init(stream(2, "init"))
+    y = torch.arange(50, device=GPU) % 10
+
+    def of_step(net: Net, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        params = net.bind(tree.apply(lambda leaf: leaf.to(x.dtype), start))
+        with net.of_steps():
+            tested = net.predict(params, x)
+            outputs = net(params, x)
+            slopes = differentiate(
+                lambda moving: functional.cross_entropy(net({**params, **moving}, x), y),
+                net.trainable(params),
+            )
+        parts = (outputs, *tree.leaves(slopes))
+        return tested.detach().double(), torch.cat(
+            [part.detach().double().flatten() for part in parts]
+        )
+
+    expected = of_step(exact, convolutional("float32")[1].double())
+    found = {precision: of_step(*convolutional(precision)) for precision in PRECISIONS}
+    tested, trained = (
+        {
+            name: float((each[place] - expected[place]).norm() / expected[place].norm())
+            for name, each in found.items()
+        }
+        for place in (0, 1)
+    )
+    assert max(tested.values()) < 1e-5
+    assert trained["float32"] < 1e-5
+    assert 1e-5 < trained["tf32"] < trained["bfloat16"] / 2 < 0.1
+    for precision in PRECISIONS:
+        assert torch.equal(of_step(*convolutional(precision))[1], found[precision][1])
+    assert not torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", ["fedavg", "superfed_mm", "feddf"])
+def test_a_federation_repeats_its_bits_in_each_precision(name: str, precision: Precision) -> None:
+    def played() -> tree.Tree:
+        net, x = convolutional(precision)
+        world = federation(name, cohort=2)
+        given = {"unlabelled": LoadedArtifact({"x": x.cpu()})} if name == "feddf" else {}
+        images = Data([(x[first : first + 16].cpu(), torch.arange(16) % 10) for first in (0, 16)])
+        context = replace(world.context, net=net, clients=2, artifacts=given)
+        world = replace(world, context=context, clients=images, batch_size=8)
+        server, _, _ = play(on_device(world, lambda leaf: leaf.to(GPU), lambda each: each), until=2)
+        return server
+
+    one, two = played(), played()
+    assert_close(one, two, 0)
+    assert all(leaf.is_contiguous() for leaf in tree.leaves(one))
 
 
 class Stop(Exception):

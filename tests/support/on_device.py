@@ -53,7 +53,7 @@ def on_device(
         )
         for name, each in world.context.artifacts.items()
     }
-    net = Net(moved(deepcopy(world.context.net.module)))
+    net = Net(moved(deepcopy(world.context.net.module)), world.context.net.precision)
     nets = {name: Net(moved(deepcopy(each.module))) for name, each in world.context.nets.items()}
     context = replace(world.context, net=net, nets=nets, artifacts=given)
     return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]

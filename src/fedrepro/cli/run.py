@@ -111,14 +111,15 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     """
     from fedrepro.config.run_spec import ResolvedData, RunSpec
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.provenance import fingerprint, numerics
+    from fedrepro.provenance import arithmetic, fingerprint, numerics
     from fedrepro.run import assembly, cards, given, runner, shared_prefix, standing
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
-    # Check the method before fetching any data.
+    # Check what needs no data before fetching any.
     assembly.compose(spec)
+    arithmetic.refuse_without_gpu(spec)
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
     for source in spec.given.values():

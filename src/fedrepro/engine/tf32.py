@@ -1,4 +1,4 @@
-"""TF32: whether a GPU rounds the factors of float32 products to 10 bits.
+"""TF32: whether a GPU rounds the factors of float32 products to 11 bits.
 
 PyTorch has one setting for all of a process. The engine allows TF32 for the steps of training that
 ask for it (:meth:`fedrepro.engine.net.Net.of_steps`), and for nothing else: a round's mean of

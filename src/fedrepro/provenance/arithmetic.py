@@ -21,6 +21,7 @@ from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.methods import facts
 from fedrepro.models import registry as models
+from fedrepro.support.errors import bad_value
 
 PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
 # "tf32, cuda" with TF32; "cuda" alone in older manifests: with PyTorch's defaults, which has
@@ -59,6 +60,14 @@ def of_spec(spec: RunSpec) -> str:
         base = OF_EXECUTOR[execution.executor]
     words = _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
     return f"{words}, {TOGETHER}" if scores_together(spec) else words
+
+
+def refuse_without_gpu(spec: RunSpec) -> None:
+    """Raises UserError for a run that is to be trained in TF32, but not on a GPU."""
+    setting, device = spec.setting, spec.execution.device
+    if setting.precision == TF32 and not device.startswith("cuda"):
+        wanted = f"float32 or bfloat16 with device {device}: TF32 needs device cuda"
+        raise bad_value(f"setting {setting.name}", "precision", TF32, wanted)
 
 
 def scores_together(spec: RunSpec) -> bool:

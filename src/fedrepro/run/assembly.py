@@ -318,20 +318,17 @@ def laid_out(
 
 
 def _refuse_precision(spec: RunSpec, method: Method) -> None:
-    """Raises UserError for lower precision where it is not tested, or where there is none."""
-    setting, device = spec.setting, spec.execution.device
+    """Raises UserError for a model or a method that is not tested in lower precision."""
+    setting = spec.setting
     if setting.precision == "float32":
         return
-    whose = f"setting {setting.name}"
-    if setting.precision == "tf32" and not device.startswith("cuda"):
-        wanted = f"float32 or bfloat16 with device {device}: TF32 needs device cuda"
-        raise bad_value(whose, "precision", setting.precision, wanted)
     refused = ""
     if models.find(setting.model, spec.plugins).family != "convolutional":
         refused = f"model {setting.model}, which is not convolutional and gains nothing"
     elif not all(layer.classifies for layer in method.layers()):
         refused = "a method that trains no classifier: what it makes needs all bits"
     if refused:
+        whose = f"setting {setting.name}"
         raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
 
 

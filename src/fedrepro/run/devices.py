@@ -12,7 +12,7 @@ from fedrepro.support.errors import UserError
 def prepare(device: str) -> None:
     """Make a GPU ready, for all that this process computes from now on; nothing for the CPU.
 
-    By default PyTorch rounds the inputs of convolutions on a GPU to TF32 (10 bits of precision),
+    By default PyTorch rounds the inputs of convolutions on a GPU to TF32 (11 bits of precision),
     and some sums are formed in whatever order threads arrive. Where PyTorch has no other way, as in
     the gradient of adaptive pooling, it warns. Runs with ``precision: tf32`` allow TF32 again, for
     the steps of their training.
@@ -42,3 +42,10 @@ def require(device: str) -> None:
         raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
     if number >= there:
         raise UserError(f"device: {device!r}: expected cuda:0 to cuda:{there - 1}, which are here")
+
+
+def require_tf32(device: str) -> None:
+    """Raises UserError unless that GPU has TF32: another would compute in float32 unasked."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        name = torch.cuda.get_device_name(device)
+        raise UserError(f"precision: 'tf32': {name} has none: expected an NVIDIA A100 or later")

@@ -27,7 +27,7 @@ from fedrepro.provenance import arithmetic, fingerprint
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
-from fedrepro.run import checkpoint, manifest, privacy, scoring
+from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, facts_of
 from fedrepro.run.memory import keep_freed_memory
@@ -115,10 +115,13 @@ def run(
             replaced, or files that no run wrote.
         Interrupted: after Ctrl-C, SIGTERM or the like; the same call resumes the run.
     """
+    arithmetic.refuse_without_gpu(spec)
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
     with float32_by_default():
         plan = make_plan(spec, dataset, partition, given)
+        if spec.setting.precision == "tf32":
+            devices.require_tf32(spec.execution.device)
         refuse_lone_samples(plan)
     method = plan.federation.method
     privacy.refuse_unaccountable(method, spec.setting)

@@ -22,6 +22,7 @@ from fedrepro.provenance import arithmetic
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
 from fedrepro.run.standing import standing_of
+from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, counted_shares, data_of
 
 MIXTURES = 11  # evaluated after the last round (fedrepro.run.scoring)
@@ -230,6 +231,10 @@ class CostModel:
             return RunCost(
                 run, False, counted=False, why=f"data set {setting.dataset}: unknown {what}"
             )
+        try:
+            arithmetic.refuse_without_gpu(spec)
+        except UserError as error:
+            return RunCost(run, False, counted=shares.counted, why=str(error))
         about, key = self._about(spec), key_of_method(spec)
         rate, method = self._rate(workload, rates), rates.method_like(key)
         measured = workload.key in rates.models and (bool(workload.by) or key in rates.methods)

@@ -206,9 +206,12 @@ class CostEstimate:
         """The whole estimate as plain JSON."""
         left = [cost for cost in costs.values() if not cost.done]
         why: dict[str, int] = {}
+        precisions: dict[str, int] = {}
         for cost in left:
             if cost.why:
                 why[cost.why] = why.get(cost.why, 0) + 1
+            precision = self.cost_model.spec(cost.run).setting.precision
+            precisions[precision] = precisions.get(precision, 0) + 1
         return {
             "machine": rates.machine,
             "at_once": self.at_once,
@@ -217,6 +220,7 @@ class CostEstimate:
             "estimated_partitions": sum(not cost.counted for cost in left),
             "side_by_side": sum(cost.side_by_side for cost in left),
             "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
+            "precisions": precisions,
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
         }

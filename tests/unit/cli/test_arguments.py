@@ -131,6 +131,7 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
         "estimated_partitions": 0,
         "by_others_alike": 6,
         "side_by_side": 0,
+        "precisions": {"float32": 8, "tf32": 1, "bfloat16": 2},
     }
     most = plan.REASONS + 2
     lines = plan._remarks(found)
@@ -141,4 +142,6 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
     assert reasons[-2] == "Hours unknown: 3 runs: reason 3"
     assert reasons[-1] == "Hours unknown: 3 more runs; --json lists all reasons."
-    assert lines[-1].endswith("not measured yet: 6 runs.")
+    assert lines[-3].endswith("not measured yet: 6 runs.")
+    assert [line.split(",")[0] for line in lines[-2:]] == ["Trained in bfloat16", "Trained in tf32"]
+    assert "float32: 2 runs" in lines[-2]

@@ -162,3 +162,5 @@ def test_another_class_of_arithmetic_is_told(
     """Also of a manifest from before it was recorded."""
     change(write_run(bench, RUN, [0.5, 0.75]), executor="vectorised")
     assert "    arithmetic: stacked -> per client" in said(capsys).splitlines()
+    change(bench.root / RUN.folder, executor="sequential", arithmetic="per client, tf32, cuda")
+    assert "    arithmetic: per client, tf32, cuda -> per client" in said(capsys).splitlines()

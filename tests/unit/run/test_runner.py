@@ -654,6 +654,23 @@ def test_a_number_of_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) ->
         devices.require("cuda:2")
 
 
+def test_tf32_is_refused_without_a_gpu_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "precision: 'tf32': expected float32 or bfloat16 with device cpu: TF32 needs device cuda"
+    with pytest.raises(UserError, match=line):
+        carry_out(tmp_path / "x", run_spec(model="mcmahan_cnn", precision="tf32"))
+    assert not any(tmp_path.iterdir())
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla V100")
+    for capability in ((7, 0), (8, 0), (9, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, c=capability: c)
+        if capability >= (8, 0):
+            devices.require_tf32("cuda")
+            continue
+        with pytest.raises(UserError, match="precision: 'tf32': Tesla V100 has none"):
+            devices.require_tf32("cuda")
+
+
 def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
     """Through the C++ compiler, in float32: the curves agree to rounding.
 

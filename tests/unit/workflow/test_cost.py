@@ -517,6 +517,33 @@ def test_a_gpu_computes_one_run_at_a_time(bench: Workbench, rates: Rates) -> Non
     assert estimate_of(replace(bench, config=config)).at_once == 1
 
 
+def test_runs_in_lower_precision_are_named(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that needs a GPU has no hours on a CPU, and is refused there before data are fetched."""
+    low = EXPERIMENT.replace("logistic", "mcmahan_cnn\n    precision: bfloat16", 1)
+    low = low.replace("tables:", "  lower: {extends: tiny, precision: tf32}\ntables:")
+    low = low.replace("setting: tiny}", "setting: lower}", 1)
+    (bench.root / "config/experiments/ima.yaml").write_text(low)
+    made = stored(bench.root, "cpu", 1)
+    made.start_seconds = 3.0
+    made.models = {LOGISTIC.replace("logistic", "mcmahan_cnn"): ModelRate(0.5, 0, 0, 0, 1, 1)}
+    once = MethodRate(1.0, centralized=False, interpolates=False)
+    made.methods = {f"{name} epochs 1": once for name in ("fedavg", "fedprox")}
+    made.save(bench.root)
+    assert main(["plan", "ima", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["precisions"] == {"bfloat16": 1, "tf32": 2}
+    assert [number for why, number in found["without_hours"].items() if "TF32" in why] == [2]
+    assert main(["plan", "ima"]) == 0
+    said = capsys.readouterr().out
+    assert "Trained in bfloat16, and estimated at the speed of float32: 1 runs." in said
+    assert main(["run", "ima/lower", "fedavg", "--seed", "1"]) == 2
+    line = "precision: 'tf32': expected float32 or bfloat16 with device cpu: TF32 needs device cuda"
+    assert capsys.readouterr().err == f"fedrepro: setting ima/lower: {line}\n"
+    assert not (bench.root / "results/data").exists()
+
+
 def test_a_cell_by_itself_with_the_runs_that_it_starts_from(
     bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
 ) -> None:
