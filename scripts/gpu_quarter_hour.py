@@ -997,11 +997,13 @@ class Book:
         self.out, self.began, self.lock = out, time.monotonic(), threading.Lock()
         self.found: list[dict[str, Any]] = []
 
-    def add(self, found: dict[str, Any]) -> None:
+    def add(self, found: dict[str, Any], told: bool = True) -> None:
         with self.lock:
             self.found.append(found)
             with (self.out / ROWS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
+            if not told:
+                return
             shown = {key: each for key, each in found.items() if key not in ("part", "row")}
             at = time.monotonic() - self.began
             words = json.dumps(shown, ensure_ascii=False)
@@ -1019,8 +1021,10 @@ def play(options: Options, name: str, rows: list[str], until: float, book: Book)
         thread.start()
     for thread in threads:
         thread.join()
-    for row in left:
-        book.add({"part": name, "row": row, "failed": "no time left"})
+    for row in left:  # often a hundred: they would push what was found out of sight
+        book.add({"part": name, "row": row, "failed": "no time left"}, told=False)
+    if left:
+        print(f"{part.title}: no time left for {len(left)} rows, from {left[0]!r} on", flush=True)
 
 
 def _play(options: Options, name: str, left: deque[str], until: float, book: Book) -> None:
