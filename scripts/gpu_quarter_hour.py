@@ -418,6 +418,11 @@ def forget(world: Any) -> None:
         net.graphs = None
 
 
+# What was recorded lives as long as its process: memory of a graph that is gone might be used by
+# another through what cuBLAS remembers of its streams (pytorch#193402).
+KEPT: list[Any] = []
+
+
 class Counted:
     """A recorder that counts what is recorded and replayed, on all streams together."""
 
@@ -456,6 +461,7 @@ def record(world: Any, options: Options, count: bool = True) -> dict[str, Any]:
     common = Graphs(recorder, counts["notes"].append)
     for net in networks(world):
         net.graphs = common
+    KEPT.append(common)
     return counts
 
 
@@ -666,6 +672,7 @@ def bare_loop(options: Options, work: Any, precision: str, recorded: bool) -> An
 
     loop = Loop(work, options.device)
     loop.graphs = {}
+    KEPT.append(loop.graphs)
     if precision == "bfloat16":
         loop.module.to(memory_format=torch.channels_last)
     return loop
