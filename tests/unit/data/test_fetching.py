@@ -1,6 +1,7 @@
 """Raw files: where they come from, interrupted downloads, wrong checksums."""
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -73,6 +74,28 @@ def test_a_broken_connection_goes_on_by_range(tmp_path: Path) -> None:
         first = [wanted for path, wanted in server.asked if FIRST in path]
     assert first == [None, f"bytes={server.break_after}-"]
     assert taken(tmp_path / "d")
+
+
+@pytest.mark.parametrize(("received", "slow"), [(99, True), (1_999, True), (2_001, False)])
+def test_a_connection_is_slow_by_its_rate(
+    received: int, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 bytes a second, over the ten seconds since it was last looked at."""
+    now = 0.0
+    monkeypatch.setattr(http, "WINDOW", 10.0)
+    monkeypatch.setattr(http, "SLOWEST", 200)
+    monkeypatch.setattr(http.time, "monotonic", lambda: now)
+    paced = http._Paced(io.BytesIO(bytes(10_000)))
+    assert paced.readinto(bytearray(received - 1)) == received - 1
+    now = 10.0
+    if slow:
+        with pytest.raises(TimeoutError, match="slower than 200 bytes per second"):
+            paced.readinto(bytearray(1))
+    else:
+        assert paced.readinto(bytearray(1)) == 1
+        now = 20.0  # each window by itself
+        with pytest.raises(TimeoutError):
+            paced.readinto(bytearray(1))
 
 
 @pytest.mark.parametrize("what", ["body", "all"])

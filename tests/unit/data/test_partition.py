@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import time
 import zipfile
@@ -358,6 +359,17 @@ def test_stratified_choice_is_proportional(counts: list[int], data: st.DataObjec
     assert mask.sum() == wanted
     chosen = np.bincount(labels[mask], minlength=len(counts))
     assert (np.abs(chosen - np.array(counts) * wanted / len(labels)) < 1).all()
+    # What is left over goes to the largest remainders; of equal ones to larger classes, then to
+    # smaller labels.
+    exact = [count * wanted / len(labels) for count in counts]
+    quotas = [math.floor(each) for each in exact]
+    order = sorted(
+        range(len(counts)),
+        key=lambda label: (quotas[label] - exact[label], -counts[label], label),
+    )
+    for label in order[: wanted - sum(quotas)]:
+        quotas[label] += 1
+    assert chosen.tolist() == quotas
 
 
 PLACED = "partitions/d/shards"  # what a partition is is its place

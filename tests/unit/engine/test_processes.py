@@ -228,13 +228,18 @@ def _lives(process: int) -> bool:
         return False
 
 
-def test_results_of_other_shapes_are_refused() -> None:
-    """The processes would lay out the shared memory differently."""
+@pytest.mark.parametrize(
+    "other",
+    [torch.zeros(3), torch.zeros(2, dtype=torch.int32), torch.zeros(2, dtype=torch.float16)],
+    ids=["shape", "as wide", "narrower"],
+)
+def test_results_of_other_shapes_are_refused(other: torch.Tensor) -> None:
+    """The processes would lay out the shared memory differently, or read it as other numbers."""
     here = os.getpid()
 
     def put(place: int) -> None:
         time.sleep(0.05)
-        results.put(place, torch.zeros(2 if os.getpid() == here else 3))
+        results.put(place, torch.zeros(2) if os.getpid() == here else other)
 
     results = Stacked(6)
     with results:

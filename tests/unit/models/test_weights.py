@@ -145,7 +145,8 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
 def test_safetensors_and_names_that_do_not_fit() -> None:
     source = nn.Linear(3, 2)
     saved = {f"part.{key}": value for key, value in source.state_dict().items()}
-    weights = LearnedWeights("x.safetensors", save({**saved, "head.weight": torch.ones(1)}))
+    others = {name: torch.ones(1) for name in ("head.weight", "head.part.weight", "apart.bias")}
+    weights = LearnedWeights("x.safetensors", save({**saved, **others}))
     target = nn.Linear(3, 2)
     load_into(target, "x", weights, "part.")
     assert torch.equal(target.weight, source.weight) and torch.equal(target.bias, source.bias)
