@@ -112,7 +112,7 @@ class EngineLoop:
             cohort_size=workload.cohort,
             batch_size=workload.batch_size,
             seed=0,
-            execute=EXECUTORS[executor](WORKERS),
+            execute=EXECUTORS[executor](WORKERS, "cpu"),
         )
         self.server = begin(self.federation)
         self.client_states = ClientStore(folder, device=device)

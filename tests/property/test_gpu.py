@@ -219,6 +219,7 @@ class Stop(Exception):
 def test_a_whole_run_repeats_its_bytes_and_resumes(
     name: str, keys: dict[str, object], tmp_path: Path
 ) -> None:
+    torch.set_default_dtype(torch.float32)  # in which all runs compute; the fixture resets it
     keys = {"participation": 1.0, "rounds": 6, "evaluate": {"clients": True}, **keys}
     spec = tiny_run.run_spec(name, **keys, device=GPU)
 

@@ -344,10 +344,14 @@ def _missing_to_compile(device: str) -> str:
     return f"no Python.h in {' or '.join(sorted(places))} (Debian: package python3-dev)"
 
 
-EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
-    "sequential": lambda workers: sequential,
-    "parallel": Parallel,
-    "vectorised": lambda workers: vectorised,
+# Streams of a GPU. On an H100 four were faster than two and than one in every workload that was
+# measured, by 11 to 40 % (docs/cluster.md).
+LANES = 4
+
+EXECUTORS: dict[str, Callable[[int, str], Executor]] = {  # (workers, device) -> executor
+    "sequential": lambda workers, device: Lanes(LANES) if device != "cpu" else sequential,
+    "parallel": lambda workers, device: Parallel(workers),
+    "vectorised": lambda workers, device: vectorised,
 }
 
 # Client steps in a round from which a second process pays for its fork (about 20 ms).

@@ -271,7 +271,7 @@ def make_plan(
         cohort_size=cohort,
         batch_size=setting.batch_size,
         seed=spec.seed,
-        execute=EXECUTORS[executor](execution.threads),
+        execute=EXECUTORS[executor](execution.threads, device),
         flips=setting.augment == "flip",
         sample_cohort=_sampler(setting, everyone, cohort),
         availability=_availability(setting, spec.seed, clients) if not method.centralized else None,
