@@ -186,6 +186,7 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
         ("ima+fedavg", 3), ("ima", 3), ("ima+fedadam", 3), ("ima+fedprox", 3), ("ima+strong", 3),
         ("wide+fedavg", 1), ("never+fedavg", 3), ("kept+fedavg", 1), ("other+fedavg", 0),
         ("superfed_mm", 2), ("superfed_mm@released", 2), ("superfed_mm+fedadam", 2), ("far", 0),
+        ("steered", 0),
         ("superfed_lm", 0), ("ima+superfed_mm", 3), ("alone", 0), ("aaggff_d+fedavg", 0),
         ("ima+aaggff_d+fedavg", 3), ("fedavg", 0),
     ],
@@ -193,7 +194,8 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
 def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) -> None:
     """t_s is round 3 of 4; a window of 3 fills from round 1 on; what is kept is a run's own.
 
-    L is round 2. What has another mu than its parent run, or no parent run, shares nothing.
+    L is round 2. What has another mu or server optimizer than its parent run, or no parent run,
+    shares nothing.
     """
     variants = """  ima: {window: 1}
   wide: {use: ima, window: 3}
@@ -204,6 +206,7 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
   superfed_mm: {start: 0.5, trunk: fedprox}
   far: {use: superfed_mm, mu: 1.0}
   alone: {use: superfed_mm, trunk: null}
+  steered: {use: superfed_mm, trunk: fedprox+fedadam}
   fedprox: {"""
     text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    keep: {kept+fedavg: [2, 3]}")
     text = text.replace("  fedprox: {", variants)
