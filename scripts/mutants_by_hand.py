@@ -8,10 +8,10 @@ The list is `tests/mutants_by_hand.yaml`, whose head says how an entry looks. Th
 written none of the tests, and it is complete before the first test runs: results in
 `.mutants_by_hand.jsonl` name the list that they are of by its SHA-256.
 
-The tests of the changed file and its package come first, then all others that `make test` runs. For
-these, all bugs that are left are seeded together, and a file of tests that fails is tried with each
-half of them, down to single bugs. A bug is tried again if its file has changed, or if it was not
-noticed and tests have changed since.
+The few files of tests that name most of the changed file come first, then all that `make test`
+runs. For these, all bugs that are left are seeded together, and a file of tests that fails is tried
+with each half of them, down to single bugs. A bug is tried again if its file has changed, or if it
+was not noticed and tests have changed since.
 Files of tests that fail without any bug are left out and named.
 """
 
@@ -30,7 +30,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from mutants import PACKAGE, ROOT, RULES, WARM, Mutant, Worker, all_tests, digest, tests_of
+from mutants import (
+    MOST_NAMED,
+    PACKAGE,
+    ROOT,
+    RULES,
+    WARM,
+    Mutant,
+    Worker,
+    all_tests,
+    digest,
+    tests_of,
+)
 
 LIST = ROOT / "tests/mutants_by_hand.yaml"
 KEPT = ROOT / ".mutants_by_hand.jsonl"
@@ -198,10 +209,10 @@ def spread(entries: Sequence[Entry]) -> str:
 def first_look(entry: Entry) -> tuple[str, str, list[str]]:
     """How a bug ended, the file of tests that noticed it, and files that say nothing.
 
-    Only the tests of its file and its package are tried.
+    Only the likeliest files of tests are tried.
     """
     silent = []
-    for tests in tests_of(entry.mutant.path):
+    for tests in tests_of(entry.mutant.path)[:MOST_NAMED]:
         try:
             end = Worker.end_of([entry.mutant], tests)
         except RuntimeError:
@@ -247,7 +258,7 @@ def results() -> list[dict[str, Any]]:
 def try_all(entries: Sequence[Entry], jobs: int, list_digest: str) -> None:
     """Try bugs; each result is saved at once.
 
-    Those that the tests of their file and package do not notice are tried with all other tests.
+    Those that the likeliest tests do not notice are tried together with all tests.
     """
     for name in WARM:
         importlib.import_module(name)
