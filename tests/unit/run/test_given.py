@@ -14,6 +14,7 @@ import torch
 import fedrepro as fr
 from fedrepro.config.run_spec import ResolvedFile, RunSpec
 from fedrepro.run import given
+from fedrepro.run.assembly import make_plan
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -82,6 +83,23 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
     carry_out(root, spec, lambda progress: played.append(progress.round))
     assert played == [1, 2, 3, 4]
+
+
+def test_the_servers_samples_are_scaled_as_the_clients_are() -> None:
+    """Of a table that is standardised, by rows that clients train on, and gaps are their means."""
+    images, shares = tiny_run.dataset(), tiny_run.partition(held_out=True)
+    random = np.random.default_rng(1)
+    x = random.normal(size=(150, 4)).astype(np.float32)
+    missing = random.random((150, 4)) < 0.1
+    train = replace(images.train, x=x, missing=missing)
+    data = replace(images, train=train, test=None, input_shape=(4,), standardised=True)
+    shares = replace(shares, server=np.arange(0, 150, 10))
+    spec = replace(tiny_run.run_spec(evaluate={"clients": True}), given={"unlabelled": "server"})
+    plan = make_plan(replace(spec, given={}), data, shares)
+    theirs, _ = plan.federation.clients.samples.at(torch.from_numpy(shares.server))
+    (stored,) = given.load(Path(), spec, data, shares).values()
+    assert torch.equal(stored.tensors["x"], theirs)
+    assert not torch.equal(stored.tensors["x"], torch.from_numpy(x[shares.server]))
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
