@@ -117,6 +117,23 @@ def test_a_classifier_is_trained_until_it_has_converged() -> None:
     assert math.isnan(judging.accuracy(trained.module, none))
 
 
+@pytest.mark.parametrize(
+    ("fell", "late", "converged"),
+    [
+        (0.005, 50, True),
+        (0.015, 50, False),
+        (0.005, 49, False),
+        (-0.5, 50, True),
+        (0.015, 49, False),
+    ],
+)
+def test_a_loss_that_falls_by_less_than_a_hundredth_in_fifty_epochs_has_converged(
+    fell: float, late: int, converged: bool
+) -> None:
+    losses = [2.0, *(2.0 * (1 - fell * (epoch + 1) / late) for epoch in range(late))]
+    assert judging._converged(losses) == converged
+
+
 def test_or_until_the_loss_falls_no_more() -> None:
     """Labels that nothing tells apart: the loss stays near log 2."""
     samples = two_blobs()
