@@ -342,6 +342,8 @@ PAIRS: dict[str, tuple[Callable[[], nn.Module], Callable[[], nn.Module]]] = {
         lambda: Holds(torch.zeros(2)),
         lambda: Holds(torch.zeros(2, dtype=torch.int32)),
     ),
+    "dtypes of arrays": (lambda: Holds(np.zeros(2)), lambda: Holds(np.zeros(2, dtype=np.int64))),
+    "dtypes of scalars": (lambda: Holds(np.float32(0)), lambda: Holds(np.int32(0))),
     "shapes": (lambda: Holds(torch.zeros(2, 3)), lambda: Holds(torch.zeros(3, 2))),
     "the order of a dict": (lambda: Holds(ordered("a", "b")), lambda: Holds(ordered("b", "a"))),
     "frozen weights": (lambda: frozen(True), lambda: frozen(False)),
