@@ -78,8 +78,10 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
 
 def shuffle(rows: Tensor, epochs: int, rng: torch.Generator) -> list[Tensor]:
     """``rows`` [n] in a new order for every epoch; ``rng`` is a CPU generator."""
-    orders = torch.stack([torch.randperm(len(rows), generator=rng) for _ in range(epochs)])
-    return list(rows[sent(orders, rows.device)])
+    orders = [torch.randperm(len(rows), generator=rng) for _ in range(epochs)]
+    if rows.is_cuda:  # all in one copy
+        return list(rows[sent(torch.stack(orders), rows.device)])
+    return [rows[order] for order in orders]
 
 
 def sent(drawn: Tensor, device: torch.device) -> Tensor:

@@ -129,11 +129,12 @@ def signature(tree: Tree | Tensor) -> object:
 
 def fill(there: list[Tensor], values: list[Tensor]) -> None:
     """Copy tensors to the memory of others; on a GPU, all of one type in one launch."""
-    if not there:
-        return
-    copy_ = internals.each("copy_")
     with torch.no_grad():
-        kinds = [leaf.dtype for leaf in there]
+        if not there or not there[0].is_cuda:
+            for leaf, value in zip(there, values, strict=True):
+                leaf.copy_(value)
+            return
+        copy_, kinds = internals.each("copy_"), [leaf.dtype for leaf in there]
         if kinds.count(kinds[0]) == len(kinds):
             copy_(there, values)
             return
