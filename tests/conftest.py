@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +37,13 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests come first. Of several processes none then waits for the last long one."""
     items.sort(key=lambda item: item.path.parent.name not in LONG)
+
+
+def pytest_runtest_teardown() -> None:
+    """A run may leave two threads: a process that a later test forks would wait for the second."""
+    torch = sys.modules.get("torch")
+    if torch and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 def pytest_unconfigure() -> None:
