@@ -26,9 +26,10 @@ import pyarrow.parquet
 from pydantic import Field
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import RunKey, Target
+from fedrepro.config.targets import RunKey, SearchTarget, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.search import as_far_as_it_went
 from fedrepro.run import again, landed, packed
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
@@ -101,8 +102,11 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[RunKey]:
 
 
 def compact_runs(bench: Workbench, system: str, item: str, seed: int) -> list[RunKey]:
-    """The runs of a compact table with one seed."""
-    return [run for run in bench.table(system, item, "compact").runs if run.seed == seed]
+    """The runs of a compact table or search with one seed, as far as the search went."""
+    target = bench.target(system, item, "compact")
+    if isinstance(target, SearchTarget):
+        target = as_far_as_it_went(bench, target)
+    return [run for run in target.runs if run.seed == seed]
 
 
 def is_current(bench: Workbench, record: RunRecord) -> bool:
@@ -212,23 +216,26 @@ def listed(bench: Workbench) -> list[Group]:
 
 
 def compact(bench: Workbench, only: str) -> list[Group]:
-    """A group for each seed and table of scale compact, seed by seed."""
-    tables = [
+    """A group for each seed and table of scale compact, seed by seed, after those of searches."""
+    every = [
         (system, item)
+        for key in ("compact_search", "compact")
         for system, experiment in bench.experiments.items()
-        for item in experiment.compact
-        if fnmatch.fnmatch(f"{system}/{item}", only)
+        for item in getattr(experiment, key)
     ]
-    if not tables:
-        known = [
-            f"{name}/{item}" for name, each in bench.experiments.items() for item in each.compact
-        ]
+    chosen = [each for each in every if fnmatch.fnmatch("/".join(each), only)]
+    if not chosen:
+        known = ["/".join(each) for each in every]
         raise bad_value("the command line", "--compact", only, "tables of scale compact", known)
-    seeds = sorted({seed for each in tables for seed in bench.table(*each, "compact").seeds})
+    searches = [each for each in chosen if each[1] in bench.experiments[each[0]].compact_search]
+    tables = [each for each in chosen if each not in searches]
     return [
         Group(f"{system}/{item}, seed {seed}", f"{system}/{item}", found)
-        for seed in seeds
-        for system, item in tables
+        for those in (searches, tables)
+        for seed in sorted(
+            {run.seed for each in those for run in bench.target(*each, "compact").runs}
+        )
+        for system, item in those
         if (found := compact_runs(bench, system, item, seed))
     ]
 
@@ -309,6 +316,12 @@ def main(arguments: argparse.Namespace) -> None:
         make_again(bench, compact(bench, arguments.compact or "*"), arguments.cores)
         return
     packs = arguments.compact is not None
+    while make_missing(bench, arguments, packs=packs):
+        pass  # searches go on while the best is at an end of what was tried
+
+
+def make_missing(bench: Workbench, arguments: argparse.Namespace, *, packs: bool) -> bool:
+    """Make the missing runs. Returns whether those of searches have led to others."""
     groups: list[tuple[Group, list[RunKey]]] = []
     planned: set[RunKey] = set()
     for each in compact(bench, arguments.compact) if packs else listed(bench):
@@ -322,7 +335,7 @@ def main(arguments: argparse.Namespace) -> None:
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else 'complete'}")
     print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:
-        return
+        return False
     be_nice()
     for title, left in batches(groups, by_seed=packs).items():
         try:
@@ -334,6 +347,9 @@ def main(arguments: argparse.Namespace) -> None:
         # One method's failure does not stop the others, unless Snakemake made nothing at all.
         if status and missing == left:
             raise UserError(f"{title}: snakemake made nothing (status {status}); see above")
+    known = {run for each, _ in groups for run in each.runs}
+    again = compact(bench, arguments.compact) if packs else []
+    return any(run not in known for each in again for run in each.runs)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def score(
         target.runs_of(candidate)
         for trial in target.trials
         for candidate in trial.candidates
-        if candidate.method == method
+        if candidate.method + candidate.suffix == method
     )
     for run, kept, out in zip(runs, validation, test, strict=True):
         more = {"validation_loss": [1.0, 1.0], "validation_accuracy": [0.5, kept]}

@@ -173,6 +173,7 @@ def list_settings(arguments: argparse.Namespace) -> None:
         (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))
         for name, each in bench.settings.items()
         if arguments.name in (None, name.partition("/")[0])
+        and "_" not in name.partition("@validation")[2]  # a candidate's of a search
     ]
     print_rows(("name", "dataset", "partition", "model", "rounds"), cells)
 

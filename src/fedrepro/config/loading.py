@@ -115,7 +115,11 @@ def _experiment(
     compact = _written_out(root / added, added)
     if not isinstance(compact, dict) or compact.keys() - CompactFile.model_fields:
         validate(CompactFile, compact, added, plugins)  # which raises
-    whole = {**_merged(data, compact, added), "compact": compact.get("tables")}
+    whole = {
+        **_merged(data, compact, added),
+        "compact": compact.get("tables"),
+        "compact_search": compact.get("search", {}),
+    }
     try:
         return checked(whole, shown)
     except UserError:
@@ -179,7 +183,10 @@ def _extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[o
 def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
-    """Reject names of data sets, models and settings that do not exist."""
+    """Reject names of data sets, models, settings and their keys that do not exist."""
+    for item, search in experiment.all_searches.items():
+        for searched in search.methods:
+            _check_keys(experiment, search, searched, shown, f"search.{item}")
     known_models = models.names(experiment._own)
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
@@ -217,6 +224,7 @@ def _check_references(
         "computed": experiment.computed,
         "figures": experiment.figures,
         "search": experiment.search,
+        "compact_search": experiment.compact_search,
     }
     seen: set[str] = set()
     for section, items in sections.items():
@@ -224,7 +232,7 @@ def _check_references(
             if item in seen:
                 raise bad_value(shown, section, item, "a name that no other table or figure has")
             seen.add(item)
-    for item, search in experiment.search.items():
+    for item, search in experiment.all_searches.items():
         for searched in search.methods:
             _check_searched(experiment, search, searched, shown, f"search.{item}")
 
@@ -237,6 +245,25 @@ def _check_settings_of_others(bench: Workbench) -> None:
                 wanted = f"a setting of this file, or SYSTEM/SETTING of another in {EXPERIMENTS}"
                 wanted += how_to_add(value, bench.root)
                 raise bad_value(bench.files[system], where, value, wanted, bench.settings)
+
+
+def _check_keys(
+    experiment: Experiment, search: Search, searched: Searched, shown: Path, at: str
+) -> None:
+    """Reject keys that the searched setting does not have, and values that they can't have."""
+    setting = experiment.plain_readings.get(search.setting)
+    if setting is None:  # which is reported with all other names
+        return
+    for key, values in searched.keys.items():
+        where = f"{at}.methods.{searched.method}.keys"
+        if setting.value_of(key) is None or key == "partition.validation":
+            wanted = f"a key of a setting, such as optimizer.lr, that {search.setting} has"
+            raise bad_value(shown, where, key, wanted)
+        for value in values:
+            try:
+                setting.with_keys({key: value})
+            except UserError as error:
+                raise UserError(f"{shown}: {where}.{key}: {error}") from None
 
 
 def _check_searched(
@@ -259,17 +286,18 @@ def _check_searched(
             wanted = f"one of {', '.join(sorted(known))}"
             raise bad_value(shown, f"{where}.grid", key, wanted, known)
     for key in searched.published:
-        if key not in searched.grid:
-            wanted = f"a key of its grid, {', '.join(searched.grid)}"
-            raise bad_value(shown, f"{where}.published", key, wanted, searched.grid)
+        if key not in searched.all_values:
+            wanted = f"a key of its grid, {', '.join(searched.all_values)}"
+            raise bad_value(shown, f"{where}.published", key, wanted, searched.all_values)
     published = experiment.choice(search, searched)
     if published is None:
         raise UserError(
             f"{shown}: {where}.published: missing: expected the paper's "
-            f"{', '.join(searched.grid)}: `methods` and the method's defaults do not have all of it"
+            f"{', '.join(searched.all_values)}: `methods` and the method's defaults do not have "
+            "all of it"
         )
     taken = {*experiment.methods, *part_files(experiment._own)}
-    names = [each.method for each in searched.candidates(published)]
+    names = [each.method + each.suffix for each in searched.candidates(published)]
     for candidate, name in zip(searched.candidates(published), names, strict=True):
         if taken & searched.variants(candidate).keys() or names.count(name) > 1:
             raise bad_value(shown, f"{where}.grid", name, "a name that no other method has")
@@ -306,7 +334,7 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     for item, spec in experiment.computed.items():
         for dataset, setting in spec.counted_in().items():
             yield f"computed.{item}.settings.{dataset}", setting
-    for item, search in experiment.search.items():
+    for item, search in experiment.all_searches.items():
         yield f"search.{item}.setting", search.setting
         yield f"search.{item}.demo", search.demo
     for item, figure in experiment.figures.items():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeGuard
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,6 +22,7 @@ from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 
 MOST = 1000  # candidates of a method
 LONGEST = 120  # characters of a candidate's name, which is also a folder's name
+BEYOND = 3  # half-decades that a search may go on at either end of a grid
 
 Values = Annotated[
     list[Annotated[Scalar, expected("a number, a word, true, false or null")]], Field(min_length=1)
@@ -36,10 +37,12 @@ class Candidate:
         values: hyperparameters by the grid's keys.
         method: the method's name in its runs' paths. It depends only on the values, so that
             changing the grid does not repeat runs.
+        suffix: what follows the name of its reading of the setting; "" without `keys`.
     """
 
     values: Mapping[str, Scalar]
     method: str
+    suffix: str = ""
 
 
 class Searched(Typed):
@@ -51,17 +54,24 @@ class Searched(Typed):
 
     method: Composition
     label: str | None = Field(default=None, description="Default: the method's name.")
-    grid: dict[str, Values] = Field(
-        min_length=1,
-        description="Values by hyperparameter; for a composition, by <part>.<hyperparameter>. All "
-        "combinations are tried.",
+    grid: Annotated[dict[str, Values], Field(min_length=1)] = later(
+        {},
+        "Values by hyperparameter; for a composition, by <part>.<hyperparameter>. All combinations "
+        "are tried.",
+    )
+    keys: Annotated[dict[str, Values], Field(min_length=1)] = later(
+        {},
+        "Values by key of the setting, such as optimizer.lr. Numbers go on by half-decades while "
+        "the best is at an end, and of all within one standard error of the best the smallest is "
+        "selected.",
     )
     published: Hyperparameters = Field(
         default={},
-        description="The paper's choice, if neither `methods` nor the method's defaults have it.",
+        description="The paper's choice, if neither `methods`, the method's defaults nor the "
+        "setting have it.",
     )
 
-    @field_validator("grid")
+    @field_validator("grid", "keys")
     @classmethod
     def _distinct(cls, grid: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         for name, values in grid.items():
@@ -70,6 +80,19 @@ class Searched(Typed):
         if math.prod(map(len, grid.values())) > MOST:
             raise ValueError(f"a grid of at most {MOST:,} candidates")
         return grid
+
+    @model_validator(mode="after")
+    def _something_to_try(self) -> Self:
+        if not self.all_values:
+            raise ValueError("`grid`, `keys` or both")
+        if both := self.grid.keys() & self.keys.keys():
+            raise ValueError(f"{min(both)} in `grid` or in `keys`, not in both")
+        return self
+
+    @property
+    def all_values(self) -> dict[str, list[Scalar]]:
+        """The values to try by key of the setting, then by hyperparameter."""
+        return {**self.keys, **self.grid}
 
     @property
     def parts(self) -> list[str]:
@@ -87,16 +110,20 @@ class Searched(Typed):
         for part in self.method.split("+"):
             name, at, fidelity = part.partition("@")
             names.append(f"{self._variant(name, values)}{at}{fidelity}")
-        return Candidate(values, "+".join(names))
+        own = (f"_{key}{_written(values[key])}" for key in sorted(self.keys))
+        return Candidate(values, "+".join(names), "".join(own))
 
     def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:
-        places = sorted((self.place_of(key), value) for key, value in values.items())
+        places = sorted(
+            (self.place_of(key), value) for key, value in values.items() if key not in self.keys
+        )
         own = (f"{name}{_written(value)}" for (whose, name), value in places if whose == part)
         return "_".join((part, *own))
 
     def candidates(self, published: Mapping[str, Scalar] | None) -> list[Candidate]:
         """The grid's, the first key varying slowest; then the published one if not in the grid."""
-        grid = [dict(zip(self.grid, row, strict=True)) for row in product(*self.grid.values())]
+        values = self.all_values
+        grid = [dict(zip(values, row, strict=True)) for row in product(*values.values())]
         if published is not None and published not in grid:
             grid.append(dict(published))
         return [self.candidate(values) for values in grid]
@@ -105,6 +132,8 @@ class Searched(Typed):
         """The candidate's parts with searched values, in the form of a setting's ``methods``."""
         found: dict[str, Hyperparameters] = {}
         for key, value in candidate.values.items():
+            if key in self.keys:
+                continue
             part, name = self.place_of(key)
             # A candidate must not share a prefix with the parent run of the unchanged method.
             variant = found.setdefault(
@@ -112,6 +141,52 @@ class Searched(Typed):
             )
             variant[name] = value
         return found
+
+    def gone_on(self, key: str, best: Scalar) -> "Searched":
+        """The search with a further value of a key, if the best one is an end of what was tried."""
+        tried = [value for value in self.keys[key] if is_number(value)]
+        if len(tried) < len(self.keys[key]) or not is_number(best):
+            return self
+        up = best == max(tried)
+        if not up and best != min(tried):
+            return self
+        further = half_decade(best, up=up)
+        if further is None:
+            return self
+        return self.model_copy(update={"keys": {**self.keys, key: sorted((*tried, further))}})
+
+    def as_far_as_it_may_go(self) -> "Searched":
+        """The search with all values that it may get to."""
+        found = self
+        for key, values in self.keys.items():
+            for end in (min, max) if all(map(is_number, values)) else ():
+                for _ in range(BEYOND):
+                    found = found.gone_on(key, end(found.keys[key]))  # type: ignore[type-var]
+        return found
+
+
+def is_number(value: Scalar) -> TypeGuard[int | float]:
+    """Whether a value has a size."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def half_decade(value: float, *, up: bool) -> float | None:
+    """The next of ..., 0.1, 0.3, 1, 3, 10, ... above or below; None if there is no such number.
+
+    Whole numbers stay whole.
+    """
+    if value <= 0:
+        return None
+    exact = Decimal(repr(value))
+    steps = [Decimal(step).scaleb(exact.adjusted()) for step in ("0.3", "1", "3", "10")]
+    further = (
+        min(each for each in steps if each > exact)
+        if up
+        else max(each for each in steps if each < exact)
+    )
+    if isinstance(value, int):
+        return int(further) if further == int(further) else None
+    return float(further)
 
 
 def _written(value: Scalar) -> str:
@@ -208,4 +283,14 @@ def variants_of(search: Search, published: PublishedOf) -> dict[str, Hyperparame
         for searched in search.methods
         for candidate in searched.candidates(published(searched))
         for name, values in searched.variants(candidate).items()
+    }
+
+
+def settings_of(search: Search, published: PublishedOf) -> dict[str, Hyperparameters]:
+    """The changed keys of the setting by suffix, of all candidates that there may be."""
+    return {
+        candidate.suffix: {key: candidate.values[key] for key in searched.keys}
+        for searched in search.methods
+        if searched.keys
+        for candidate in searched.as_far_as_it_may_go().candidates(published(searched))
     }

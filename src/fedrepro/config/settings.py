@@ -1,8 +1,8 @@
 """Models of config.yaml and of the settings of experiment files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Discriminator,
@@ -10,6 +10,7 @@ from pydantic import (
     PrivateAttr,
     Tag,
     ValidationInfo,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -37,7 +38,7 @@ from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, nearest
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, plain_or
+from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, plain_or, validate
 from fedrepro.support.typed_yaml import later as later
 
 RELEASED = "@released"
@@ -571,6 +572,44 @@ class Setting(Typed):
         reading = self.model_copy(update={"partition": partition, "methods": methods})
         reading._name = f"{self._name.partition('/')[0]}/{name}"
         return reading
+
+    def value_of(self, key: str) -> Any:
+        """The value of a key such as ``optimizer.lr``; None if there is none."""
+        first, _, last = key.partition(".")
+        value = getattr(self, first, None) if first in type(self).model_fields else None
+        if not last:
+            return None if isinstance(value, Typed) else value
+        known = isinstance(value, Typed) and last in type(value).model_fields
+        return getattr(value, last) if known else None
+
+    def with_keys(self, values: Mapping[str, Any]) -> "Setting":
+        """The setting with other values of keys such as ``optimizer.lr``.
+
+        Raises:
+            UserError: for a key that it does not have, and for a value that the key can't have.
+        """
+        found = self
+        for key, value in values.items():
+            if self.value_of(key) is None:
+                raise bad_value(self._name, "keys", key, "a key of a setting that has a value")
+            found = found._with_key(key.split("."), value)
+        return found
+
+    def _with_key(self, names: Sequence[str], value: Any) -> "Setting":
+        first, *further = names
+        if not further:
+            info = type(self).model_fields[first]
+            definition: Any = {first: (info.annotation, info)}
+            alone = create_model("Key", __base__=Typed, **definition)
+            checked = getattr(validate(alone, {first: value}, self._name), first)
+        else:
+            part = getattr(self, first)
+            (name,) = further
+            written = {**part.model_dump(exclude_unset=True), name: value}
+            checked = validate(type(part), written, f"{self._name}: {first}")
+        found = self.model_copy(update={first: checked})
+        found._name = self._name
+        return found
 
     def partition_path(self, seed: int) -> Path:
         """The partition's file, which all methods share."""

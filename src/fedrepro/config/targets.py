@@ -1,6 +1,6 @@
 """Targets: the pages of tables and figures at a scale, and the runs that they need."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import Candidate, Search, Searched
 from fedrepro.config.tables import ColumnOfTable, RowOfTable, Table
-from fedrepro.config.values import Scale
+from fedrepro.config.values import Scalar, Scale
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,14 @@ class Trial:
     candidates: tuple[Candidate, ...]
     published: Candidate
 
+    @classmethod
+    def of(cls, searched: Searched, published: Mapping[str, Scalar]) -> "Trial":
+        """The trial of a method, with the paper's choice."""
+        candidates = tuple(searched.candidates(published))
+        return cls(
+            searched, candidates, next(each for each in candidates if each.values == published)
+        )
+
 
 @dataclass(frozen=True)
 class SearchTarget(Target):
@@ -232,4 +240,5 @@ class SearchTarget(Target):
 
     def runs_of(self, candidate: Candidate) -> tuple[RunKey, ...]:
         """One run per seed."""
-        return tuple(RunKey(self.setting, candidate.method, seed) for seed in self.seeds)
+        setting = self.setting + candidate.suffix
+        return tuple(RunKey(setting, candidate.method, seed) for seed in self.seeds)

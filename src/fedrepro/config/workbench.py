@@ -14,6 +14,7 @@ from fedrepro.config.searches import (
     Search,
     Searched,
     ends_with_value,
+    settings_of,
     values_in,
     variants_of,
 )
@@ -87,6 +88,9 @@ class CompactFile(Typed):
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table]
+    search: dict[Name, Search] = Field(
+        default={}, description="What was searched on validation samples before the tables ran."
+    )
 
 
 class Experiment(Typed):
@@ -121,7 +125,16 @@ class Experiment(Typed):
         default={}, description="Tables of scale compact, which `config/compact/SYSTEM.yaml` adds."
     )
 
+    compact_search: dict[Name, Search] = Field(
+        default={}, description="Searches of scale compact, which the same file adds."
+    )
+
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
+
+    @property
+    def all_searches(self) -> dict[str, Search]:
+        """The searches of all scales."""
+        return {**self.search, **self.compact_search}
 
     @property
     def all_tables(self) -> dict[str, Table]:
@@ -133,15 +146,21 @@ class Experiment(Typed):
         """The settings by name, in all readings.
 
         These include ``<name>@released`` where the released code differs, and
-        ``<name>@validation<share>`` where a search keeps validation samples.
+        ``<name>@validation<share>`` where a search keeps validation samples, in which a candidate's
+        keys may follow.
         """
         found = dict(self.plain_readings)
-        for search in self.search.values():
-            variants = variants_of(search, partial(self.choice, search))
+        for search in self.all_searches.values():
+            choice = partial(self.choice, search)
+            variants = variants_of(search, choice)
             for name in {search.setting, *filter(None, [search.demo])} & self.plain_readings.keys():
-                reading = search.reading(name)
-                setting = found.get(reading, self.plain_readings[name])
-                found[reading] = setting.validated(reading, search.validation, variants)
+                for suffix, keys in {"": {}, **settings_of(search, choice)}.items():
+                    reading = search.reading(name) + suffix
+                    try:
+                        setting = found.get(reading) or self.plain_readings[name].with_keys(keys)
+                    except UserError:  # a search goes no further than its key
+                        continue
+                    found[reading] = setting.validated(reading, search.validation, variants)
         return found
 
     @cached_property
@@ -197,9 +216,15 @@ class Experiment(Typed):
         return {}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
-        """The published values of the searched hyperparameters; None if one is unknown."""
+        """The published values of what is searched; None if one is unknown."""
         setting = self.plain_readings.get(search.setting)
         found: Hyperparameters = {}
+        for key in searched.keys:
+            own = setting.value_of(key) if setting else None
+            value = searched.published.get(key, own)
+            if value is None:
+                return None
+            found[key] = value
         for key in searched.grid:
             part, name = searched.place_of(key)
             base, said = self.part(setting, part) if setting else (part, {})
@@ -329,7 +354,7 @@ class Workbench:
         at = self.scale(scale)
         found: dict[tuple[str, str], Target] = {**self.tables(at, setting=setting)}
         for system, experiment in self.experiments.items():
-            for items in (experiment.computed, experiment.figures, experiment.search):
+            for items in (experiment.computed, experiment.figures, experiment.all_searches):
                 found |= {(system, item): self._other(system, item, at) for item in items}
         return found
 
@@ -338,8 +363,10 @@ class Workbench:
         experiment = self.experiments[system]
         if item in experiment.computed:
             return ComputedTarget(system, item, asked, experiment.computed[item])
-        # Only tables have runs of scale compact: what else was computed is shown beside them.
+        # What else has no runs of scale compact is shown beside those that have.
         at: Scale = "paper" if asked == "compact" else asked
+        if item in experiment.compact_search:
+            return replace(self.search(system, item, "compact"), awaited=asked == "compact")
         if item in experiment.search:
             return replace(self.search(system, item, at), awaited=at == asked)
         figure = experiment.figures[item]
@@ -349,14 +376,12 @@ class Workbench:
     def search(self, system: str, item: str, scale: Scale) -> SearchTarget:
         """An existing search, with its candidates."""
         experiment = self.experiments[system]
-        search = experiment.search[item]
+        search = experiment.all_searches[item]
         trials = []
         for searched in search.methods:
             published = experiment.choice(search, searched)
             assert published is not None  # checked on loading
-            candidates = tuple(searched.candidates(published))
-            theirs = next(each for each in candidates if each.values == published)
-            trials.append(Trial(searched, candidates, theirs))
+            trials.append(Trial.of(searched, published))
         setting = f"{system}/{search.reading(search.setting_at(scale))}"
         seeds = self.seeds(scale, system, search.seeds)
         return SearchTarget(system, item, scale, search, setting, seeds, tuple(trials))
@@ -372,7 +397,7 @@ class Workbench:
         at, experiment = self.scale(scale), self.experiments[system]
         if item in experiment.all_tables:
             return self._target(system, item, experiment.all_tables[item], at)
-        others = [*experiment.computed, *experiment.figures, *experiment.search]
+        others = [*experiment.computed, *experiment.figures, *experiment.all_searches]
         if item in others:
             return self._other(system, item, at)
         items = [*experiment.all_tables, *others]

@@ -153,13 +153,13 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
 def _searched(workbench: Workbench) -> Iterator[Claim]:
     """All candidates of searches."""
     for system, experiment in workbench.experiments.items():
-        for item in experiment.search:
+        for item in experiment.all_searches:
             for scale in SCALES:
                 target = workbench.search(system, item, scale)
-                setting = workbench.setting(target.setting)
                 for trial in target.trials:
                     where = f"search.{item}.methods.{trial.searched.method}"
                     for candidate in trial.candidates:
+                        setting = workbench.setting(target.setting + candidate.suffix)
                         composed = workbench.compose(setting, candidate.method)
                         yield f"{workbench.files[system]}: {where}", *composed
 

@@ -30,12 +30,13 @@ def bench() -> Workbench:
 def test_only_its_own_tables_wait_for_runs_at_scale_compact(bench: Workbench) -> None:
     for scale in SCALES:
         for (system, item), target in bench.targets(scale).items():
-            compact = item in bench.experiments[system].compact
+            experiment = bench.experiments[system]
+            compact = item in {**experiment.compact, **experiment.compact_search}
             assert target.awaited == (compact == (scale == "compact")) or not target.runs
             assert bool(target.required) == (target.awaited and bool(target.runs)), (item, scale)
             if compact:
                 assert target.scale == "compact"
-                own = bench.experiments[system].compact[item].seeds
+                own = {**experiment.compact, **experiment.compact_search}[item].seeds
                 seeds = bench.seeds("compact", system, own)
                 assert {run.seed for run in target.runs} == {*seeds} == {*target.seeds}
 
@@ -48,7 +49,8 @@ def test_printed_items_are_shown_at_scale_paper_meanwhile(bench: Workbench) -> N
 
 def test_names_and_labels_say_what_is_compact(bench: Workbench) -> None:
     for experiment in bench.experiments.values():
-        assert all(item.startswith("compact_") for item in experiment.compact)
+        items = {**experiment.compact, **experiment.compact_search}
+        assert all(item.startswith("compact_") for item in items)
         for table in experiment.compact.values():
             assert not any(row.demo or row.published for row in table.rows)
             assert all(row.setting.startswith("compact-") for row in table.rows)
@@ -113,3 +115,15 @@ def test_a_fault_in_the_experiment_file_names_that(copy: Path) -> None:
     with pytest.raises(UserError) as caught:
         load(copy)
     assert str(caught.value).startswith("config/experiments/fedgo.yaml: settings.")
+
+
+def test_seeds_of_searches_are_never_judged(bench: Workbench) -> None:
+    """Otherwise a rate would be chosen by the seeds that it is then judged with."""
+    for system, experiment in bench.experiments.items():
+        judged = {seed for item in experiment.compact for seed in bench.table(system, item).seeds}
+        for item in experiment.compact_search:
+            target = bench.search(system, item, "compact")
+            assert len(target.seeds) >= 3 and not judged & {*target.seeds}
+            for trial in target.trials:
+                values = trial.searched.all_values
+                assert all(len(tried) > 1 for tried in values.values())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.searches import half_decade
 from fedrepro.config.targets import RunKey
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
@@ -264,3 +265,83 @@ def test_a_table_of_published_settings_only_and_a_method_with_a_value(tmp_path: 
     (run, *_) = bench.table("pub", "t").runs
     spec = bench.run_spec(run.setting, run.method, run.seed)
     assert spec.setting.name == "own/s" and spec.hyperparameters == {"fedprox": {"mu": 0.5}}
+
+
+KEYS = {"optimizer.lr": [0.01, 0.03], "epochs": [1]}
+
+
+def test_a_setting_s_keys_are_searched(tmp_path: Path) -> None:
+    """Every candidate is a run of the setting with other values of these keys, and of no others."""
+    searched = [{"method": "fedavg", "keys": KEYS, "published": {"optimizer.lr": 0.1}}]
+    bench = load(settle(tmp_path, {"methods": searched}))
+    target = bench.search("own", "grid", "paper")
+    assert [run.setting.removeprefix(READING) for run in target.runs[::2]] == [
+        "_epochs1_optimizer.lr0.01", "_epochs1_optimizer.lr0.03", "_epochs1_optimizer.lr0.1",
+    ]  # fmt: skip
+    plain = bench.run_spec(READING, "fedavg", 1).description()
+    tried = bench.run_spec(target.runs[0].setting, "fedavg", 1).description()
+    differing = {key for key in plain.keys() | tried.keys() if plain.get(key) != tried.get(key)}
+    assert differing == {"setting", "optimizer"}
+    assert plain["optimizer"] | {"lr": 0.01} == tried["optimizer"]
+
+
+def test_keys_and_hyperparameters_are_searched_together(tmp_path: Path) -> None:
+    searched = [{"method": "fedprox", "keys": {"optimizer.lr": [1.0]}, "grid": {"mu": [0.0, 1.0]}}]
+    bench = load(settle(tmp_path, {"methods": searched}))
+    runs = {(run.setting, run.method) for run in bench.search("own", "grid", "paper").runs}
+    name = f"{READING}_optimizer.lr1.0"
+    assert {(name, "fedprox_mu0.0"), (name, "fedprox_mu1.0")} < runs
+    assert bench.run_spec(name, "fedprox_mu1.0", 1).hyperparameters == {"fedprox": {"mu": 1.0}}
+
+
+def test_values_of_the_setting_itself_do_not_make_candidates_again(tmp_path: Path) -> None:
+    """The selected rate is written into the setting after the search."""
+    searched = {"methods": [{"method": "fedavg", "keys": {"optimizer.lr": [0.01, 0.1]}}]}
+
+    def described(rate: float) -> list[dict[str, Any]]:
+        settings = {"s": EXPERIMENT["settings"]["s"] | {"optimizer": {"lr": rate}}}
+        bench = load(settle(tmp_path, searched, settings=settings))
+        runs = bench.search("own", "grid", "paper").runs
+        return [bench.run_spec(run.setting, run.method, run.seed).description() for run in runs]
+
+    assert described(0.1) == described(0.01)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({}, "methods.0.keys: {}: expected at least one entry"),
+        ({"optimizer.rate": [1.0]}, "'optimizer.rate': expected a key of a setting, such as"),
+        ({"lr": [1.0]}, "'lr': expected a key of a setting, such as optimizer.lr, that s has"),
+        ({"optimizer": [1.0]}, "'optimizer': expected a key of a setting"),
+        ({"partition.validation": [0.1]}, "'partition.validation': expected a key of a setting"),
+        ({"optimizer.lr": [0.1, -0.1]}, "optimizer.lr: own/s: optimizer: lr: -0.1: expected"),
+        ({"epochs": [0]}, "epochs: own/s: epochs: 0: expected a whole number of at least 1"),
+    ],
+)
+def test_a_wrong_key_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(settle(tmp_path, {"methods": [{"method": "fedavg", "keys": keys}]}))
+    assert str(caught.value).startswith(f"{FILE}: search.grid")
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0.01, 0.3, 1.0, 30, 10, 0.0316, 7.5, 1e-5])
+def test_half_decades_lead_up_and_back(value: float) -> None:
+    up, down = half_decade(value, up=True), half_decade(value, up=False)
+    assert up is not None and down is not None and down < value < up
+    assert all(f"{each:e}"[0] in "13" and set(f"{each:e}"[2:8]) == {"0"} for each in (up, down))
+    assert half_decade(down, up=True) == (value if f"{value:e}"[0:3] in ("1.0", "3.0") else up)
+
+
+def test_nothing_is_a_half_decade_below_zero() -> None:
+    assert half_decade(0.0, up=True) is half_decade(0.0, up=False) is None
+    assert half_decade(1, up=False) is None and half_decade(3, up=False) == 1
+
+
+def test_a_search_gets_no_further_than_its_key(tmp_path: Path) -> None:
+    searched = [{"method": "fedavg", "keys": {"participation": [0.3, 1.0]}}]
+    bench = load(settle(tmp_path, {"methods": searched}))
+    assert f"{READING}_participation0.1" in bench.settings
+    assert f"{READING}_participation3.0" not in bench.settings

@@ -8,7 +8,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.cells.search import Found, compute, select
+from fedrepro.report.cells.search import Found, as_far_as_it_went, compute, select
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.papers import published
 from support.report_world import copy_inputs, write_run
@@ -125,3 +125,66 @@ def test_the_page_shows_the_three_choices(tmp_path: Path) -> None:
     assert "added: it is not in the grid" in added and "q 1.0" in added and "not run" in added
     assert "20 % of its training samples" in text and 'class="tag demo"' in text
     assert "runs/own/s@validation0.2/fedprox_mu0.0/seed2.html" in text
+
+
+RATES = {"methods": [{"method": "fedavg", "keys": {"optimizer.lr": [0.01, 0.03, 0.1]}}]}
+
+
+def tried(bench: Workbench) -> list[object]:
+    target = as_far_as_it_went(bench, bench.search("own", "grid", "demo"))
+    return [each.values["optimizer.lr"] for each in target.trials[0].candidates]
+
+
+def rate(bench: Workbench, value: float, scores: list[float], **changes: object) -> None:
+    target = as_far_as_it_went(bench, bench.search("own", "grid", "demo"))
+    score(bench, target, f"fedavg_optimizer.lr{value}", scores, scores, **changes)
+
+
+def test_a_search_goes_on_while_the_best_is_at_an_end(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path, RATES))
+    rate(bench, 0.01, [0.5, 0.5])
+    rate(bench, 0.03, [0.6, 0.6])
+    assert tried(bench) == [0.01, 0.03, 0.1]  # one has not run yet
+    rate(bench, 0.1, [0.7, 0.7])
+    assert tried(bench) == [0.01, 0.03, 0.1, 0.3]
+    rate(bench, 0.3, [0.8, 0.8])
+    assert tried(bench)[-1] == 1.0
+    rate(bench, 1.0, [0.6, 0.6])
+    assert tried(bench) == [0.01, 0.03, 0.1, 0.3, 1.0]
+
+
+def test_it_goes_on_downwards_and_stops_where_a_run_diverges(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path, RATES))
+    rate(bench, 0.01, [0.7, 0.7])
+    rate(bench, 0.03, [0.6, 0.6])
+    rate(bench, 0.1, [0.5, 0.5], status="diverged", diverged_at=1)
+    assert tried(bench) == [0.003, 0.01, 0.03, 0.1]
+    rate(bench, 0.003, [0.6, 0.7])
+    assert tried(bench) == [0.003, 0.01, 0.03, 0.1]
+
+
+def test_it_goes_on_no_further_than_it_may(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path, RATES))
+    for place, value in enumerate([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]):
+        rate(bench, value, [0.1 * place, 0.1 * place])
+    assert tried(bench)[-1] == 3.0
+
+
+def test_the_smallest_within_one_standard_error_of_the_best_is_selected(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path, RATES))
+    rate(bench, 0.01, [0.60, 0.60])
+    rate(bench, 0.03, [0.69, 0.71])  # the best's mean is .75, its standard error .07
+    rate(bench, 0.1, [0.68, 0.82])
+    rate_of = found(bench)
+    assert rate_of.best is not None and rate_of.selected is not None
+    values = [each.candidate.values["optimizer.lr"] for each in rate_of.tried]
+    assert (values[rate_of.best], values[rate_of.selected]) == (0.1, 0.03)
+    assert rate_of.in_use is not None and values[rate_of.in_use] == 0.1
+
+
+def test_of_a_method_s_own_grid_the_best_is_selected(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "demo")
+    for name, scores in (("0.0", [0.69, 0.71]), ("0.1", [0.68, 0.82]), ("1.0", [0.1, 0.1])):
+        score(bench, target, f"fedprox_mu{name}", scores, scores)
+    assert values(found(bench), found(bench).selected) == 0.1

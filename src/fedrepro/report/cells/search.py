@@ -1,14 +1,17 @@
 """Score a search's candidates on validation samples and select one.
 
-The selection sees validation scores only. The candidate with the best test score is shown for
-comparison: selecting it would be invalid, as its score is biased upwards.
+The selection sees validation scores only. Of a setting's searched keys, such as its learning rate,
+the smallest values within one standard error of the best are selected, and their search goes on by
+half-decades while the best is at an end of what was tried. The candidate with the best test score
+is shown for comparison: selecting it would be invalid, as its score is biased upwards.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import stdev
 
-from fedrepro.config.searches import Candidate
+from fedrepro.config.searches import Candidate, is_number
 from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading, Record, Series
@@ -37,6 +40,8 @@ class Found:
     Attributes:
         published, selected, test_selected: indices into ``tried``; the latter two are None until
             some candidate has a score with every seed.
+        in_use: the index of the values that the setting has; None if they were not tried.
+        best: the index of the best validation score, which is selected unless keys are searched.
         waiting: how many candidates lack a seed and have not diverged; until it is 0, another one
             may still be selected.
     """
@@ -47,6 +52,8 @@ class Found:
     selected: int | None
     test_selected: int | None
     waiting: int
+    in_use: int | None
+    best: int | None
 
 
 def compute(workbench: Workbench, target: SearchTarget) -> list[Found]:
@@ -59,20 +66,49 @@ def compute(workbench: Workbench, target: SearchTarget) -> list[Found]:
     return [_found(workbench, target, trial, measure) for trial in target.trials]
 
 
+def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarget:
+    """A search with the candidates to which its runs have led.
+
+    Raises:
+        UserError: if a run's files are damaged.
+    """
+    while True:
+        found = compute(workbench, target)
+        trials = tuple(_gone_on(workbench, target, each) for each in found)
+        if trials == target.trials:
+            return target
+        target = replace(target, trials=trials)
+
+
+def _gone_on(workbench: Workbench, target: SearchTarget, found: Found) -> Trial:
+    trial, searched = found.trial, found.trial.searched
+    if found.waiting or found.best is None:
+        return trial
+    for key in searched.keys:
+        searched = searched.gone_on(key, trial.candidates[found.best].values[key])
+    gone_on = Trial.of(searched, trial.published.values)
+    # So many half-decades beyond the grid there are no settings.
+    names = {target.setting + candidate.suffix for candidate in gone_on.candidates}
+    return gone_on if names <= workbench.settings.keys() else trial
+
+
 def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Reading) -> Found:
     kept = on_validation(measure)
     tried = []
     for candidate in trial.candidates:
         runs = {candidate.method: target.runs_of(candidate)}
+        setting = target.setting + candidate.suffix
         validation, test = (
-            result_of(workbench, target.setting, runs, each, target.search.summary)
+            result_of(workbench, setting, runs, each, target.search.summary)
             for each in (kept, measure)
         )
         tried.append(Tried(candidate, validation, test))
     published, seeds = trial.candidates.index(trial.published), len(target.seeds)
-    selected = select(
-        [_score(each.validation, seeds) for each in tried], measure.rising, (published,)
-    )
+    scores = [_score(each.validation, seeds) for each in tried]
+    best = select(scores, measure.rising, (published,))
+    selected = best
+    if best is not None and trial.searched.keys:
+        selected = _smallest(tried, scores, best, [*trial.searched.keys])
     preferred = (published,) if selected is None else (selected, published)
     return Found(
         trial,
@@ -81,7 +117,36 @@ def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Re
         selected,
         select([_score(each.test, seeds) for each in tried], measure.rising, preferred),
         sum(each.validation.n < seeds and not each.diverged for each in tried),
+        _in_use(workbench, target, trial),
+        best,
     )
+
+
+def _smallest(
+    tried: Sequence[Tried], scores: Sequence[float | None], best: int, keys: Sequence[str]
+) -> int:
+    """Of the candidates within one standard error of the best, that with the smallest values."""
+    values = [run.value for run in tried[best].validation.runs if run.value is not None]
+    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    top = scores[best]
+    assert top is not None
+    near = [
+        place
+        for place, score in enumerate(scores)
+        if score is not None and abs(score - top) <= error
+    ]
+    sizes = {place: [tried[place].candidate.values[key] for key in keys] for place in near}
+    if not all(is_number(value) for those in sizes.values() for value in those):
+        return best
+    return min(near, key=lambda place: (sizes[place], place != best))
+
+
+def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | None:
+    """The candidate with the values that the searched setting has."""
+    experiment, searched = workbench.experiments[target.system], trial.searched
+    own = experiment.choice(target.search, searched.model_copy(update={"published": {}}))
+    values = [candidate.values for candidate in trial.candidates]
+    return values.index(own) if own in values else None
 
 
 def on_validation(measure: Reading) -> Reading:

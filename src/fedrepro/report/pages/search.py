@@ -6,7 +6,7 @@ from typing import Any
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.search import Found, Tried, compute
+from fedrepro.report.cells.search import Found, Tried, as_far_as_it_went, compute
 from fedrepro.report.drawing.charts import matrix
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import symbol
@@ -15,7 +15,7 @@ from fedrepro.report.pages.templates import plain
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run
 
-WIDEST = 6  # most values of a hyperparameter in a chart
+WIDEST = 9  # most values of a hyperparameter in a chart
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     """
     search = target.search
     setting = workbench.setting(target.setting)
+    target = as_far_as_it_went(workbench, target)
     records = [find_run(workbench.root, run) for run in target.runs]
     views = []
     for found in compute(workbench, target):
@@ -63,7 +64,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
                 searched.label or searched.method,
                 tuple(part.partition("@")[0] for part in composition.split("+")),
                 found,
-                _rows(found),
+                _rows(found, small=target.scale == "compact"),
                 _chart(target, found),
             )
         )
@@ -75,6 +76,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         "summary": search.summary,
         "share": f"{100 * search.validation:g}",
         "setting": target.setting,
+        "keys": list(dict.fromkeys(key for each in search.methods for key in each.keys)),
         "stands_in": target.scale == "demo" and search.demo is not None,
         "scale": target.scale,
         "seeds": {scale: workbench.seeds(scale, target.system, search.seeds) for scale in SCALES},
@@ -83,7 +85,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     }
 
 
-def _rows(found: Found) -> tuple[SearchRow, ...]:
+def _rows(found: Found, *, small: bool) -> tuple[SearchRow, ...]:
     def at(place: int | None) -> Tried | None:
         return None if place is None else found.tried[place]
 
@@ -93,11 +95,14 @@ def _rows(found: Found) -> tuple[SearchRow, ...]:
         notes.append("the published choice")
     same = found.test_selected is not None and found.test_selected == found.selected
     in_grid = len(found.tried) == _size_of_grid(found)
+    used = "" if found.in_use == found.selected else "not the selected one"
+    rows_in_use = (SearchRow("In use in the setting", at(found.in_use), used),) if small else ()
     return (
         SearchRow(
             "Published", at(found.published), "" if in_grid else "added: it is not in the grid"
         ),
         SearchRow("Selected on validation samples", at(found.selected), "; ".join(notes)),
+        *rows_in_use,
         SearchRow(
             "Best on test samples",
             at(found.test_selected),
@@ -122,14 +127,15 @@ def _chart(target: SearchTarget, found: Found) -> Panel | None:
     The selected candidate is framed.
     """
     searched = found.trial.searched
-    across, *further = searched.grid
-    if len(further) > 1 or len(searched.grid[across]) > WIDEST:
+    grid = searched.all_values
+    across, *further = grid
+    if len(further) > 1 or len(grid[across]) > WIDEST:
         return None
     words = _words(target)
     means = [each.validation.mean for each in found.tried[: _size_of_grid(found)]]
     # The first key varies slowest.
-    down = searched.grid[further[0]] if further else ["validation"]
-    wide, tall = len(searched.grid[across]), len(down)
+    down = grid[further[0]] if further else ["validation"]
+    wide, tall = len(grid[across]), len(down)
     values = [[means[column * tall + row] for column in range(wide)] for row in range(tall)]
     if not any(value is not None for line in values for value in line):
         return None
@@ -138,11 +144,11 @@ def _chart(target: SearchTarget, found: Found) -> Panel | None:
     framed = set() if chosen is None else {(chosen % tall, chosen // tall)}
     svg = matrix(
         values,
-        x=[plain(value) for value in searched.grid[across]],
+        x=[plain(value) for value in grid[across]],
         y=[plain(value) for value in down],
         titles=(symbol(across), symbol(further[0]) if further else ""),
         framed=framed,
-        description=f"{words} on validation samples by {' and '.join(searched.grid)}; the "
+        description=f"{words} on validation samples by {' and '.join(grid)}; the "
         "numbers are in the table of candidates.",
     )
     return Panel(f"{words} on validation samples", svg)
