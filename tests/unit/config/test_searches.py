@@ -12,7 +12,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
-from support.search_world import EXPERIMENT, FILE, settle
+from support.search_world import EXPERIMENT, FILE, SEARCH, settle
 
 READING = "own/s@validation0.2"
 
@@ -45,6 +45,25 @@ def test_a_candidate_is_an_ordinary_run(tmp_path: Path) -> None:
     # Without a search there is no such reading.
     with pytest.raises(UserError, match="the name of a setting"):
         load(settle(tmp_path, search={})).setting(READING)
+
+
+def test_two_searches_of_a_setting_share_its_reading(tmp_path: Path) -> None:
+    """Clients keep the same samples; each search has all its candidates, also where no name of a
+    folder says a candidate's value.
+    """
+    words = {"method": "ima", "grid": {"scheme": ["a b", "exponential"]}}
+    for name in ("first", "last"):  # the other search is `grid`
+        other = SEARCH | {"methods": [words]}
+        bench = load(settle(tmp_path, search={name: other, "grid": SEARCH}))
+        values = [
+            bench.run_spec(READING, run.method, 1).hyperparameters
+            for each in (name, "grid")
+            for run in bench.search("own", each, "paper").runs[::2]
+        ]
+        assert values == [
+            {"ima": {"scheme": "a b"}}, {"ima": {"scheme": "exponential"}},
+            *({"fedprox": {"mu": mu}} for mu in (0.0, 0.1, 1.0)),
+        ]  # fmt: skip
 
 
 def test_another_grid_makes_no_run_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from snakemake.resources import Resources as Defaults
 
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Resources
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import IN_A_RULE, Graph
@@ -151,3 +152,16 @@ def test_resources_are_no_part_of_a_run(world: World) -> None:
     plain, stated = world.write(), world.write("    resources: {mem_mb: 1, partition: a}\n")
     first, second = (graph.bench.run_spec("ima/tiny", "fedavg", 1) for graph in (plain, stated))
     assert first.description() == second.description()
+
+
+@pytest.mark.parametrize("key", Resources.model_fields)
+def test_a_setting_has_what_it_states_and_else_what_all_have(key: str) -> None:
+    """Nothing and null are the same."""
+    values = {name: "long" if name == "partition" else 8 for name in Resources.model_fields}
+    everywhere = Resources.model_validate(values)
+    for own in ({}, {key: None}):
+        assert Resources.model_validate(own).over(everywhere) == everywhere
+    mine = "short" if key == "partition" else 3
+    found = Resources.model_validate({key: mine}).over(everywhere)
+    assert found.model_dump() == values | {key: mine}
+    assert everywhere.over(Resources()) == everywhere
