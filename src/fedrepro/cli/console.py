@@ -4,11 +4,17 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fedrepro.support.printing import printable
 
+if TYPE_CHECKING:
+    from rich.padding import Padding
+    from rich.text import Text
+
 NUMBER = re.compile(r"[\d,.]*")
 BETWEEN = 2  # spaces between columns
+READABLE = 14  # characters; text in narrower columns is hard to read
 Progress = Callable[[float], None]  # called with the fraction that is done
 
 
@@ -57,6 +63,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table as wide as the terminal (or COLUMNS).
 
     Text that does not fit is wrapped, except for numbers and the first column, which names the row.
+    If that leaves a column too narrow to read, each row is a paragraph instead.
     """
     from rich import box
     from rich.console import Console
@@ -66,6 +73,10 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = Console()
     columns = list(zip(header, *rows, strict=True))
     fits = sum(max(map(len, cells)) + BETWEEN for cells in columns) <= console.width
+    if sum(_least_width(place, *cells) for place, cells in enumerate(columns)) > console.width:
+        for row in rows:
+            console.print(_paragraph(header, row, console.width))
+        return
     folded = any("\n" in cell for row in rows for cell in row)
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -86,3 +97,27 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
+
+
+def _least_width(place: int, name: str, *cells: str) -> int:
+    """The width of a column in which it can be read, with the space after it."""
+    longest = max(map(len, (*cells, *name.split("_"))))
+    whole = place == 0 or all(NUMBER.fullmatch(cell) for cell in cells)
+    return (longest if whole else min(longest, READABLE)) + 1
+
+
+def _paragraph(header: Sequence[str], row: Sequence[str], width: int) -> "Padding | Text":
+    """A row as its name, and after or below it what its other columns say."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    said = [
+        f"{name.replace('_', ' ')}: {cell}"
+        for name, cell in zip(header[1:], row[1:], strict=True)
+        if cell
+    ]
+    name, rest = Text(printable(row[0]), style="bold"), printable("; ".join(said))
+    if len(name) + BETWEEN + len(rest) <= width:
+        return name.append(" " * BETWEEN + rest, style="not bold")
+    return Padding(Group(name, Padding(Text(rest), (0, 0, 0, BETWEEN))), (0, 0, 1, 0))
