@@ -46,6 +46,13 @@ def test_a_star_pairs_a_method_with_itself_in_each_row(bench: Workbench, claim: 
     assert [pair.words for pair in pairs_of(bench, claim, test)] == wanted
 
 
+def test_no_two_comparisons_of_a_claim_have_the_same_words(bench: Workbench) -> None:
+    for each in published.load(ROOT).claims:
+        if isinstance(each.compact, CompactTest):
+            words = [pair.words for pair in pairs_of(bench, each, each.compact)]
+            assert len(words) == len({*words}), each.name
+
+
 def test_others_are_those_that_no_star_stands_for(bench: Workbench, claim: Claim) -> None:
     test = compact_test({"column": "FedA* + IMA"}, {"column": "others"})
     compared = {pair.words.split(": ")[1] for pair in pairs_of(bench, claim, test)}

@@ -475,7 +475,7 @@ def test_only_a_drawn_figure_is_compared_with_the_printed_one(bench: Workbench) 
         give_runs(bench, target, given)
         site.write_page(bench, target, papers)
         text = (bench.root / target.page).read_text(encoding="utf-8")
-        assert ("Compared with the printed figure" in text) == bool(given)
+        assert ("beside the printed figure" in text) == bool(given)
 
 
 def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

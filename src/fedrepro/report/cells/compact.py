@@ -134,7 +134,11 @@ def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[
             if left != right and _answers(table, test, left, right, stars):
                 some = True
                 one, other = (_name(table, place, left, right) for place in (left, right))
-                where = "" if left[0] != right[0] else f"{table.rows[left[0]].label}: "
+                where = ""
+                if left[0] == right[0]:
+                    where = f"{table.rows[left[0]].label}: "
+                elif left[1] == right[1] and wide > 1:
+                    where = f"{table.columns[left[1]].label}: "
                 yield CompactPair(
                     left[0] * wide + left[1],
                     right[0] * wide + right[1],
