@@ -119,6 +119,7 @@ def _experiment(
         **_merged(data, compact, added),
         "compact": compact.get("tables"),
         "compact_search": compact.get("search", {}),
+        "tunes": compact.get("tunes", {}),
     }
     try:
         return checked(whole, shown)
@@ -198,6 +199,9 @@ def _check_references(
                 where, one_of = f"settings.{name}.{place}", f"one of {', '.join(known_models)}"
                 raise bad_value(shown, where, model, one_of, known_models)
     for name, setting in experiment.settings.items():
+        if setting.stands_for not in (None, *experiment.settings):
+            where, known = f"settings.{name}.stands_for", experiment.settings
+            raise bad_value(shown, where, setting.stands_for, "a setting of this file", known)
         for need, source in setting.given.items():
             if isinstance(source, ArtifactFromRun) and source.setting not in experiment.readings:
                 where = f"settings.{name}.given.{need}.setting"

@@ -524,6 +524,11 @@ class Setting(Typed):
         exclude=True,
         description="A caveat that pages show next to its numbers; not part of the run.",
     )
+    stands_for: Name | None = Field(
+        default=None,
+        exclude=True,
+        description="The paper's setting that a compact one stands for; not part of the run.",
+    )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )

@@ -91,6 +91,11 @@ class CompactFile(Typed):
     search: dict[Name, Search] = Field(
         default={}, description="What was searched on validation samples before the tables ran."
     )
+    tunes: dict[str, str] = Field(
+        default={},
+        description="What the paper tunes: where it says so, by key of a setting or "
+        "<part>.<hyperparameter>. Pages say which of it no search has.",
+    )
 
 
 class Experiment(Typed):
@@ -127,6 +132,10 @@ class Experiment(Typed):
 
     compact_search: dict[Name, Search] = Field(
         default={}, description="Searches of scale compact, which the same file adds."
+    )
+
+    tunes: dict[str, str] = Field(
+        default={}, description="What the paper tunes, which the same file says."
     )
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import (
     CellIndex,
@@ -36,6 +37,9 @@ class ClaimView:
         released: in the released code's, as far as it is computed.
         compact: at scale compact; None if nothing there can test it, as the claim says why.
         tables: pages and names of its tables.
+        differences: of the settings of its compact runs from the paper's: what, there, here, the
+            ratio, and in which settings.
+        untuned: what the paper tunes and no search of these settings has, and where it says so.
     """
 
     claim: Claim
@@ -44,6 +48,8 @@ class ClaimView:
     released: Finding
     compact: CompactFinding | None
     tables: tuple[tuple[str, str], ...]
+    differences: tuple[tuple[str, str, str, str, str], ...]
+    untuned: tuple[tuple[str, str], ...]
 
     @property
     def plot(self) -> str:
@@ -215,6 +221,7 @@ def _view(
 ) -> ClaimView:
     index, released, counted = indexes
     pairs = pairs_of(claim, published)
+    compared = differences.of_claim(workbench, claim)
     return ClaimView(
         claim,
         judge_printed(claim, pairs, published.systems[claim.system].spread),
@@ -224,5 +231,22 @@ def _view(
         tuple(
             (f"{claim.system}/{item}.html", published.label_of(claim.system, item))
             for item in claim.tables
+        ),
+        tuple(
+            (
+                each.key,
+                differences.shown(each.there),
+                differences.shown(each.here),
+                differences.shown_ratio(each),
+                "all" if len(names) == len(compared) else ", ".join(names),
+            )
+            for each, names in differences.grouped(compared)
+        ),
+        tuple(
+            dict.fromkeys(
+                row
+                for name, those in compared.items()
+                for row in differences.unsearched(workbench, name, those).items()
+            )
         ),
     )

@@ -1,0 +1,157 @@
+"""Render how the settings of scale compact differ from the papers', in docs/differences.md.
+
+docs/compact.md has what is kept, from the same comparison.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from pathlib import Path
+
+from fedrepro.config.loading import load
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.differences import (
+    Difference,
+    grouped,
+    of_claim,
+    of_search,
+    shown,
+    shown_ratio,
+    unsearched,
+)
+from fedrepro.report.papers import published
+from fedrepro.report.papers.published import Published
+
+PAGE, SUMMARY = Path("docs/differences.md"), Path("docs/compact.md")
+MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
+
+# By setting, then by key.
+Compared = dict[str, dict[str, Difference]]
+
+
+def compared(bench: Workbench, papers: Published) -> Compared:
+    """All keys of all settings that a claim is judged by; one that differs in a claim differs."""
+    found: Compared = {}
+    for claim in papers.claims:
+        for name, differences in of_claim(bench, claim).items():
+            _add(found.setdefault(name, {}), differences)
+    return found
+
+
+def with_searched(bench: Workbench, found: Compared) -> Compared:
+    """Also the settings that are searched, whose claims are judged by others as yet."""
+    found = {name: {**mine} for name, mine in found.items()}
+    for system, experiment in bench.experiments.items():
+        for item, search in experiment.compact_search.items():
+            mine = found.setdefault(f"{system}/{search.setting}", {})
+            _add(mine, of_search(bench, system, item))
+    return found
+
+
+def _add(mine: dict[str, Difference], differences: Iterable[Difference]) -> None:
+    for each in differences:
+        if each.key not in mine or mine[each.key].kept:
+            mine[each.key] = each
+
+
+def _systems(found: Compared) -> dict[str, list[str]]:
+    return {
+        system: list(names)
+        for system, names in groupby(sorted(found), lambda name: name.partition("/")[0])
+    }
+
+
+def whole(bench: Workbench, papers: Published, found: Compared) -> str:
+    """For each paper, a row for each key and pair of values that differ, with its settings."""
+    lines: list[str] = []
+    for system, names in _systems(found).items():
+        lines += [f"## {papers.systems[system].name}", ""]
+        lines += [
+            f"- `{name.partition('/')[2]}` stands for `{bench.setting(name).stands_for}`"
+            for name in names
+        ]
+        lines += ["", "| what | paper | here | ratio | settings |", "|---|---|---|---|---|"]
+        for each, settings in grouped({name: found[name].values() for name in names}):
+            where = "all" if len(settings) == len(names) else ", ".join(settings)
+            row = (each.key, shown(each.there), shown(each.here), shown_ratio(each), where)
+            lines.append(f"| {' | '.join(row)} |")
+        lines += ["", *_tuned(bench, {name: found[name] for name in names}), ""]
+    return "\n".join(lines)
+
+
+def _tuned(bench: Workbench, found: Compared) -> list[str]:
+    """What the paper tunes and these settings do not search."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for name, mine in found.items():
+        for row in unsearched(bench, name, mine.values()).items():
+            where.setdefault(row, []).append(name.partition("/")[2])
+    if not where:
+        return ["All that the paper tunes is searched."]
+    lines = ["Tuned in the paper, not searched here:", ""]
+    for (key, place), settings in where.items():
+        which = "all settings" if len(settings) == len(found) else ", ".join(settings)
+        lines.append(f"- `{key}` ({place}): {which}")
+    return lines
+
+
+def summary(found: Compared, papers: Published) -> str:
+    """What is kept everywhere, and for what is not, in how many settings and how far it is off."""
+    keys = dict.fromkeys(key for mine in found.values() for key in mine)
+    kept, rows = [], []
+    for key in keys:
+        having = {name: mine[key] for name, mine in found.items() if key in mine}
+        changed = {name: each for name, each in having.items() if not each.kept}
+        if ":" in key and not key.startswith("partition"):
+            continue  # of single methods and inputs, which docs/differences.md has
+        if not changed:
+            kept += [key] if len(having) == len(found) else []
+            continue
+        rows.append(
+            f"| {key} | {len(found) - len(changed)} of {len(found)} | {_off(changed, papers)} |"
+        )
+    return "\n".join(
+        [
+            f"Kept in all {len(found)} settings that a claim is judged by: {', '.join(kept)}.",
+            "",
+            "| what | kept in | elsewhere, here by the paper's value |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _off(changed: Mapping[str, Difference], papers: Published) -> str:
+    """By paper, the range of ratios."""
+    parts = []
+    for system, names in _systems({name: {} for name in changed}).items():
+        ratios = [changed[name].ratio for name in names]
+        numbers = sorted(each for each in ratios if each is not None)
+        low, high = (f"{each:.2g}" for each in (numbers[0], numbers[-1])) if numbers else ("", "")
+        text = "another" if not numbers else low if low == high else f"{low} to {high}"
+        parts.append(f"{papers.systems[system].name} {text}")
+    return "; ".join(parts)
+
+
+def put(text: str, name: str, content: str) -> str:
+    """A page with other content between its marks."""
+    start, end = MARKS[0].format(name), MARKS[1]
+    before, mark, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    assert mark, f"no mark {name}"
+    return f"{before}{start}{content}{end}{after}"
+
+
+def render(root: Path = Path()) -> dict[Path, str]:
+    """Both pages."""
+    bench, papers = load(root), published.load(root)
+    found = compared(bench, papers)
+    every = with_searched(bench, found)
+    return {
+        PAGE: put((root / PAGE).read_text("utf-8"), "differences", whole(bench, papers, every)),
+        SUMMARY: put((root / SUMMARY).read_text("utf-8"), "kept", summary(found, papers)),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in render().items():
+        path.write_text(text, encoding="utf-8")

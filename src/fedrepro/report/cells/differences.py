@@ -1,0 +1,257 @@
+"""How a setting of scale compact differs from the paper's, key by key, from the resolved ones.
+
+Nobody writes this by hand: docs/compact.md, docs/differences.md and the claims page come from it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedrepro.config.partition_sizes import cohort_size, estimated_shares
+from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.settings import Setting, StepDecay
+from fedrepro.config.tables import full_name
+from fedrepro.config.workbench import Workbench
+from fedrepro.methods.facts import defaults_of
+from fedrepro.report.cells.compact import CENTRAL, pairs_of
+from fedrepro.report.papers.claim import Claim
+from fedrepro.support.errors import UserError
+
+Values = dict[str, Any]
+# What a scheme has besides its kind of heterogeneity.
+SIZES = ("scheme", "clients", "server", "validation", "within", "share")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key of a setting, with the paper's value and ours; None where a setting has no such key."""
+
+    key: str
+    there: Any
+    here: Any
+
+    @property
+    def kept(self) -> bool:
+        return bool(self.there == self.here)
+
+    @property
+    def ratio(self) -> float | None:
+        """Our value by the paper's; None if they are no numbers."""
+        numbers = (self.there, self.here)
+        if any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
+            return None
+        return float(self.here / self.there) if self.there else None
+
+
+def of_setting(
+    workbench: Workbench, name: str, methods: Iterable[str], seed: int
+) -> list[Difference]:
+    """All compared keys of a compact setting, with some of its methods.
+
+    Args:
+        name: the setting's full name. It says which of the paper's it stands for.
+
+    Raises:
+        UserError: if it stands for none.
+    """
+    here = workbench.setting(name)
+    if here.stands_for is None:
+        system, _, short = name.partition("/")
+        raise UserError(
+            f"{workbench.files[system]}: settings.{short}.stands_for: missing: expected the "
+            "paper's setting, as a claim is judged by it"
+        )
+    there = workbench.setting(full_name(name.partition("/")[0], here.stands_for))
+    theirs, ours = _of(workbench, there), _of(workbench, here)
+    found = {key: Difference(key, theirs.get(key), ours.get(key)) for key in {**theirs, **ours}}
+    for method in dict.fromkeys(methods):
+        if method == CENTRAL:
+            continue
+        theirs, ours = (_of_method(workbench, each, method, seed) for each in (there, here))
+        for key in ours:
+            # The paper may have no such method with this data set. A variant must not hide another.
+            if key in theirs and (key not in found or found[key].kept):
+                found[key] = Difference(key, theirs[key], ours[key])
+    return list(found.values())
+
+
+def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
+    """By setting, all compared keys of the settings that a claim is judged by.
+
+    Raises:
+        UserError: as :func:`of_setting`.
+    """
+    if isinstance(claim.compact, str) or claim.system not in workbench.experiments:
+        return {}
+    if not workbench.experiments[claim.system].compact:
+        return {}
+    target = workbench.table(claim.system, claim.compact.table, "compact")
+    methods: dict[str, list[str]] = {}
+    for pair in pairs_of(workbench, claim, claim.compact):
+        for place in (pair.left, pair.right):
+            cell = target.cells[place]
+            methods.setdefault(cell.setting, []).extend(cell.methods)
+    summary = _of_summary(workbench, claim)
+    return {
+        name: [*of_setting(workbench, name, theirs, target.seeds[0]), *summary]
+        for name, theirs in methods.items()
+    }
+
+
+def of_search(workbench: Workbench, system: str, item: str) -> list[Difference]:
+    """All compared keys of a compact setting that is searched before anything is judged by it."""
+    search = workbench.experiments[system].compact_search[item]
+    (seed, *_) = workbench.search(system, item, "compact").seeds
+    methods = [each.method for each in search.methods]
+    return of_setting(workbench, full_name(system, search.setting), methods, seed)
+
+
+def grouped(found: Mapping[str, Iterable[Difference]]) -> list[tuple[Difference, list[str]]]:
+    """What differs, all of a key together, with the settings that have these two values."""
+    rows: dict[Difference, list[str]] = {}
+    for name, differences in found.items():
+        for each in differences:
+            if not each.kept:
+                rows.setdefault(each, []).append(name.partition("/")[2])
+    order = [*dict.fromkeys(each.key for each in rows)]
+    return sorted(rows.items(), key=lambda row: order.index(row[0].key))
+
+
+def unsearched(
+    workbench: Workbench, name: str, differences: Iterable[Difference]
+) -> dict[str, str]:
+    """What a paper tunes and no search of a compact setting has: where the paper says so, by key.
+
+    Args:
+        name: the setting's full name.
+        differences: its compared keys. Of other methods than those that they have, nothing is said.
+    """
+    parts = {each.key.partition(": ")[0] for each in differences if ": " in each.key}
+    system, _, short = name.partition("/")
+    experiment = workbench.experiments[system]
+    searched: set[str] = set()
+    for search in experiment.compact_search.values():
+        if search.setting == short:
+            for each in search.methods:
+                searched.update(each.keys)
+                searched.update(".".join(each.place_of(key)) for key in each.grid)
+    return {
+        key: place
+        for key, place in experiment.tunes.items()
+        if key not in searched and key.partition(".")[0] in {*parts, *Setting.model_fields}
+    }
+
+
+def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
+    """How many evaluated rounds are averaged, in the paper's table and in ours."""
+    experiment = workbench.experiments[claim.system]
+    assert not isinstance(claim.compact, str)
+    here = experiment.compact[claim.compact.table].summary.rounds
+    there = {
+        experiment.tables[item].summary.rounds for item in claim.tables if item in experiment.tables
+    }
+    # Sorted so that one that differs comes last: later ones are kept.
+    return [
+        Difference("evaluated rounds that count", each, here)
+        for each in sorted(there, key=lambda each: each != here)
+    ]
+
+
+def _of(workbench: Workbench, setting: Setting) -> Values:
+    """What determines training in a setting, apart from its methods."""
+    found: Values = {"data set": setting.dataset, "network": setting.model}
+    scheme, optimizer = setting.partition, setting.optimizer
+    holds = workbench.datasets[setting.dataset].holds
+    shares = estimated_shares(setting, holds) if holds else None
+    if shares:
+        cohort = cohort_size(setting, shares.clients)
+        steps = shares.steps / shares.clients * setting.epochs
+        found |= {
+            "clients": shares.clients,
+            "clients in a round": cohort,
+            "share of clients in a round": _rounded(cohort / shares.clients),
+            "rounds": setting.rounds,
+            "rounds in which a client takes part": _rounded(
+                setting.rounds * cohort / shares.clients
+            ),
+            "training samples of a client": _rounded(shares.train / shares.clients),
+            "local steps in a round": _rounded(steps),
+        }
+    inner = getattr(scheme, "within", None) or scheme
+    found |= {
+        "local epochs": setting.epochs,
+        "mini-batch": setting.batch_size,
+        "partition": inner.scheme,
+        **{
+            f"partition: {key}": str(value) if isinstance(value, list | dict) else value
+            for key, value in inner.model_dump(mode="json").items()
+            if key not in SIZES and value
+        },
+        "optimizer": optimizer.name,
+        "learning rate": optimizer.lr,
+        "momentum": optimizer.momentum,
+        "weight decay": optimizer.weight_decay,
+        "betas": " and ".join(map(str, optimizer.betas)) if optimizer.name == "adam" else None,
+        "learning rate at the end, by that at the start": _rounded(_decayed(setting)),
+        "label noise": f"{setting.noise.kind} {setting.noise.rate}" if setting.noise else None,
+        "augmentation": setting.augment,
+    }
+    return found
+
+
+def _decayed(setting: Setting) -> float:
+    decay = setting.lr_decay
+    if isinstance(decay, StepDecay):
+        return float(decay.factor ** ((setting.rounds - 1) // decay.every))
+    return float(decay ** (setting.rounds - 1))
+
+
+def _of_method(workbench: Workbench, setting: Setting, method: str, seed: int) -> Values:
+    """A method's hyperparameters and inputs in a setting; none if it cannot run there."""
+    try:
+        spec = workbench.run_spec(setting.name, method, seed)
+    except UserError:
+        return {}
+    return _of_spec(workbench, spec)
+
+
+def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
+    found: Values = {}
+    for part in spec.composition.split("+"):
+        base, _, released = part.partition("@")
+        defaults = defaults_of(base, workbench.plugins, bool(released))
+        values: Mapping[str, Any] = {**defaults, **spec.hyperparameters[base]}
+        found |= {f"{base}: {key}": value for key, value in values.items()}
+    for need, source in spec.given.items():
+        if isinstance(source, RunSpec):
+            inner = _of(workbench, source.setting)
+            keys = ("data set", "network", "training samples of a client", "mini-batch",
+                    "optimizer", "learning rate", "betas")  # fmt: skip
+            found |= {f"{need}: {key}": inner[key] for key in keys if inner.get(key) is not None}
+            found[f"{need}: epochs in all"] = source.setting.rounds * source.setting.epochs
+            if "local steps in a round" in inner:
+                steps = source.setting.rounds * inner["local steps in a round"]
+                found[f"{need}: steps in all"] = _rounded(steps)
+            theirs = _of_spec(workbench, source)
+            found |= {key: value for key, value in theirs.items() if key not in found}
+        elif isinstance(source, ResolvedData):
+            found[f"{need}: data set"] = source.dataset
+    return found
+
+
+def _rounded(value: float) -> float | int:
+    """With four digits, so that a share of samples that is all but equal is equal."""
+    found = float(f"{value:.4g}")
+    return int(found) if found == int(found) else found
+
+
+def shown(value: Any) -> str:
+    """A value as pages show it."""
+    if value is None:
+        return "none"
+    return f"{value:,g}" if isinstance(value, float) else str(value)
+
+
+def shown_ratio(each: Difference) -> str:
+    """A ratio as pages show it; "" without one."""
+    return "" if each.ratio is None else f"{each.ratio:.3g}"

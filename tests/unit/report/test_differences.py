@@ -1,0 +1,92 @@
+"""How settings of scale compact differ from the papers': from both, and never by hand."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.report.cells.differences import Difference, grouped, of_setting, unsearched
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+from support.search_world import EXPERIMENT, FILE, settle
+
+found = importlib.util.spec_from_file_location("render", ROOT / "scripts/render_compact.py")
+assert found and found.loader
+render = importlib.util.module_from_spec(found)
+found.loader.exec_module(render)
+
+SETTING = EXPERIMENT["settings"]["s"]
+
+
+def differing(root: Path, *methods: str, **keys: Any) -> dict[str, Difference]:
+    small = {"extends": "s", "stands_for": "s", **keys}
+    bench = load(settle(root, settings={"s": SETTING, "t": small}))
+    return {each.key: each for each in of_setting(bench, "own/t", methods, 1) if not each.kept}
+
+
+def test_a_setting_like_the_paper_s_differs_in_nothing(tmp_path: Path) -> None:
+    assert differing(tmp_path, "fedavg", "fedprox") == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "ratio"),
+    [
+        ({"optimizer": {"lr": 0.3}}, "learning rate", 3),
+        ({"optimizer": {"lr": 0.1, "weight_decay": 0.5}}, "weight decay", None),
+        ({"rounds": 8}, "rounds in which a client takes part", 4),
+        ({"participation": 0.5}, "share of clients in a round", 0.5),
+        ({"batch_size": 10}, "mini-batch", 0.5),
+        ({"epochs": 3}, "local epochs", 3),
+        ({"lr_decay": 0.5}, "learning rate at the end, by that at the start", 0.5),
+        ({"noise": {"kind": "pair", "rate": 0.4}}, "label noise", None),
+        ({"methods": {"fedprox": {"mu": 0.2}}}, "fedprox: mu", 2),
+    ],
+)
+def test_a_changed_key_is_listed_with_its_ratio(
+    tmp_path: Path, keys: dict[str, Any], key: str, ratio: float | None
+) -> None:
+    each = differing(tmp_path, "fedavg", "fedprox", **keys)[key]
+    assert each.ratio == (None if ratio is None else pytest.approx(ratio))
+
+
+def test_epochs_and_mini_batches_change_the_steps(tmp_path: Path) -> None:
+    steps = differing(tmp_path, "fedavg", epochs=3)["local steps in a round"]
+    assert steps.ratio == pytest.approx(3, rel=0.01)
+
+
+def test_a_method_that_is_not_used_is_not_compared(tmp_path: Path) -> None:
+    assert differing(tmp_path, "fedavg", methods={"fedprox": {"mu": 0.2}}) == {}
+
+
+def test_equal_differences_stand_together() -> None:
+    one, other = Difference("rounds", 10, 5), Difference("rounds", 10, 2)
+    kept = Difference("mini-batch", 20, 20)
+    rows = grouped({"a/x": [one, kept], "a/y": [other], "a/z": [one]})
+    assert rows == [(one, ["x", "z"]), (other, ["y"])]
+
+
+def test_what_a_setting_stands_for_is_a_setting(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        differing(tmp_path, stands_for="r")
+    assert str(caught.value).startswith(f"{FILE}: settings.t.stands_for: 'r': expected a setting")
+    bench = load(settle(tmp_path))
+    with pytest.raises(UserError, match=r"settings\.s\.stands_for: missing: expected the paper's"):
+        of_setting(bench, "own/s", [], 1)
+
+
+def test_what_the_paper_tunes_and_no_search_has_is_said() -> None:
+    bench = load(ROOT)
+
+    def left(name: str) -> set[str]:
+        return {*unsearched(bench, name, of_setting(bench, name, ["fedavg", "afl"], 1))}
+
+    rate = {"optimizer.lr", "optimizer.weight_decay"}
+    assert left("aaggff/compact-silos") == {*rate, "lr_decay", "afl.lr"}
+    assert left("aaggff/compact-searched-silos") == {"lr_decay"}
+
+
+def test_the_pages_are_those_of_the_settings() -> None:
+    for path, text in render.render(ROOT).items():
+        assert (ROOT / path).read_text("utf-8") == text, "python scripts/render_compact.py"
