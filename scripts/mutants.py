@@ -37,7 +37,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -270,6 +270,13 @@ def end_of_tests(copy: Path, tests: str, limit: int, some: str = SLOW) -> tuple[
     child = os.fork()
     if not child:
         os.setsid()  # processes that a test starts can then be ended with it
+        with suppress(
+            OSError
+        ):  # Linux: each session has a share of its own
+            Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="ascii")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            if signal.getsignal(number) is signal.SIG_IGN:  # by nohup or a shell's `&`
+                signal.signal(number, signal.SIG_DFL)
         os.chdir(copy)
         sys.path.insert(0, str(copy / "src"))
         os.environ["PYTHONPATH"] = str(copy / "src")
