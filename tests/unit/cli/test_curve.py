@@ -50,6 +50,29 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
     assert shown == pytest.approx({name: float(value) for name, value in lines[1:]}, abs=1e-6)
 
 
+def test_where_clients_are_scored_on_their_own_samples_their_mean_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `fedrepro run` reports it, and not that over all samples."""
+    bench = load(make_world(tmp_path))
+    seen: list[str] = []
+
+    def stop(progress: Progress) -> None:
+        if progress.round > 4:
+            raise StopIteration
+        seen.append(repr(progress.accuracy))
+
+    with pytest.raises(StopIteration):
+        carry_out(
+            bench.root / RUN.folder, run_spec(checkpoint_every=2, evaluate={"clients": True}), stop
+        )
+    capsys.readouterr()
+    words = ["--root", str(tmp_path), "curve", RUN.setting, RUN.method, "--seed", "1"]
+    assert main(words) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["round", "client_accuracy"], *([str(n), v] for n, v in enumerate(seen, 1))]
+
+
 def test_before_the_first_evaluated_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

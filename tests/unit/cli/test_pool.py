@@ -53,3 +53,20 @@ def test_after_a_signal_no_job_begins_and_those_under_way_are_stopped(tmp_path: 
     assert caught.value.status == 128 + signal.SIGTERM
     assert found == [130]
     assert [mark.exists() for mark in marks] == [True, False, False]
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL], ids=["nohup", "terminal"])
+def test_a_job_has_a_group_of_its_own_and_ignores_what_the_first_process_ignores(
+    tmp_path: Path, handler: signal.Handlers
+) -> None:
+    """Ctrl-C reaches the first process alone, which asks once; under nohup none ends by SIGHUP."""
+
+    def tell() -> None:
+        print(os.getpgid(0) == os.getpid(), signal.getsignal(signal.SIGHUP) is handler)
+
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        run_jobs([Job(tell, tmp_path / "x.log")], 1, lambda place, status, seconds: None)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (tmp_path / "x.log").read_text() == "True True\n"

@@ -47,6 +47,13 @@ def test_unequal_constants_bias_it_towards_wide_clients() -> None:
     assert p_value(found, UNEQUAL.draw(400, expected, seed=2), permutations=99, seed=3) > 0.05
 
 
+def test_permutations_that_are_as_far_apart_count_against_a_difference() -> None:
+    """As all do of two samples of one point; of two points far apart few are."""
+    one = torch.zeros(3, 2)
+    assert p_value(one, one, permutations=9, seed=1) == 1.0
+    assert p_value(one, one + 1, permutations=199, seed=1) == pytest.approx(0.1, abs=0.06)
+
+
 def test_the_distance_of_equal_samples_is_about_zero_and_grows() -> None:
     one, other = (EQUAL.draw(400, WEIGHTS, seed=seed) for seed in (4, 5))
     assert abs(energy_distance(one, other)) < 0.05 < energy_distance(one, other + 1)

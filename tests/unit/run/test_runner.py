@@ -462,6 +462,24 @@ def test_a_program_that_handles_a_signal_itself_still_does(tmp_path: Path) -> No
     assert len(taken) == 12
 
 
+@pytest.mark.parametrize("number", ASKED_TO_END, ids=str)
+def test_a_signal_that_the_caller_ignores_stays_ignored(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As Ctrl-C by a job that a shell has in its background, and SIGHUP under nohup."""
+
+    def send(progress: runner.Progress) -> None:
+        if progress.round == 1:
+            signal.raise_signal(number)
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        manifest = carry_out(tmp_path / "seed1", run_spec(rounds=2), send)
+    finally:
+        signal.signal(number, before)
+    assert manifest["rounds_done"] == 2
+
+
 @pytest.mark.parametrize("where", [None, "/dev/full", "nobody reads"])
 def test_a_signal_is_obeyed_if_nothing_can_be_printed(
     tmp_path: Path, where: str | None, monkeypatch: pytest.MonkeyPatch

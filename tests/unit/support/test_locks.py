@@ -165,6 +165,7 @@ def test_a_silent_holder_on_another_machine_is_taken_over(
         os.utime(lock_of(folder), (time.time() + 86400,) * 2)
         with held._writing, monkeypatch.context() as patch:  # its signs of life stop
             on_another_machine(patch)
+            assert not is_locked(folder)
             with only_one(folder, busy="busy"):
                 owner = owner_of(folder)
                 assert owner and owner.host == "there"
