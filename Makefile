@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers picture site docs lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers paper picture site docs lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -87,6 +87,9 @@ bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benc
 bench-peers: setup ## measure other simulators on the same workloads, in temporary environments
 	@TORCH=$(TORCH) python tests/benchmarks/peers/measure.py
 	@python scripts/render_benchmarks.py
+
+paper: setup ## predict what runs take on the GPU of src/fedrepro/run/h100.yaml, after a change of its numbers
+	@python scripts/on_paper.py
 
 picture: setup ## render the README's picture, claims with their evidence (needs chromium)
 	@python scripts/picture.py

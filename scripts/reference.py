@@ -38,7 +38,7 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 from fedrepro.workflow.cost import CostModel, RunCost
-from fedrepro.workflow.estimate import measured
+from fedrepro.workflow.estimate import rates_for
 
 LIST = PAPERS / "reference.yaml"
 MODEL, MANIFEST = "model.safetensors", "manifest.json"
@@ -330,7 +330,7 @@ def make_missing(bench: Workbench, arguments: argparse.Namespace, *, packs: bool
         planned.update(left)
         groups.append((each, left))
     cost_model = CostModel(bench, [each.target(left) for each, left in groups])
-    costs = cost_model.costs(measured(cost_model))
+    costs = cost_model.costs(rates_for(cost_model))
     for each, left in groups:
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else 'complete'}")
     print(f"In all, with parent runs: {in_words(costs.values())}.")

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -246,43 +245,3 @@ def test_what_lies_in_results_is_not_compared_with_itself(
     said = capsys.readouterr().out
     assert "Silos: 2 of 2 landed; 1 left out, as they lie in results/" in said
     assert "aaggff/compact-silos afl seed 1: 12 numbers differ" in said
-
-
-def test_searches_are_made_before_what_is_judged(bench: Workbench) -> None:
-    groups = reference.compact(bench, "aaggff/*")
-    searched = [group.table.removeprefix("aaggff/") for group in groups]
-    searches = bench.experiments["aaggff"].compact_search
-    first_table = next(place for place, item in enumerate(searched) if item not in searches)
-    assert first_table > 0 and {*searched[:first_table]} == {*searches}
-    assert not {*searched[first_table:]} & {*searches}
-    seeds = [group.runs[0].seed for group in groups[:first_table]]
-    assert seeds == sorted(seeds)
-
-
-def test_a_search_goes_on_until_its_best_is_inside(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What its runs lead to is made by the same call, which then ends."""
-    asked: list[int] = []
-    kept: set[RunKey] = set()
-
-    def went(_: Workbench, target: Any) -> Any:
-        asked.append(len(asked) // len(target.seeds) + 1)  # a candidate more each time
-        (trial,) = target.trials
-        return replace(
-            target, trials=(replace(trial, candidates=trial.candidates[: min(asked[-1], 3)]),)
-        )
-
-    def keep_finished(_: Workbench, runs: Any, *, compact: bool) -> list[RunKey]:
-        kept.update(runs)
-        return []
-
-    monkeypatch.setattr(reference, "load", lambda: bench)
-    monkeypatch.setattr(reference, "as_far_as_it_went", went)
-    monkeypatch.setattr(reference, "keep_finished", keep_finished)
-    monkeypatch.setattr(reference, "be_nice", lambda: None)
-    only = "aaggff/compact_rate_silos"
-    reference.main(Namespace(again=False, plan=False, compact=only, cores="1"))
-    target = bench.search("aaggff", "compact_rate_silos", "compact")
-    assert len({run.setting for run in kept}) == 3
-    assert len(kept) == 3 * len(target.seeds)

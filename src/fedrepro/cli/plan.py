@@ -4,7 +4,10 @@ import argparse
 import json
 from typing import Any
 
+from fedrepro.cli.analysis import require_at_least
 from fedrepro.cli.console import print_rows
+from fedrepro.config.settings import Overrides
+from fedrepro.support.typed_yaml import validate
 
 REASONS = 8  # at most so many are printed
 
@@ -13,11 +16,12 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "plan",
         help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
-        description="Estimate the remaining cost of targets on this machine. Speeds are measured "
-        "once (under two minutes) and kept in results/calibration; on a busy machine they come out "
-        "up to half as fast. Each sum counts a run that several tables need once, and leaves out "
-        "finished runs. The last sum also counts the runs that these start from: parent runs and "
-        "inputs.",
+        description="Estimate the remaining cost of targets on this machine or, with `--device "
+        "cuda`, on an NVIDIA H100 that need not be here. Speeds are measured once (under two "
+        "minutes) and kept in results/calibration; on a busy machine they come out up to half as "
+        "fast. Those of an absent GPU were measured elsewhere, or are predicted. Each sum counts a "
+        "run that several tables need once, and leaves out finished runs. The last sum also counts "
+        "the runs that these start from: parent runs and inputs.",
         epilog="Examples: fedrepro plan ima superfed/table_2_3 --scale paper; "
         "fedrepro plan superfed/mnist-500@released fedrep",
     )
@@ -28,33 +32,49 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="SYSTEM or SYSTEM/ITEM, or SETTING METHOD for a single cell (default: all)",
     )
     parser.add_argument("--scale", help="demo, compact or paper (default: from config/config.yaml)")
+    parser.add_argument("--device", help="cpu or cuda (default: from config/config.yaml)")
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        metavar="N",
+        help="GPUs that compute (default: those that are here, or 1)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=handle)
 
 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
+    from fedrepro.run import cards
     from fedrepro.workflow.cost import CostModel
-    from fedrepro.workflow.estimate import CellTarget, CostEstimate, chosen, measured
+    from fedrepro.workflow.estimate import CellTarget, CostEstimate, chosen, rates_for
     from fedrepro.workflow.resources import save_estimates
 
-    bench = load()
+    if arguments.gpus is not None:
+        require_at_least("--gpus", arguments.gpus, 1)
+    bench = load(overrides=validate(Overrides, {"device": arguments.device}, "the command line"))
     targets = chosen(bench, arguments.targets, arguments.scale)
     cost_model = CostModel(bench, targets)
-    rates = measured(cost_model)
-    estimate, costs = CostEstimate(cost_model), cost_model.costs(rates)
+    rates = rates_for(cost_model)
+    gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
+    estimate, costs = CostEstimate(cost_model, gpus), cost_model.costs(rates)
     save_estimates(bench.root, bench.config, estimate.estimates(costs))
     found = estimate.as_json(rates, costs)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
-    hours = "CPU hours" if bench.config.device == "cpu" else "GPU hours"
-    wall = f"hours on {found['at_once']}"
+    for line in _unknown(found):
+        print(line)
+    on_gpu = bench.config.device != "cpu"
+    hours = "GPU hours" if on_gpu else "CPU hours"
     header = (
-        *("kind", "name", "runs", "done", "steps", hours, wall, "unknown", "disk MB"),
-        "memory MB",
+        *("kind", "name", "runs", "done", "steps", hours, "of these predicted"),
+        *(f"hours on {found['at_once']}", "unknown", "disk MB", "memory MB"),
     )
     print_rows(header, [_cells(line) for line in found["lines"]])
+    if on_gpu:
+        of_rates = ("training", "runs", hours, "steps/s with FedAvg", "rate")
+        print_rows(of_rates, [_cells_of_rate(each) for each in found["rates"]])
     if found["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
         print_rows(about, [_cells_of_data(each) for each in found["missing"]])
@@ -72,12 +92,25 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
         f"{line['runs']:,}",
         f"{line['done']:,}",
         f"{line['steps']:,.0f}",
-        f"{line['hours']:,.2f}",
-        f"{line['wall']:,.2f}",
+        _hours(line, "hours"),
+        _hours(line, "predicted"),
+        _hours(line, "wall"),
         f"{line['unknown']:,}",
         f"{line['disk'] / 1e6:,.0f}",
         f"{line['memory'] / 1e6:,.0f}",
     )
+
+
+def _hours(line: dict[str, Any], key: str) -> str:
+    """Hours; what is not known is no zero."""
+    if not line["unknown"]:
+        return f"{line[key]:,.2f}"
+    return f"> {line[key]:,.2f}" if line["runs"] - line["done"] > line["unknown"] else "?"
+
+
+def _cells_of_rate(each: dict[str, Any]) -> tuple[str, ...]:
+    rate = "?" if each["steps_per_second"] is None else f"{each['steps_per_second']:,.0f}"
+    return each["workload"], f"{each['runs']:,}", f"{each['hours']:,.2f}", rate, each["source"]
 
 
 def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
@@ -86,28 +119,41 @@ def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
     return each["name"], f"{each['runs']:,}", each["fetch"], download, f"{each['unsized']:,}", disk
 
 
+def _unknown(found: dict[str, Any]) -> list[str]:
+    """Lines about the runs whose hours no sum includes."""
+    reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
+    lines = [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
+    if reasons[REASONS:]:
+        rest = sum(number for _, number in reasons[REASONS:])
+        lines.append(f"Hours unknown: {rest:,} more runs; --json lists all reasons.")
+    return lines
+
+
 def _remarks(found: dict[str, Any]) -> list[str]:
     """Lines that say what the sums include and what they leave out."""
     total = found["lines"][-1]
+    absent = "table" in found["machine"]
+    where = f"On an {found['machine']['accelerator']}" if absent else "On this machine"
     jobs = ", ".join(f"{number:,} {kind}" for kind, number in found["jobs"].items() if number)
     lines = [
         f"Jobs left: {jobs or 'none'}; tables and pages (seconds each) are not counted.",
-        f"On this machine, {found['at_once']} at a time: {total['wall']:,.1f} hours, "
+        f"{where}, {found['at_once']} at a time: {_hours(total, 'wall')} hours, "
         "if all of them fit in memory.",
     ]
     if total["done"]:
         lines.append(f"Left out because they are finished: {total['done']:,} runs.")
-    reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
-    lines += [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
-    if reasons[REASONS:]:
-        rest = sum(number for _, number in reasons[REASONS:])
-        lines.append(f"Hours unknown: {rest:,} more runs; --json lists all reasons.")
     if found["estimated_partitions"]:
         lines.append(
             f"Estimated from the catalogue because data are not partitioned yet: "
             f"{found['estimated_partitions']:,} runs."
         )
-    if found["by_others_alike"]:
+    if absent:
+        lines.append(
+            f"Of these hours, {total['hours'] - total['predicted']:,.1f} are by rates that were "
+            f"measured on such a GPU, {total['predicted']:,.1f} by predicted ones, which may be "
+            "off by a factor of two (docs/cluster.md)."
+        )
+    elif found["by_others_alike"]:
         lines.append(
             "Estimated from a similar model or method because their own is not measured yet: "
             f"{found['by_others_alike']:,} runs."

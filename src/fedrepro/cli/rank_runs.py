@@ -69,12 +69,12 @@ def span(hours: float, what: str = "") -> str:
 
 def cost_of(bench: Workbench, runs: Sequence[RunKey], cores: int) -> Cost:
     """The cost of runs and of their inputs."""
-    from fedrepro.workflow.estimate import AROUND, CostLine, measured
+    from fedrepro.workflow.estimate import AROUND, CostLine, rates_for
     from fedrepro.workflow.league import OwnCosts, OwnRuns
     from fedrepro.workflow.schedule import makespan
 
     costs_of = OwnCosts(bench, [OwnRuns("", "", "compact", runs)])
-    rates = measured(costs_of)
+    rates = rates_for(costs_of)
     costs = costs_of.costs(rates)
     groups: dict[str, list[RunCost]] = {}
     own = {*runs}

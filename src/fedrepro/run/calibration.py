@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -20,13 +21,15 @@ import torch
 
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
-from fedrepro.config.values import Hyperparameters
+from fedrepro.config.values import Executor, Hyperparameters
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.data.tensors.samples import ClientData
 from fedrepro.engine import tree
+from fedrepro.engine.descent import TOGETHER
 from fedrepro.engine.evaluate import evaluate
+from fedrepro.engine.executors import eager, sequential
 from fedrepro.engine.method import name_of
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.methods import registry
@@ -34,7 +37,9 @@ from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
+from fedrepro.run.card_table import shipped
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.on_paper import PAPER, Clock, on_paper
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, family_of_method
 from fedrepro.run.store import ClientStore
 from fedrepro.support.cores import usable_cores
@@ -46,6 +51,8 @@ ENOUGH = 0.15  # seconds of one measurement
 SLOW = 4.0  # seconds beyond which one measurement is enough; PyTorch's first call may take less
 REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
 ROUNDS = 3  # of a method, so that IMA averages in the last
+FEW_TIMES = 3  # instead of LONG on a GPU on paper, whose clock is exact
+RECORDED = 3  # times that steps are played on a GPU on paper, of which the last is recorded
 EARLY = 0.6  # share of the limit after which no model is started that has a surrogate
 AT_ONCE = 8  # methods with the same epochs that one process measures
 # The names under which methods are given artifacts during their measurement.
@@ -74,7 +81,9 @@ def calibrate(
     Returns:
         What could not be measured, and why.
     """
-    device, threads = rates.machine["device"], rates.machine["threads"]
+    device, threads = rates.machine["device"], rates.machine.get("threads", 1)
+    if "table" in rates.machine:
+        device, rates.start_seconds = PAPER, shipped().start_seconds
     until = time.monotonic() + limit
     if rates.start_seconds is None:
         say("start")
@@ -151,11 +160,13 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     Each in its own process, to get its peak memory.
     """
     # A fork saves the imports; CUDA and macOS libraries do not survive it.
-    forks = sys.platform == "linux" and device == "cpu"
-    workers = max(1, usable_cores() // threads) if device == "cpu" else 1
+    forks = sys.platform == "linux" and device != "cuda"
+    workers = max(1, usable_cores() // threads) if device != "cuda" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
     # A forked child has the tasks already. Any other is sent them, which a plug-in's partition
     # scheme does not survive; measuring uses its own.
+    if device == PAPER:
+        import torch._dynamo  # noqa: F401 - which takes seconds, in each of the forks
     if not forks:
         tasks = [([(key, _sendable(what)) for key, what in each[0]], *each[1:]) for each in tasks]
     count = min(workers, max(1, len(tasks)))
@@ -207,6 +218,11 @@ def _measure(number: int) -> list[tuple[str, Found]]:
             found.append((key, str(error)))
         except torch.OutOfMemoryError:
             found.append((key, f"does not fit into the memory of {device}"))
+        except (RuntimeError, TypeError, ValueError) as error:
+            if device != PAPER:
+                raise
+            why = str(error).partition("\n")[0] or type(error).__name__
+            found.append((key, f"cannot be counted without the GPU: {why:.120}"))
     return found
 
 
@@ -218,28 +234,67 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
-    clock = clock_of(device, threads)
     by = workload.by
     composition, values = (by.composition, clients_part(by)) if by else ("fedavg", {})
-    size = LONG * workload.batch_size
-    plan = random_plan(workload, 1, size, composition, values, 1, device, threads)
+    # Stacked clients take several steps in one launch.
+    clients, least = (workload.stacked, TOGETHER) if workload.stacked else (1, 1)
+    size = least * workload.batch_size
+    times = FEW_TIMES if device == PAPER else LONG
+    plan = random_plan(workload, clients, times * size, composition, values, 1, device, threads)
+    with _timing(plan, workload, device, threads) as (clock, worked):
+        return _model_rate(plan, size, clock, worked, device)
+
+
+@contextmanager
+def _timing(
+    plan: Plan, workload: Workload, device: str, threads: int
+) -> Iterator[tuple[Callable[[], float], Callable[[], float]]]:
+    """The clock by which a plan is measured, and that of a GPU on paper while it works."""
+    if device != PAPER:
+        yield clock_of(device, threads), lambda: 0.0
+        return
+    context = plan.federation.context
+    nets = [context.net, *context.nets.values()]
+    with on_paper(nets, shipped(), workload.precision, workload.stacked > 0) as clock:
+        yield clock.wait, lambda: clock.worked
+
+
+def _model_rate(
+    plan: Plan,
+    size: int,
+    clock: Callable[[], float],
+    worked: Callable[[], float],
+    device: str,
+) -> ModelRate:
+    """The rate of a plan; a second one of its rounds has ``size`` samples of each client only."""
     long, test = plan.federation, plan.test
     assert isinstance(long.clients, ClientData)
-    short = replace(
-        long,
-        clients=ClientData(long.clients.samples, [long.clients.indices[0][: workload.batch_size]]),
-    )
-    server = begin(long)
+    clients, least = len(long.clients.indices), size // long.batch_size
+    times = len(long.clients.indices[0]) // size
+    few_each = [each[:size] for each in long.clients.indices]
+    short = replace(long, clients=ClientData(long.clients.samples, few_each))
+    server, busy = begin(long), 1.0
 
     def once(federation: Federation) -> Callable[[], object]:
         return lambda: play_round(federation, server, ClientStore(Path(folder)), 0)
 
     with tempfile.TemporaryDirectory() as folder:
-        one = _seconds(once(short), clock)
-        step, client = one, 0.0
-        if one < ENOUGH:
-            step = max(_seconds(once(long), clock) - one, 0.0) / (LONG - 1)
-            client = max(one - step, 0.0)
+        one = _seconds(once(short), clock, device, RECORDED)
+        step, client = one / clients / least, 0.0
+        if one < ENOUGH or device == PAPER:
+            if device == PAPER:
+                before = worked()
+                _seconds(once(short), clock, device)
+                between = worked()
+            more = max(_seconds(once(long), clock, device) - one, 0.0)
+            if device == PAPER:
+                # In a short round the host's work for a client hides the card's; in a long one,
+                # the card's is what counts.
+                work, of_short = worked() - between, between - before
+                more = max(more, work - of_short)
+                busy = min((work - of_short) / more, 1.0) if more else 1.0
+            step = more / (times - 1) / clients / least
+            client = max(one / clients - step * least, 0.0)
     context = long.context
 
     def score(samples: int, measured: bool) -> Callable[[], object]:
@@ -247,11 +302,11 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
         assert test is not None
         return lambda: evaluate(context.net, context.task, bound, test, samples, measured)
 
-    few = _seconds(score(FEW, False), clock) if long.method.classifies else 0.0
+    few = _seconds(score(FEW, False), clock, device) if long.method.classifies else 0.0
     sample, call = few / FEW, 0.0
     if 0 < few < ENOUGH / 2:
-        sample = max(_seconds(score(MANY, False), clock) - few, 0.0) / (MANY - FEW)
-        call = max(_seconds(score(FEW, True), clock) - FEW * sample, 0.0)
+        sample = max(_seconds(score(MANY, False), clock, device) - few, 0.0) / (MANY - FEW)
+        call = max(_seconds(score(FEW, True), clock, device) - FEW * sample, 0.0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     return ModelRate(
         step_seconds=step,
@@ -259,7 +314,10 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
         sample_seconds=sample,
         score_seconds=call,
         parameters=sum(leaf.numel() for leaf in tree.leaves(server.get("params", {}))),
-        memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+        memory_bytes=shipped().process_bytes
+        if device == PAPER
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+        busy=busy,
     )
 
 
@@ -270,6 +328,8 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
         plain: FedAvg's seconds by local epochs, as far as known; this function adds to it.
     """
     epochs, size = spec.setting.epochs, REFERENCE.batch_size
+    if device == PAPER:
+        return _method_on_paper(spec, plain)
     if epochs not in plain:
         fedavg = random_plan(REFERENCE, 2, size, "fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
@@ -280,6 +340,36 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     # A centralised method has one client; an epoch of it has two mini-batches.
     factor = _rounds(plan, device, threads) / plain[epochs]
     return MethodRate(factor, pooled, any(layer.interpolates for layer in layers))
+
+
+def _method_on_paper(spec: RunSpec, plain: dict[int, float]) -> MethodRate:
+    """By how much more a round takes with two mini-batches than with one; the rest is the server's.
+
+    Args:
+        plain: FedAvg's seconds by epochs times mini-batches of a client.
+    """
+    epochs, size = spec.setting.epochs, REFERENCE.batch_size
+    workload = replace(REFERENCE, plugins=spec.plugins)
+
+    def rounds(batches: int, composition: str, values: Mapping[str, Hyperparameters]) -> Plan:
+        return random_plan(workload, 2, batches * size, composition, values, epochs, PAPER, 1)
+
+    for batches in (1, 2):
+        if epochs * batches not in plain:
+            plain[epochs * batches] = _rounds(rounds(batches, "fedavg", {}), PAPER, 1)
+    values = clients_part(spec)
+    plans = [rounds(batches, spec.composition, values) for batches in (1, 2)]
+    one, two = (_rounds(plan, PAPER, 1) for plan in plans)
+    first, second = plain[epochs], plain[2 * epochs]
+    method = plans[0].federation.method
+    server = (2 * one - two) - (2 * first - second)
+    factor = (two - one) / (second - first)
+    return MethodRate(
+        factor if method.centralized else max(factor, 1.0),  # a long server's round hides a step
+        method.centralized,
+        any(layer.interpolates for layer in method.layers()),
+        max(server, 0.0) / (ROUNDS - 1),
+    )
 
 
 def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
@@ -304,18 +394,19 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
 
 def _rounds(plan: Plan, device: str, threads: int) -> float:
     """Seconds of all rounds except the first, which initialises states and warms up code."""
-    clock, federation = clock_of(device, threads), plan.federation
+    federation = plan.federation
     times: list[float] = []
-    while sum(times) < ENOUGH / 2:
-        server = begin(federation)
-        with tempfile.TemporaryDirectory() as folder:
-            client_states = ClientStore(Path(folder), device=device)
-            server, _ = play_round(federation, server, client_states, 0)
-            began = clock()
-            for number in range(1, ROUNDS):
-                server, _ = play_round(federation, server, client_states, number)
-        times.append(clock() - began)
-    return median(times)
+    with _timing(plan, REFERENCE, device, threads) as (clock, _):
+        while not times if device == PAPER else sum(times) < ENOUGH / 2:
+            server = begin(federation)
+            with tempfile.TemporaryDirectory() as folder:
+                client_states = ClientStore(Path(folder), device=device)
+                server, _ = play_round(federation, server, client_states, 0)
+                began = clock()
+                for number in range(1, ROUNDS):
+                    server, _ = play_round(federation, server, client_states, number)
+            times.append(clock() - began)
+    return times[-1] if device == PAPER else median(times)
 
 
 def random_plan(
@@ -365,15 +456,23 @@ def random_plan(
         optimizer=OptimizerSpec(lr=1e-3),
         evaluate=Evaluate(),
         scaling=workload.by.setting.scaling if workload.by else None,
+        precision="float32" if device == PAPER else workload.precision,
     )
-    execution = Execution("sequential", device, threads)
+    executor: Executor = "vectorised" if workload.stacked else "sequential"
+    execution = Execution(executor, device, threads)
     spec = RunSpec(
         setting, composition, composition, hyperparameters, 1, execution, plugins=workload.plugins
     )
     needs = registry.compose(composition, hyperparameters, spec.plugins)[0].requires
     given = {need: _made_up(need, workload, train, clients) for need in needs}
-    with untrained():
-        return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
+    away = Clock(shipped()) if device == PAPER else nullcontext()
+    with untrained(), away:
+        plan = make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
+    if device != PAPER:
+        return plan
+    # No compiler knows tensors without memory, and the clock no streams.
+    execute = eager if workload.stacked else sequential
+    return replace(plan, federation=replace(plan.federation, execute=execute))
 
 
 def _made_up(need: str, workload: Workload, train: Split, clients: int) -> StoredArtifact:
@@ -418,8 +517,16 @@ def clock_of(device: str, threads: int) -> Callable[[], float]:
     return synchronised
 
 
-def _seconds(once: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The median of the durations; the first, a warm-up, counts only if it is slow."""
+def _seconds(
+    once: Callable[[], object], clock: Callable[[], float], device: str, repeats: int = 1
+) -> float:
+    """The median of the durations; the first, a warm-up, counts only if it is slow.
+
+    Args:
+        repeats: how often it is played on a GPU on paper, until all is recorded.
+    """
+    if device == PAPER:  # each is the same, once all is recorded
+        return [_timed(once, clock) for _ in range(repeats)][-1]
     first = _timed(once, clock)
     if first >= SLOW:
         return first

@@ -115,9 +115,12 @@ def borrowed(device: str, runs_per_gpu: int) -> Iterator[str]:
             os.environ[VISIBLE] = before
 
 
-def kind_of(device: str) -> str | None:
-    """The name of a device's kind of card; None if there is none here, or it is unknown."""
-    return next((card.name for card in _wanted(device) if card.name), None)
+def known(device: str) -> list[Card]:
+    """The cards that a device means, whose kind is known; empty if they are not here."""
+    try:
+        return [card for card in _wanted(device) if card.name]
+    except UserError:
+        return []
 
 
 def pool() -> list[Card]:

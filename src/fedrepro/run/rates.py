@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +16,14 @@ from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.provenance.machine import processor
+from fedrepro.run.card_table import Precision, shipped
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json, write_atomically
 from fedrepro.support.plugins import NONE, Folders
 
 FOLDER = Path("results/calibration")
+# Predictions for the shipped experiments by the shipped table; `make paper` makes them again.
+PREDICTED = Path(__file__).parent / "h100_predicted.json"
 DRAWN = 250  # images that a generator draws in its measurement
 
 
@@ -32,6 +34,8 @@ class Workload:
     Attributes:
         shape: of one sample.
         numbers: its kind of numbers, as in :class:`fedrepro.data.catalogue.entries.Holding`.
+        stacked: clients that a GPU computes side by side; 0: one after another.
+        precision: float32 on a CPU, whatever the run has.
         by: a run to measure itself, if its method trains something other than a classifier.
         own: the plug-in folders with methods and models.
     """
@@ -42,6 +46,8 @@ class Workload:
     classes: int
     task: str
     batch_size: int
+    stacked: int = 0
+    precision: Precision = "float32"
     by: RunSpec | None = field(default=None, compare=False)
     method: str = ""  # the key of that run's method
     plugins: Folders = field(default=NONE, compare=False)
@@ -51,7 +57,9 @@ class Workload:
         """Its name in a calibration."""
         shape = "x".join(map(str, self.shape))
         name = f"{self.model} {shape} {self.numbers} {self.classes} batch {self.batch_size}"
-        return f"{name} {self.method}".rstrip()
+        way = f" stacked {self.stacked}" if self.stacked else ""
+        precise = f" {self.precision}" if self.precision != "float32" else ""
+        return f"{name}{way}{precise} {self.method}".rstrip()
 
     @property
     def pixels(self) -> int:
@@ -59,14 +67,15 @@ class Workload:
         return math.prod(self.shape[1:]) if self.numbers == "bytes" else 1
 
     @property
-    def family(self) -> tuple[str, tuple[int, ...], str, str]:
+    def family(self) -> tuple[object, ...]:
         """The family: workloads with the same family can be surrogates for each other.
 
         They differ in batch size and image size, from which the time follows, and in the number of
         classes.
         """
         shape = () if self.numbers == "bytes" else self.shape
-        return self.model, shape, self.numbers, self.method.partition(" ")[0]
+        way = self.stacked > 0, self.precision
+        return self.model, shape, self.numbers, self.method.partition(" ")[0], way
 
     def from_family(self, other: "Workload", rate: "ModelRate") -> "ModelRate":
         """The estimated rate, from the rate of another workload of the family."""
@@ -131,6 +140,7 @@ class ModelRate:
         score_seconds: fixed cost of an evaluation.
         parameters: number of the model's parameters.
         memory_bytes: the peak of a process with one or two clients and little data.
+        busy: the share of a step's time in which a GPU computes.
     """
 
     step_seconds: float
@@ -139,6 +149,7 @@ class ModelRate:
     score_seconds: float
     parameters: int
     memory_bytes: int
+    busy: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -149,11 +160,13 @@ class MethodRate:
         factor: its training time divided by FedAvg's, with the same model and local epochs.
         pooled: whether one client holds all data.
         mixes: whether clients are evaluated at several interpolations after the last round.
+        round_seconds: that its server takes more than FedAvg's, if that is not in the factor.
     """
 
     factor: float
     centralized: bool
     interpolates: bool
+    round_seconds: float = 0.0
 
 
 @dataclass
@@ -163,12 +176,20 @@ class Rates:
     Attributes:
         machine: on which it was measured.
         start_seconds: from a command to its first round.
+        elsewhere: for each rate that was not measured here, by its key, where it was; "" if it was
+            nowhere: it is predicted.
     """
 
     machine: dict[str, Any]
     start_seconds: float | None = None
     models: dict[str, ModelRate] = field(default_factory=dict)
     methods: dict[str, MethodRate] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+    def is_measured(self, key: str) -> bool:
+        """Whether a model or method, by its key, is measured itself, here or elsewhere."""
+        known = key in self.models or key in self.methods
+        return known and self.elsewhere.get(key, "here") != ""
 
     @property
     def path(self) -> Path:
@@ -194,7 +215,9 @@ class Rates:
     def save(self, root: Path) -> None:
         """Write ``results/calibration/<device>-<machine>.json``."""
         with write_atomically(root / self.path) as temporary:
-            text = json.dumps(asdict(self), indent=1, sort_keys=True)
+            content = asdict(self)
+            del content["elsewhere"]
+            text = json.dumps(content, indent=1, sort_keys=True)
             temporary.write_text(text + "\n", encoding="utf-8")
 
 
@@ -202,16 +225,38 @@ class Rates:
 OLD_KEYS = {"pooled": "centralized", "mixes": "interpolates"}
 
 
-def stored(root: Path, device: str, threads: int) -> Rates:
+def stored(root: Path, device: str, threads: int, accelerator: str = "") -> Rates:
     """What was measured on this machine so far.
+
+    Args:
+        accelerator: the kind of GPU, for a device that is one.
 
     Raises:
         UserError: if the file is damaged.
     """
-    rates = Rates(machine(device, threads))
-    path = root / rates.path
+    rates = Rates(machine(device, threads, accelerator))
+    return _read(root / rates.path, rates)
+
+
+def stored_on_paper(root: Path) -> Rates:
+    """What is predicted for a GPU that need not be here (:mod:`fedrepro.run.on_paper`).
+
+    Raises:
+        UserError: if a file is damaged.
+    """
+    table = shipped()
+    rates = Rates({"device": "cuda", "accelerator": table.name, "table": table.digest})
+    found = _read(root / rates.path, rates)
+    if (known := _read(PREDICTED, Rates({}))).machine == rates.machine:
+        found.models = {**known.models, **found.models}
+        found.methods = {**known.methods, **found.methods}
+    return found
+
+
+def _read(path: Path, rates: Rates) -> Rates:
     try:
         found = read_json(path)
+        rates.machine = found["machine"]
         rates.start_seconds = found["start_seconds"]
         rates.models = {key: ModelRate(**each) for key, each in found["models"].items()}
         rates.methods = {
@@ -227,20 +272,13 @@ def stored(root: Path, device: str, threads: int) -> Rates:
     return rates
 
 
-def machine(device: str, threads: int) -> dict[str, Any]:
+def machine(device: str, threads: int, accelerator: str = "") -> dict[str, Any]:
     """A name that distinguishes machines of different speed."""
-    facts: Mapping[str, Any] = {
+    facts: dict[str, Any] = {
         "device": device,
         "threads": threads,
         "processor": processor(),
         "cores": os.cpu_count(),
         "torch": version("torch"),
     }
-    if not device.startswith("cuda"):
-        return {**facts}
-    import torch
-
-    from fedrepro.run import devices
-
-    devices.require(device)
-    return {**facts, "accelerator": torch.cuda.get_device_name(device)}
+    return {**facts, "accelerator": accelerator} if accelerator else facts

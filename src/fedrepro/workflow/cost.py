@@ -44,7 +44,10 @@ class RunCost:
         memory: bytes of its process.
         counted: whether the clients' sizes are known rather than estimated.
         side_by_side: whether clients are vectorised, which is faster than the rates say.
-        measured: whether its seconds use rates of its own model and method, not of similar ones.
+        measured: whether its seconds use measured rates of its own model and method, not of similar
+            ones or predictions.
+        workload: the key of its workload; "" if its seconds are unknown.
+        busy: the share of its time in which a GPU computes.
         why: why its seconds are unknown.
     """
 
@@ -57,6 +60,8 @@ class RunCost:
     counted: bool = True
     side_by_side: bool = False
     measured: bool = True
+    workload: str = ""
+    busy: float = 1.0
     why: str = ""
 
 
@@ -147,9 +152,19 @@ class CostModel:
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
         plain = Workload(setting.model, *shape, task, setting.batch_size, plugins=spec.plugins)
+        on_gpu = spec.execution.device != "cpu"
+        if on_gpu:
+            plain = replace(plain, precision=setting.precision)
         if self._about(spec).like_fedavg:
+            if on_gpu and self._is_stacked(spec):
+                shares = estimated_shares(setting, data)
+                clients = cohort_size(setting, shares.clients) if shares else 0
+                return replace(plain, stacked=clients)
             return plain
         return replace(plain, by=spec, method=key_of_method(spec))
+
+    def _is_stacked(self, spec: RunSpec) -> bool:
+        return arithmetic.of_spec(spec).startswith(arithmetic.STACKED)
 
     def methods(self) -> dict[str, RunSpec]:
         """A run of each method to measure relative to FedAvg, by key."""
@@ -237,7 +252,8 @@ class CostModel:
             return RunCost(run, False, counted=shares.counted, why=str(error))
         about, key = self._about(spec), key_of_method(spec)
         rate, method = self._rate(workload, rates), rates.method_like(key)
-        measured = workload.key in rates.models and (bool(workload.by) or key in rates.methods)
+        measured = rates.is_measured(workload.key)
+        measured &= bool(workload.by) or rates.is_measured(key)
         method = ITSELF if workload.by else method
         pooled = method.centralized if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
@@ -275,15 +291,20 @@ class CostModel:
             run,
             False,
             steps,
-            training * method.factor + scoring + (rates.start_seconds or 0.0),
+            training * method.factor
+            + rounds * method.round_seconds
+            + scoring
+            + (rates.start_seconds or 0.0),
             FLOAT * rate.parameters * (1 + self._kept_models(run, clients))
             + ROW * recorded * (everyone or clients),
             rate.memory_bytes
             + data.sample_bytes * (data.train + data.test + held)
             + FLOAT * rate.parameters * clients,
             shares.counted,
-            arithmetic.of_spec(spec).startswith(arithmetic.STACKED),
+            self._is_stacked(spec) and not workload.stacked,
             measured,
+            workload.key,
+            rate.busy,
         )
 
     def _kept_models(self, run: RunKey, clients: int) -> int:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench, how_to_add
@@ -13,7 +14,9 @@ from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.provenance import fingerprint
-from fedrepro.run.rates import Rates, stored
+from fedrepro.run import cards
+from fedrepro.run.card_table import shipped
+from fedrepro.run.rates import Rates, Workload, stored, stored_on_paper
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import bad_value
 from fedrepro.support.terminal import say
@@ -33,7 +36,9 @@ class CostLine:
         kind: "table", "figure", "search", "cell", "method", "system" or "all".
         done: finished runs, which cost nothing.
         steps, hours: of the other runs, as far as known, one after another.
-        wall: wall-clock hours, with as many runs at a time as the machine has cores for.
+        predicted: those of the hours that are not by measured rates of the run's own model and
+            method, but by predicted ones or those of similar ones.
+        wall: wall-clock hours, with as many runs at a time as the machine has cores or GPUs for.
         unknown: the number of other runs with unknown hours.
         memory: of the largest run, in bytes.
     """
@@ -44,6 +49,7 @@ class CostLine:
     done: int
     steps: float
     hours: float
+    predicted: float
     wall: float
     unknown: int
     disk: float
@@ -60,6 +66,7 @@ class CostLine:
             len(costs) - len(left),
             math.fsum(cost.steps or 0 for cost in left),
             math.fsum(cost.seconds or 0 for cost in left) / 3600,
+            math.fsum(cost.seconds or 0 for cost in left if not cost.measured) / 3600,
             wall / 3600,
             sum(cost.seconds is None for cost in left),
             math.fsum(cost.disk for cost in left),
@@ -103,9 +110,14 @@ class CellTarget(Target):
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The cost of some targets, summed from their runs."""
+    """The cost of some targets, summed from their runs.
+
+    Attributes:
+        gpus: that compute, if the device is one.
+    """
 
     cost_model: CostModel
+    gpus: int = 1
 
     def lines(self, costs: Mapping[RunKey, RunCost], start: float = 0.0) -> list[CostLine]:
         """Sums by table or figure, method and system, and the total; shared runs count in each.
@@ -134,22 +146,24 @@ class CostEstimate:
 
     @property
     def at_once(self) -> int:
-        """The number of runs that this machine computes at a time; one on a GPU.
-
-        How far several there slow each other is not measured.
-        """
+        """The number of runs that this machine computes at a time, or those of its GPUs."""
         config = self.cost_model.bench.config
-        return 1 if config.device != "cpu" else max(1, usable_cores() // config.threads)
+        if config.device != "cpu":
+            return self.gpus * config.runs_per_gpu
+        return max(1, usable_cores() // config.threads)
 
     def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
         """Wall-clock seconds of runs, with one core each.
+
+        Runs that share a GPU do not slow each other until it is busy all the time.
 
         Args:
             start: seconds of start-up included in each run's. Snakemake starts runs from a process
                 that has imported everything, so :data:`AROUND` replaces them.
         """
+        sharing = self.at_once / self.gpus if self.cost_model.bench.config.device != "cpu" else 0
         seconds = {
-            cost.run: max(0.0, cost.seconds - start) + AROUND
+            cost.run: (max(0.0, cost.seconds - start) + AROUND) * max(1.0, sharing * cost.busy)
             for cost in costs
             if cost.seconds is not None
         }
@@ -219,11 +233,31 @@ class CostEstimate:
             "lines": [asdict(line) for line in self.lines(costs, rates.start_seconds or 0.0)],
             "estimated_partitions": sum(not cost.counted for cost in left),
             "side_by_side": sum(cost.side_by_side for cost in left),
+            "rates": self.rates(rates, left),
             "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
             "precisions": precisions,
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
         }
+
+    def rates(self, rates: Rates, left: Iterable[RunCost]) -> list[dict[str, Any]]:
+        """The rate of each workload, the one with most hours first."""
+        runs: dict[str, list[RunCost]] = {}
+        for cost in left:
+            if cost.workload:
+                runs.setdefault(cost.workload, []).append(cost)
+        found = [
+            {
+                "workload": key,
+                "runs": len(each),
+                "hours": math.fsum(cost.seconds or 0.0 for cost in each) / 3600,
+                "steps_per_second": 1 / rate.step_seconds if rate and rate.step_seconds else None,
+                "source": _source(rates, key),
+            }
+            for key, each in runs.items()
+            for rate in [rates.models.get(key)]
+        ]
+        return sorted(found, key=lambda each: -each["hours"])
 
     def estimates(self, costs: Mapping[RunKey, RunCost]) -> dict[str, ResourceEstimate]:
         """The resources to request from a cluster, by config hash, as far as known."""
@@ -236,11 +270,82 @@ class CostEstimate:
         }
 
 
-def measured(cost_model: CostModel) -> Rates:
-    """This machine's rates; measure and save those that are missing."""
-    config = cost_model.bench.config
-    rates = stored(cost_model.bench.root, config.device, config.threads)
-    workloads, methods = cost_model.workloads, cost_model.methods()
+def _source(rates: Rates, key: str) -> str:
+    """Where a rate comes from, in words."""
+    if key not in rates.models:
+        return "of a similar one"
+    where = rates.elsewhere.get(key)
+    if where is None:
+        return "measured here"
+    return f"measured: {where}" if where else "predicted"
+
+
+def rates_for(cost_model: CostModel) -> Rates:
+    """The rates of the configured device; measure and save those that are missing.
+
+    A GPU that is not here is played on paper (:mod:`fedrepro.run.on_paper`), as is what could not
+    be measured on one that is.
+    """
+    config, root = cost_model.bench.config, cost_model.bench.root
+    if config.device == "cpu":
+        rates = stored(root, "cpu", config.threads)
+        return _measured(cost_model, rates, cost_model.workloads, cost_model.methods())
+    here = cards.known(config.device)
+    if not here:
+        return _on_paper(cost_model)
+    with cards.borrowed(config.device, config.runs_per_gpu):
+        rates = stored(root, "cuda", config.threads, here[0].name)
+        rates = _measured(cost_model, rates, cost_model.workloads, cost_model.methods())
+    if not cost_model.unmeasured:
+        return rates
+    rest = _on_paper(cost_model)
+    elsewhere = {**dict.fromkeys([*rest.models, *rest.methods], ""), **rest.elsewhere}
+    for key in [*rates.models, *rates.methods]:
+        elsewhere.pop(key, None)
+    return replace(
+        rates,
+        models={**rest.models, **rates.models},
+        methods={**rest.methods, **rates.methods},
+        elsewhere=elsewhere,
+    )
+
+
+def _on_paper(cost_model: CostModel) -> Rates:
+    """The shipped table's rates, and predicted ones of all that it does not have."""
+    rates = stored_on_paper(cost_model.bench.root)
+    # What is like something predicted waits for `make paper`: some kinds take minutes.
+    every = cost_model.workloads.values()
+    known = {workload.family for workload in every if workload.key in rates.models}
+    strange = {each.key: each for each in every if each.family not in known}
+    methods = cost_model.methods()
+    unlike = {key: methods[key] for key in methods if rates.method_like(key) is None}
+    rates = _measured(cost_model, rates, strange, unlike)
+    rates.elsewhere = dict.fromkeys([*rates.models, *rates.methods], "")
+    for key, workload in cost_model.workloads.items():
+        row = shipped().row_of(workload)
+        if row and (rate := rates.models.get(key)):
+            # Its steps include what a client's round takes besides.
+            step = 1 / row.steps_per_second - rate.client_seconds / row.client_steps
+            step = max(step, 0.5 / row.steps_per_second)
+            rates.models[key] = replace(rate, step_seconds=step)
+            rates.elsewhere[key] = row.source
+    # Its own factor is one.
+    rates.elsewhere |= {key: "FedAvg" for key in rates.methods if key.startswith("fedavg epochs ")}
+    for factor in shipped().methods:
+        key = f"{factor.method} epochs {factor.epochs}"
+        if key in rates.methods:
+            rates.methods[key] = replace(rates.methods[key], factor=factor.factor)
+            rates.elsewhere[key] = factor.source
+    return rates
+
+
+def _measured(
+    cost_model: CostModel,
+    rates: Rates,
+    workloads: Mapping[str, Workload],
+    methods: Mapping[str, RunSpec],
+) -> Rates:
+    """Measure and save the rates that are missing of some, here or on paper."""
     if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
         return rates
     from fedrepro.run.calibration import LATER, calibrate
@@ -248,7 +353,10 @@ def measured(cost_model: CostModel) -> Rates:
     new = [*(methods.keys() - rates.methods.keys()), *(workloads.keys() - rates.models.keys())]
     kinds = f"{len(new)} new kind{'' if len(new) == 1 else 's'} of training"
     what = f"{kinds} on this machine" if rates.models else "this machine"
-    say(f"fedrepro: measuring {what}, once")
+    if "table" in rates.machine:
+        what = f"{kinds} on a GPU that is not here"
+    doing = "predicting" if "table" in rates.machine else "measuring"
+    say(f"fedrepro: {doing} {what}, once")
     failed = calibrate(rates, workloads, methods, LIMIT)
     cost_model.unmeasured = failed
     later = sum(why == LATER for why in failed.values())

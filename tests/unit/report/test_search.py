@@ -11,7 +11,6 @@ from fedrepro.report import site
 from fedrepro.report.cells.search import Found, as_far_as_it_went, compute, select
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.papers import published
-from support.places import ROOT
 from support.report_world import copy_inputs, write_run
 from support.search_world import SEARCH, score, settle
 
@@ -189,14 +188,3 @@ def test_of_a_method_s_own_grid_the_best_is_selected(tmp_path: Path) -> None:
     for name, scores in (("0.0", [0.69, 0.71]), ("0.1", [0.68, 0.82]), ("1.0", [0.1, 0.1])):
         score(bench, target, f"fedprox_mu{name}", scores, scores)
     assert values(found(bench), found(bench).selected) == 0.1
-
-
-def test_what_a_landed_search_selects_is_in_use() -> None:
-    """The rate of a setting is the searched one as soon as the search has ended."""
-    bench = load(ROOT)
-    for system, experiment in bench.experiments.items():
-        for item, search in experiment.compact_search.items():
-            target = as_far_as_it_went(bench, bench.search(system, item, "compact"))
-            for each in compute(bench, target):
-                if not each.waiting and search.methods[0].keys:
-                    assert each.in_use == each.selected, (item, each.selected)

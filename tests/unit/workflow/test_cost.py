@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.provenance import arithmetic, fingerprint, numerics
+from fedrepro.run import card_table
 from fedrepro.run.calibration import LATER
+from fedrepro.run.card_table import MeasuredMethod, MeasuredModel
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
 from fedrepro.support.cores import usable_cores
@@ -603,3 +606,69 @@ def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:
         path.write_text(text)
         with pytest.raises(UserError, match=r"calibration/cpu-.*\.json: damaged: .*: delete it"):
             stored(bench.root, "cpu", 1)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["plan", "--device", "cuda", "--json", *words]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_gpu_that_is_not_here_is_planned_with(
+    bench: Workbench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predicted, until the table has its rate; and nothing is timed twice."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = planned(capsys)
+    everything = found["lines"][-1]
+    assert found["without_hours"] == {} and everything["unknown"] == 0
+    assert everything["hours"] == everything["predicted"] > 0
+    (rate,) = found["rates"]
+    assert (rate["workload"], rate["source"]) == (LOGISTIC, "predicted")
+    monkeypatch.setattr("fedrepro.run.calibration.calibrate", None)
+    assert planned(capsys)["lines"] == found["lines"]
+    row = MeasuredModel(
+        model="logistic", shape=(1, 28, 28), batch_size=100, client_steps=10,
+        steps_per_second=0.01, source="a card of mine, last night",
+    )  # fmt: skip
+    measured = MeasuredMethod(method="fedprox", epochs=1, factor=3.0, source="there")
+    average = MeasuredMethod(method="fedavg", epochs=1, factor=1.0, source="there")
+    table = card_table.shipped().model_copy(
+        update={"models": (row,), "methods": (average, measured)}
+    )
+    monkeypatch.setattr("fedrepro.workflow.estimate.shipped", lambda: table)
+    found = planned(capsys, "--gpus", "2")
+    everything, (rate,) = found["lines"][-1], found["rates"]
+    assert rate["source"] == "measured: a card of mine, last night"
+    assert rate["steps_per_second"] == pytest.approx(0.01, rel=0.01)
+    assert everything["predicted"] == 0 and found["at_once"] == 2
+    # 40 steps each of 100 s, three times as long with FedProx; both at a time.
+    assert everything["hours"] * 3600 == pytest.approx(4 * 4000, rel=0.01)
+    assert everything["wall"] * 3600 == pytest.approx(3 * 4000, rel=0.01)
+
+
+def test_what_is_not_known_of_a_gpu_is_said_first_and_is_no_zero(
+    bench: Workbench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("fedrepro.run.calibration.calibrate", lambda *_, **__: {LOGISTIC: "why"})
+    monkeypatch.setattr("fedrepro.workflow.estimate.stored_on_paper", lambda root: Rates(
+        {"device": "cuda", "accelerator": "A card", "table": "0"}, 1.0
+    ))  # fmt: skip
+    assert main(["plan", "--device", "cuda"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"Hours unknown: 2 runs: {LOGISTIC}: why"
+    assert all("\t?\t?\t?\t" in line for line in lines if line.startswith(("table", "all")))
+    assert main(["plan", "--gpus", "0"]) == 2
+
+
+def test_runs_share_a_gpu_until_it_is_busy(bench: Workbench, rates: Rates) -> None:
+    file = bench.root / "config/config.yaml"
+    seconds = []
+    for busy, places in ((0.25, 1), (0.25, 2), (1.0, 2)):
+        file.write_text(f"{CONFIG}device: cuda\nruns_per_gpu: {places}\n", encoding="utf-8")
+        rates.models[LOGISTIC] = replace(rates.models[LOGISTIC], busy=busy)
+        estimate = estimate_of(load(bench.root))
+        costs = estimate.cost_model.costs(rates)
+        seconds.append(estimate.wall_seconds(costs.values(), 0.0))
+    alone, shared, full = seconds
+    assert shared < alone and full == pytest.approx(2 * PROX_SECONDS, rel=0.1)

@@ -50,7 +50,6 @@ class RowView:
         notes: for each cell, how it differs from its row; or "".
         hows: one for each cell.
         about: its setting, key by key.
-        searches: page and title of each search of what its setting has.
         landed: Parquet files of its settings' landed results, in the site.
         scene: None if nothing was run, or if a row above shows the same runs.
         above: label and anchor of the first such row above, or None.
@@ -67,7 +66,6 @@ class RowView:
     notes: tuple[str, ...]
     hows: tuple[How, ...]
     about: tuple[tuple[str, object], ...]
-    searches: tuple[tuple[str, str], ...]
     setting: str
     landed: tuple[str, ...]
     cells: tuple[TableCell, ...]
@@ -148,7 +146,6 @@ def table_page(
                 tuple(_note(target, row, cell) for cell in cells),
                 tuple(_how(workbench, table, cell.paper) for cell in cells),
                 tuple(about_setting(workbench, row.setting)),
-                tuple(_searches(workbench, row.setting)),
                 row.setting,
                 landed,
                 cells,
@@ -310,14 +307,6 @@ def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object
     left_out = {"name", "methods", "demo", "evaluate", "given", "keep"}
     found = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
     return flatten({key: value for key, value in found.items() if key not in left_out})
-
-
-def _searches(workbench: Workbench, name: str) -> Iterable[tuple[str, str]]:
-    """The page and title of each search of what a setting of scale compact has."""
-    system, _, short = name.partition("/")
-    for item, search in workbench.experiments[system].compact_search.items():
-        if search.setting == short:
-            yield f"{system}/{item}.html", search.title
 
 
 def _summary(target: TableTarget, row: int) -> str:
