@@ -270,9 +270,7 @@ def end_of_tests(copy: Path, tests: str, limit: int, some: str = SLOW) -> tuple[
     child = os.fork()
     if not child:
         os.setsid()  # processes that a test starts can then be ended with it
-        with suppress(
-            OSError
-        ):  # Linux: each session has a share of its own
+        with suppress(OSError):  # Linux: each session has a share of its own
             Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="ascii")
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             if signal.getsignal(number) is signal.SIG_IGN:  # by nohup or a shell's `&`

@@ -26,9 +26,7 @@ def main() -> None:
         print(line, flush=True)
         content = asdict(rates)
         del content["elsewhere"]
-        PREDICTED.write_text(
-            json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8"
-        )
+        PREDICTED.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     for scale in ("paper", "compact", "demo"):
         model = CostModel(bench, chosen(bench, (), scale))
