@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.cli import rank_runs
+from fedrepro.cli import rank, rank_runs
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
@@ -306,6 +307,17 @@ def test_a_run_that_is_stopped_has_not_failed(
     said = capsys.readouterr().err
     assert "run own/compact-a fedavg seed 1: " in said
     assert "failed" not in said and "left" not in said
+
+
+@pytest.mark.usefixtures("bench")
+def test_a_run_of_several_matches_is_judged_if_one_asks() -> None:
+    here = load()
+    match = next(each for each in matches_of(here) if each.item == "compact_made")
+    for judged in ((True, False), (False, True), (False, False)):
+        matches = [replace(match, judged=each) for each in judged]
+        request = rank.Request(here, "fedevg", matches, {}, [], 1, 1)
+        (wanted,) = request.wanted(rank.Chosen(here))
+        assert wanted.judged == any(judged)
 
 
 def test_a_synthetic_set_is_judged_after_its_run(
