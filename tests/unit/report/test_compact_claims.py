@@ -96,6 +96,13 @@ def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
     assert by_seed(cell_of(run_of(1, None), run_of(2, None)), last=30) == {1: 30.0, 2: 30.0}
 
 
+def test_nor_do_their_divergences() -> None:
+    gone = run_of(2, None, "diverged", code="made by other code: core")
+    changed = run_of(3, None, "diverged", changed=("rounds",))
+    cell = cell_of(run_of(1, 1.0), gone, changed, run_of(4, None, "diverged"))
+    assert cell.paper.diverged == (4,)
+
+
 def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
     other = run_of(2, 2.0, code="made by other code: core"), run_of(3, 3.0, changed=("rounds",))
     assert by_seed(cell_of(run_of(1, 1.0), *other)) == {1: 1.0}

@@ -186,6 +186,21 @@ def test_a_mean_of_leads_scatters_less_than_each(pair: Pair, lead: float, beyond
     assert _is_beyond(claim, pairs, spread) == beyond
 
 
+@pytest.mark.parametrize(("lead", "beyond"), [(1.2, False), (1.3, True)])
+def test_a_number_of_several_pairs_scatters_in_all_of_them(
+    pair: Pair, lead: float, beyond: bool
+) -> None:
+    """2.306 x sqrt((2 x (1/2)^2 + 1) / 5) is 1.263, of 8 degrees."""
+    claim = published.load(ROOT).claims[0].model_copy(update={"by": 0.0})
+    spread = SPREAD.model_copy(update={"ddof": 1})
+    lefts = [replace(pair.left, mean=70 + lead, std=1.0, method=name) for name in "ab"]
+    right = replace(pair.right, mean=70.0, std=1.0)
+    assert _is_beyond(claim, [Pair(left, right, lead) for left in lefts], spread) == beyond
+    mirrored = [replace(each, mean=70 - lead) for each in lefts]
+    pairs = [Pair(right, each, lead) for each in mirrored]  # the same on the other side
+    assert _is_beyond(claim, pairs, spread) == beyond
+
+
 def test_ties_as_printed_are_a_state_of_their_own(pair: Pair) -> None:
     papers = published.load(ROOT)
     claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")

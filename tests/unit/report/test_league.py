@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,8 @@ def test_standings_by_group_and_over_all(bench: Workbench) -> None:
     assert len(league.ranked) == 4
     assert league.preliminary == ""
     assert found(bench, seeds=4).preliminary == "preliminary: 4 seeds"
+    alone = replace(league.played[0], seeds=(1,))  # a match that is in no standing
+    assert replace(league, played=(*league.played, alone)).preliminary == ""
 
 
 def test_a_match_without_the_own_method_does_not_count(bench: Workbench) -> None:

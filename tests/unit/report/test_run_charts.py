@@ -11,7 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
 from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.run_charts import RunChart, charts_of
+from fedrepro.report.pages.run_charts import RunChart, beside, charts_of
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import find_run
@@ -142,3 +142,16 @@ def test_a_method_without_two_models_has_no_words_about_mixtures() -> None:
     uses = cells_of_runs(bench, published.load(ROOT), {run, MIXED})
     assert not any("mixture" in each.words for each in answers_of(find_run(ROOT, run), uses[run]))
     assert all("mixture" in each.words for each in answers_of(find_run(ROOT, MIXED), uses[MIXED]))
+
+
+def test_beside_a_run_are_what_its_outermost_part_wraps_and_fedavg(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path))
+    runs = {
+        name: RunKey("ima/fmnist-shards2-demo", name, 1)
+        for name in ("ima+aaggff_d+fedavg+fedadam", "aaggff_d+fedavg+fedadam", "fedadam", "fedavg")
+    }
+    for run in runs.values():
+        write_run(bench, run, [0.5, 0.6], rounds=2)
+    shown = beside(find_run(tmp_path, runs["ima+aaggff_d+fedavg+fedadam"]))
+    assert [each.run.method for each in shown] == ["aaggff_d+fedavg+fedadam", "fedavg"]
+    assert [each.run.method for each in beside(find_run(tmp_path, runs["fedavg"]))] == []
