@@ -222,6 +222,35 @@ def test_a_signal_reaches_the_command(
     eventually(lambda: len(servers(warm)) == 1)
 
 
+GROUP = """
+import os, signal, socket, subprocess, threading
+from fedrepro.cli import warm
+command = subprocess.Popen(
+    ["sh", "-c", "sleep 600 & echo $!; wait"],
+    stdout=subprocess.PIPE, text=True, start_new_session=True,
+)
+helper = int(command.stdout.readline())
+client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+threading.Thread(target=lambda: (command.wait(), server.send(b"0"))).start()
+warm._await(client, command.pid)
+print(helper)
+"""
+
+
+def test_a_signal_reaches_the_processes_that_a_command_has_started() -> None:
+    """As Ctrl-C does in a terminal."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROUP], capture_output=True, text=True, check=True, timeout=60
+    )
+    helper = Path("/proc", done.stdout.strip())
+    try:
+        eventually(lambda: not helper.exists() or ") Z " in (helper / "stat").read_text(), 5)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(int(helper.name), signal.SIGKILL)
+
+
 def test_a_command_is_killed_after_its_client_and_goes_on_when_called_again(
     warm: str, project: Project
 ) -> None:

@@ -42,6 +42,11 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
         assert (league.obstacle(bench, matches["label-skew"], method) == "") is shares
     assert league.obstacle(bench, matches["domains"], "fedbn") == ""
     assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], "fedavg")
+    # A pre-training is ranked by accuracy only if its clients train classifiers of their own.
+    for method, trains in (("fedevg", True), ("fedcvae", False), ("fedavg", True)):
+        for group in ("label-skew", "domains"):
+            said = league.obstacle(bench, matches[group], method)
+            assert ("trains no classifier" not in said) is trains
 
 
 def test_no_search_with_what_has_seen_the_validation_samples(bench: Workbench) -> None:
