@@ -227,7 +227,7 @@ import os, signal, socket, subprocess, threading
 from fedrepro.cli import warm
 command = subprocess.Popen(
     ["sh", "-c", "sleep 600 & echo $!; wait"],
-    stdout=subprocess.PIPE, text=True, start_new_session=True,
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
 )
 helper = int(command.stdout.readline())
 client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
