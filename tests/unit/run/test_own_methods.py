@@ -358,6 +358,26 @@ def test_the_command_says_what_holds(
     assert found.splitlines()[-1].startswith("other: ")
 
 
+def test_what_a_worker_computes_otherwise_is_found_in_two_processes_alone(
+    write,  # type: ignore[no-untyped-def]
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As what was read or counted in the first process, which no other check sees."""
+    write(
+        "import os, time\n"
+        + FROZEN.replace("@dataclass", "HERE = os.getpid()\n\n\n@dataclass", 1)
+        + "def client_update(self, ctx, message, client_state, steps):\n"
+        "        time.sleep(0.02)  # so that both processes get a client\n"
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        away = float(os.getpid() != HERE)\n"
+        "        return tree.apply(lambda leaf: leaf + away, update), client_state\n"
+    )
+    assert main(["check", "mine"]) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED")]
+    assert "two processes give the same bits as one" in failed[0]
+    assert all("in two processes: " in line for line in failed)
+
+
 def test_the_command_names_the_usual_causes(
     write,  # type: ignore[no-untyped-def]
     capsys: pytest.CaptureFixture[str],
