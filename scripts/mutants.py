@@ -113,6 +113,7 @@ FURTHER = {
 }  # fmt: skip
 UNKNOWN = 400  # seconds of CPU time for a file of tests that has not run yet
 MOST_NAMED = 8  # files of tests that name a changed file
+BY_HAND = "## Bugs drawn by hand"  # begins the last section of the report
 LEAST = 10  # mutants that make a rate
 
 
@@ -469,8 +470,8 @@ def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> 
         "drawn, because it changes nothing, are rules in `scripts/mutant_operators.py`.",
         "",
         "`make mutants HAND=1` tries a list of bugs drawn by hand (`tests/mutants_by_hand.yaml`)",
-        "against the tests of the changed file and its package, then against all others, and says",
-        "which are not noticed.",
+        "against the tests that name the changed file, then against all, and says which are not",
+        "noticed.",
         "",
         "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",
@@ -525,7 +526,10 @@ def main() -> None:
     text = written(sample, every, seed)
     print(text)
     if given.report:
-        given.report.write_text(text, encoding="utf-8")
+        before = given.report.read_text(encoding="utf-8") if given.report.exists() else ""
+        _, title, record = before.partition(BY_HAND)  # which is written by hand, too
+        whole = f"{text}\n{title}{record}" if title else text
+        given.report.write_text(whole, encoding="utf-8")
 
 
 if __name__ == "__main__":
