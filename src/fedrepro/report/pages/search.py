@@ -95,7 +95,7 @@ def _rows(found: Found, *, small: bool) -> tuple[SearchRow, ...]:
         notes.append("the published choice")
     same = found.test_selected is not None and found.test_selected == found.selected
     in_grid = len(found.tried) == _size_of_grid(found)
-    used = "" if found.in_use == found.selected else "not the selected one"
+    used = "" if found.selected in (None, found.in_use) else "not the selected one"
     rows_in_use = (SearchRow("In use in the setting", at(found.in_use), used),) if small else ()
     return (
         SearchRow(
