@@ -366,6 +366,7 @@ def test_costs_are_sums_over_committed_results(made: tuple[Path, Workbench]) -> 
     ]
     single = [
         {"setting": f"{path.parts[-6]}/{path.parts[-4]}", "method": path.parts[-3]}
+        | {"device": json.loads((path.parent / "manifest.json").read_bytes())["device"]}
         | json.loads(path.read_bytes())
         for path in sorted((ROOT / "reports/papers").glob("*/reference/*/*/*/timing.json"))
     ]
@@ -389,16 +390,21 @@ def test_costs_are_sums_over_committed_results(made: tuple[Path, Workbench]) -> 
     assert len(shown) == len(groups)
     for (setting, method), those in groups:
         (cells,) = (each for each in shown if each[0] == f"{setting} {method} reference")
-        assert cells[2] == "cpu" and shows(cells[5], those.rounds_per_second.mean()), cells
-        check_cost(["paper", str(len(those)), cells[3], "–", *cells[4:5], cells[6]], those)
+        assert {cells[2]} == {*those.device}, cells
+        assert shows(cells[5], those.rounds_per_second.mean()), cells
+        gpu = cells[4] if cells[2] == "cuda" else "–"
+        check_cost(["paper", str(len(those)), cells[3], gpu, *cells[4:5], cells[6]], those)
 
 
 def check_cost(cells: list[str], those: pd.DataFrame) -> None:
-    """Whether number, CPU time, wall time and memory are those of these runs, all without a GPU."""
+    """Whether number, times and memory are those of these runs."""
     _, runs, cpu, gpu, wall, memory = cells
-    assert (runs, gpu) == (str(len(those)), "–")
+    assert runs == str(len(those))
+    on_gpu = those[those.device == "cuda"].wall_seconds if "device" in those else those.iloc[:0]
+    assert (gpu == "–") == (len(on_gpu) == 0)
     for text, units, value in (
         (cpu, SECONDS, those.cpu_seconds.sum()),
+        *([(gpu, SECONDS, on_gpu.sum())] if len(on_gpu) else []),
         (wall, SECONDS, those.wall_seconds.sum()),
         (memory, BYTES, those.peak_memory_bytes.max()),
     ):

@@ -208,6 +208,6 @@ def test_hyperparameters_chosen_on_validation_samples(folder: Path) -> None:
     (folder / "config/experiments/mine.yaml").write_text(yaml.safe_dump(mine), encoding="utf-8")
     bench = load(folder)
     check_methods(bench)
-    one, both = bench.search("mine", "search_heart", "demo").trials
+    one, both, _ = bench.search("mine", "search_heart", "demo").trials
     assert [each.method for each in one.candidates[:2]] == ["fedprox_mu0.001", "fedprox_mu0.1"]
     assert both.candidates[0].method == "fedprox_mu0.01+fedadam_lr0.01"

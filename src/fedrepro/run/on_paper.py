@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
 from fedrepro.engine import graphs
 from fedrepro.engine.graphs import Graphs
@@ -42,6 +41,9 @@ class Clock(TorchDispatchMode):
         self, table: CardTable, precision: Precision = "float32", compiled: bool = False
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        from torch.utils.flop_counter import flop_registry  # imports a compiler
+
+        self.counts: dict[Any, Any] = flop_registry
         self.table, self.flop_per_second = table, table.flop_per_second[precision]
         # What a compiler fuses is left out of the number of kernels, not of the bytes.
         conv = table.convolution_seconds
@@ -89,14 +91,14 @@ class Clock(TorchDispatchMode):
             return given[0].flatten(), indices, indices.flatten()
         if func is aten.index.Tensor and given:
             args = args[0], [_places(index) for index in args[1]]
-        elif func not in flop_registry and func._can_decompose():  # as with gradients
+        elif func not in self.counts and func._can_decompose():  # as with gradients
             with self:
                 return func.decompose(*args, **kwargs)
         result = None if func in IN_PLACE else func(*args, **kwargs)
         made = _on_card(result)
         if (given or made) and not func.is_view:
             flop = 0
-            if (count := flop_registry.get(func._overloadpacket)) is not None:
+            if (count := self.counts.get(func._overloadpacket)) is not None:
                 flop = count(*args, **kwargs, out_val=result)
             moved = sum(leaf.numel() * leaf.element_size() for leaf in (*given, *made))
             work = max(flop / self.flop_per_second, moved / self.table.bytes_per_second)

@@ -124,21 +124,22 @@ def test_verify_says_each_fault_and_its_status_is_1(
 
 def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     found: dict[str, Any] = {
-        "lines": [{"wall": 2.5, "done": 4}],
+        "lines": [{"wall": 2.5, "done": 4, "unknown": 0}],
         "jobs": {"run": 3, "prepare": 0},
         "at_once": 2,
         "without_hours": {f"reason {n}": n for n in range(1, plan.REASONS + 3)},
         "estimated_partitions": 0,
         "by_others_alike": 6,
         "side_by_side": 0,
+        "machine": {},
         "precisions": {"float32": 8, "tf32": 1, "bfloat16": 2},
     }
     most = plan.REASONS + 2
     lines = plan._remarks(found)
     assert lines[0].startswith("Jobs left: 3 run;")
-    assert lines[1].startswith("On this machine, 2 at a time: 2.5 hours")
+    assert lines[1].startswith("On this machine, 2 at a time: 2.50 hours")
     assert lines[2] == "Left out because they are finished: 4 runs."
-    reasons = [line for line in lines if line.startswith("Hours unknown")]
+    reasons = plan._unknown(found)
     assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
     assert reasons[-2] == "Hours unknown: 3 runs: reason 3"
     assert reasons[-1] == "Hours unknown: 3 more runs; --json lists all reasons."

@@ -180,7 +180,9 @@ def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
     code: str,
     why: str,
 ) -> None:
-    monkeypatch.setitem(EXECUTORS, "vectorised", lambda workers: eager)  # not compiled: faster
+    monkeypatch.setitem(
+        EXECUTORS, "vectorised", lambda workers, device: eager
+    )  # not compiled: faster
     folder, seen, notes = tmp_path / "seed1", list[int](), list[str]()
     with pytest.raises(Stop):
         carry_out(folder, run_spec(), stop_after(7))
