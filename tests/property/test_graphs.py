@@ -300,3 +300,45 @@ def test_a_model_that_counts_in_python_is_not_recorded(on: Any) -> None:
     tape = on_tape(world, notes)
     same(results(world), results(make()))
     assert tape.replayed == 0 and len(notes) == 1
+
+
+def test_what_only_fails_when_it_is_recorded_runs_as_it_is(
+    on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch does not see every wait beforehand."""
+    world, notes = on(federation(method=ReadsATensor(), cohort=4, rounds=4)), list[str]()
+    tape = on_tape(world, notes)
+    monkeypatch.setattr(tape, "waits", lambda function: (function(), ""))
+    same(results(world), results(on(federation(method=ReadsATensor(), cohort=4, rounds=4))))
+    assert tape.replayed == 0 and len(notes) == 1
+
+
+class Uncopied(nn.Linear):
+    """A model that refuses to be copied."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("one of a kind")
+
+
+def test_a_model_that_cannot_be_copied_trains_on_one_stream() -> None:
+    def make(**keys: Any) -> Federation:
+        world = federation(cohort=4, rounds=4, **keys)
+        net = Net(Uncopied(FEATURES, CLASSES).double())
+        return replace(world, context=replace(world.context, net=net))
+
+    world, notes = make(execute=Lanes(2)), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(make()))
+    assert tape.replayed > 10 and len(notes) == 1
+
+
+def test_a_step_is_recorded_a_limited_number_of_times(
+    on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "WORTHWHILE", 0)
+    monkeypatch.setattr(graphs, "MOST", 3)
+    world, notes = on(federation(method=ReadsTheRate(), cohort=4, rounds=8)), list[str]()
+    tape = on_tape(world, notes)
+    same(results(world), results(on(federation(method=ReadsTheRate(), cohort=4, rounds=8))))
+    sizes = {size % 8 for size in world.clients.sizes} | {8}
+    assert 0 < tape.recorded <= 3 * len(sizes) and notes

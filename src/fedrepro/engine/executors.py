@@ -69,8 +69,9 @@ class Lanes:
     """Like :func:`sequential` and with the same bits, on several streams of a GPU.
 
     A small network leaves most of a GPU idle. Each lane has a stream and a copy of the network;
-    Python launches client after client and waits for none. With one lane, or where clients share
-    more than the message (random layers, networks of the method), it is :func:`sequential`.
+    Python launches client after client and waits for none. With one lane, where clients share more
+    than the message (random layers, networks of the method), and for a model that cannot be copied,
+    it is :func:`sequential`.
     """
 
     count: int
@@ -84,9 +85,10 @@ class Lanes:
         client_states: Sequence[Tree],
         steps: Sequence[Steps],
     ) -> Outcome:
-        if self.count == 1 or not ctx.net.graphs or ctx.draws or ctx.nets:
+        alone = self.count == 1 or not ctx.net.graphs or ctx.draws or ctx.nets
+        lanes = [] if alone else self._lanes(ctx.net)
+        if not lanes:
             return sequential(method, ctx, message, client_states, steps)
-        lanes = self._lanes(ctx.net)
         updates: Any = None
         after: list[Tree] = []
         # Memory of the main stream, which that would use again while a lane still reads it.
@@ -115,9 +117,17 @@ class Lanes:
         return updates, after
 
     def _lanes(self, net: Net) -> list[Net]:
+        """A copy of a network for each lane; none if it cannot be copied."""
         if net not in self.twins:
             assert net.graphs is not None
-            made = [net.twin() for _ in range(self.count)]
+            try:
+                made = [net.twin() for _ in range(self.count)]
+            except Exception as error:  # of the user's model, of any kind
+                net.graphs.note(
+                    f"model {type(net.module).__name__}: clients train on one stream of the GPU, "
+                    f"as it cannot be copied ({type(error).__name__}: {error})"
+                )
+                made = []
             for each in made:
                 each.graphs = net.graphs.beside()
             self.twins[net] = made

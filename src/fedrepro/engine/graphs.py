@@ -15,8 +15,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ Step = Callable[[Context, Tree, Tree], Tree]
 AFTER = 8  # eager calls before a step is recorded: they also warm up what CUDA starts on first use
 WORTHWHILE = 30  # replays per recording; below, recording again and again would only cost time
 PATIENCE = 4  # recordings that may be replayed less often
+MOST = 256  # recordings of a step, as none is given up before the run ends
 
 
 class Recorder(Protocol):
@@ -69,6 +71,19 @@ class _Recording:
     replays: int = 0
 
 
+class _Opened(NamedTuple):
+    """A step of one client: the arguments of :meth:`Graphs.opened`."""
+
+    step: Step
+    hook: Callable[..., Any]
+    ctx: Context
+    held: Tree
+    learn: Step | None
+
+    def __call__(self, batch: Tree) -> Tree:
+        return self.step(self.ctx, self.held, batch)
+
+
 @dataclass
 class _Site:
     """One step, for one shape of its arguments."""
@@ -78,7 +93,8 @@ class _Site:
     calls: int = 0
     recording: _Recording | None = None
     eager: bool = False
-    vain: int = 0  # recordings that were replayed too rarely
+    recordings: int = 0
+    vain: int = 0  # those of them that were replayed too rarely
     read: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -102,9 +118,11 @@ class Graphs:
     def stream(self) -> Iterator[None]:
         """The context in which a client trains, in one order with what comes before and after."""
         self.recorder.begin()
-        with self.recorder.inside():
-            yield
-        self.recorder.end()
+        try:
+            with self.recorder.inside():
+                yield
+        finally:
+            self.recorder.end()
 
     def beside(self) -> "Graphs":
         """What is recorded on another stream of the same device, with the same notes."""
@@ -152,7 +170,8 @@ class Graphs:
         owner, code = getattr(plain, "__self__", None), getattr(plain, "__func__", plain)
         if why := _unfit(plain):
             self._say(plain, why)
-            return lambda batch: step(ctx, held, batch)
+            return partial(step, ctx, held)
+        eager = _Opened(step, plain, ctx, held, learn)
         named = (owner, code, held, ctx.net, *identity)
         common = (*map(id, named), *_modes(ctx))
         self._alive.setdefault(common, named)
@@ -163,7 +182,7 @@ class Graphs:
             shape = tree.signature(batch)
             if shape not in ready:
                 site = sites.get((common, shape)) or sites.setdefault((common, shape), _room(batch))
-                found = self._recorded(site, step, plain, ctx, held, batch, learn)
+                found = self._recorded(site, eager, batch)
                 if isinstance(found, dict):
                     return found
                 ready[shape] = site, found
@@ -175,31 +194,23 @@ class Graphs:
 
         return called
 
-    def _recorded(
-        self,
-        site: _Site,
-        step: Step,
-        hook: Callable[..., Any],
-        ctx: Context,
-        held: Tree,
-        batch: Tree,
-        learn: Step | None,
-    ) -> _Recording | Tree:
+    def _recorded(self, site: _Site, eager: _Opened, batch: Tree) -> _Recording | Tree:
         """The recording to replay; until there is one, the result."""
+        step, hook, ctx, held, learn = eager
         site.calls += 1
         if site.eager or site.calls < AFTER:
-            return step(ctx, held, batch)
+            return eager(batch)
         if site.calls == AFTER:
-            return self._tried(site, step, hook, ctx, held, batch, learn)
+            return self._tried(site, eager, batch)
         known = site.recording
         # A number on the CPU is not read from memory at a replay.
         numbers = [leaf for leaf in tree.leaves(held) if leaf.device != ctx.net.device]
         if known and (changed := _changed(known, ctx, numbers)):
             site.vain = site.vain + 1 if known.replays < WORTHWHILE else 0
-            if site.vain >= PATIENCE:
+            if site.vain >= PATIENCE or site.recordings >= MOST:
                 site.eager, site.recording = True, None
                 self._say(hook, f"reads {changed}, which changes")
-                return step(ctx, held, batch)
+                return eager(batch)
             known = None
         if known is None:
             # The graph is kept, its results are not: memory of one may be used by the next.
@@ -210,37 +221,30 @@ class Graphs:
                 result, replay = self.recorder.record(lambda: step(seen, held, site.batch))
             except RuntimeError as error:
                 site.eager = True
-                self._say(hook, f"{_first_line(error)}")
-                return step(ctx, held, batch)
+                self._say(hook, _first_line(error))
+                return eager(batch)
             read = {name: getattr(ctx, name) for name in site.read} if learn else reads(seen)
             self._graphs.append(replay)
+            site.recordings += 1
             known = site.recording = _Recording(
                 result, replay, read, [leaf.clone() for leaf in numbers]
             )
         return known
 
-    def _tried(
-        self,
-        site: _Site,
-        step: Step,
-        hook: Callable[..., Any],
-        ctx: Context,
-        held: Tree,
-        batch: Tree,
-        learn: Step | None,
-    ) -> Tree:
+    def _tried(self, site: _Site, eager: _Opened, batch: Tree) -> Tree:
         """The result, after a look at whether a recording could succeed."""
-        if learn:
-            seen = watched(ctx)
-            learn(seen, held, batch)
+        if eager.learn:
+            seen = watched(eager.ctx)
+            eager.learn(seen, eager.held, batch)
             site.read = reads(seen)
-        before = _plain(ctx.net.module)
-        result, wait = self.recorder.waits(lambda: step(ctx, held, batch))
-        if not wait and _plain(ctx.net.module) != before:
+        module = eager.ctx.net.module
+        before = _plain(module)
+        result, wait = self.recorder.waits(lambda: eager(batch))
+        if not wait and _plain(module) != before:
             wait = "the model changes numbers of its own that are no tensors"
         if wait:
             site.eager = True
-            self._say(hook, wait)
+            self._say(eager.hook, wait)
         return result
 
     def _say(self, hook: Callable[..., Any], why: str) -> None:
