@@ -380,7 +380,7 @@ def equal(make: Callable[[], Any], options: Options, plain: Any = None) -> dict[
     forget(before)
     expected = played(before)
     world = make()
-    seen = record(world, options)
+    counts, notes = record(world, options)
     found = played(world)
     sync(options)
     pairs = zip(tree.named(expected), tree.named(found), strict=True)
@@ -390,7 +390,8 @@ def equal(make: Callable[[], Any], options: Options, plain: Any = None) -> dict[
         if not torch.equal(one.nan_to_num(123.0), two.nan_to_num(123.0))
     ]
     finite = all(bool(leaf.isfinite().all()) for leaf in tree.leaves(found["server"]))
-    return {"equal": not other, "finite": finite, **({"other": other[:3]} if other else {}), **seen}
+    differing = {"other": other[:3]} if other else {}
+    return {"equal": not other, "finite": finite, **differing, **counts, "notes": notes}
 
 
 def pytest_row(options: Options) -> dict[str, Any]:
@@ -423,46 +424,24 @@ def forget(world: Any) -> None:
 KEPT: list[Any] = []
 
 
-class Counted:
-    """A recorder that counts what is recorded and replayed, on all streams together."""
-
-    def __init__(self, recorder: Any, counts: dict[str, Any]) -> None:
-        self.recorder, self.counts = recorder, counts
-
-    def beside(self) -> "Counted":
-        return Counted(self.recorder.beside(), self.counts)
-
-    def record(self, function: Any) -> Any:
-        result, replay = self.recorder.record(function)
-        self.counts["recorded"] += 1
-
-        def counted() -> None:
-            self.counts["replayed"] += 1
-            replay()
-
-        return result, counted
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.recorder, name)
-
-
-def record(world: Any, options: Options, count: bool = True) -> dict[str, Any]:
-    """Let a federation's steps be recorded; what was, which grows while it is played."""
+def record(world: Any, options: Options, count: bool = True) -> tuple[Counter[str], list[str]]:
+    """Let a federation's steps be recorded: numbers and notes, which grow while it is played."""
     import torch
 
     try:
         from fedrepro.engine.graphs import Graphs, OnCuda
-        from support.tape import Tape
+        from support.tape import Counted, Tape
     except ImportError as error:
         raise NotThere(str(error)) from error
-    counts: dict[str, Any] = {"recorded": 0, "replayed": 0, "notes": []}
+    counts: Counter[str] = Counter(recorded=0, replayed=0)
+    notes: list[str] = []
     recorder: Any = OnCuda(torch.device(options.device)) if options.cuda else Tape()
     recorder = Counted(recorder, counts) if count else recorder
-    common = Graphs(recorder, counts["notes"].append)
+    common = Graphs(recorder, notes.append)
     for net in networks(world):
         net.graphs = common
     KEPT.append(common)
-    return counts
+    return counts, notes
 
 
 # ------------------------------------------------------------------ part 3: how fast is it?
@@ -586,8 +565,7 @@ def loop_of(options: Options, row: str) -> tuple[Any, Any, dict[str, Any]]:
     seen: dict[str, Any] = {}
     forget(loop.federation)
     if way not in ("eager", "stacked"):
-        seen = record(loop.federation, options, count=False)
-        del seen["recorded"], seen["replayed"]
+        seen["notes"] = record(loop.federation, options, count=False)[1]
     if way.startswith("lanes"):
         loop.federation = replace(loop.federation, execute=Lanes(int(way.split()[1])))
     return loop, work, seen
@@ -611,7 +589,6 @@ def prepared(options: Options, precision: str, way: str) -> None:
 
 def bare_loop(options: Options, work: Any, precision: str, recorded: bool) -> Any:
     import torch
-    from torch.nn import functional
 
     from benchmarks.loops import BareLoop
 
@@ -623,52 +600,33 @@ def bare_loop(options: Options, work: Any, precision: str, recorded: bool) -> An
 
         graphs: dict[int, Any]
 
-        def loss(self, inputs: Any, targets: Any) -> Any:
+        def outputs(self, inputs: Any) -> Any:
             low = torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False)
             with low if precision == "bfloat16" else nullcontext():
-                logits = self.module(inputs)
-            logits = logits.float()
-            if self.workload.binary:
-                both = logits.squeeze(-1), targets.to(logits.dtype)
-                return functional.binary_cross_entropy_with_logits(*both)
-            return functional.cross_entropy(logits, targets)
+                return super().outputs(inputs).float()
 
         def step(self, inputs: Any, targets: Any) -> None:
-            self.optimizer.zero_grad()
-            self.loss(inputs, targets).backward()
-            self.optimizer.step()
+            if not recorded:
+                super().step(inputs, targets)
+                return
+            if len(targets) not in self.graphs:
+                self.graphs[len(targets)] = self.recorded(inputs.clone(), targets.clone())
+            to_inputs, to_targets, graph = self.graphs[len(targets)]
+            to_inputs.copy_(inputs)
+            to_targets.copy_(targets)
+            graph.replay()
 
         def recorded(self, inputs: Any, targets: Any) -> Any:
-            inputs, targets = inputs.clone(), targets.clone()
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(3):
-                    self.step(inputs, targets)
+                    super().step(inputs, targets)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                self.step(inputs, targets)
+                super().step(inputs, targets)
             return inputs, targets, graph
-
-        def _train(self, client: int) -> None:
-            with torch.no_grad():
-                for parameter, mean in zip(self.parameters, self.average, strict=True):
-                    parameter.copy_(mean)
-            x, y = self.data[client]
-            size = self.workload.batch_size
-            for _ in range(self.workload.epochs):
-                order = torch.randperm(len(y), device=y.device)
-                for inputs, targets in zip(x[order].split(size), y[order].split(size), strict=True):
-                    if not recorded:
-                        self.step(inputs, targets)
-                        continue
-                    if len(targets) not in self.graphs:
-                        self.graphs[len(targets)] = self.recorded(inputs, targets)
-                    to_inputs, to_targets, graph = self.graphs[len(targets)]
-                    to_inputs.copy_(inputs)
-                    to_targets.copy_(targets)
-                    graph.replay()
 
     loop = Loop(work, options.device)
     loop.graphs = {}

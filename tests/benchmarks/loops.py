@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.workloads import Workload
@@ -59,18 +60,27 @@ class BareLoop:
         x, y = self.data[client]
         size = self.workload.batch_size
         for _ in range(self.workload.epochs):
-            order = torch.randperm(len(y))
+            order = torch.randperm(len(y), device=y.device)
             for inputs, targets in zip(x[order].split(size), y[order].split(size), strict=True):
-                self.optimizer.zero_grad()
-                logits = self.module(inputs)
-                if self.workload.binary:
-                    loss = functional.binary_cross_entropy_with_logits(
-                        logits.squeeze(-1), targets.to(logits.dtype)
-                    )
-                else:
-                    loss = functional.cross_entropy(logits, targets)
-                loss.backward()
-                self.optimizer.step()
+                self.step(inputs, targets)
+
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """What the module says of a mini-batch."""
+        found: Tensor = self.module(inputs)
+        return found
+
+    def step(self, inputs: Tensor, targets: Tensor) -> None:
+        """Train on a mini-batch."""
+        self.optimizer.zero_grad()
+        logits = self.outputs(inputs)
+        if self.workload.binary:
+            loss = functional.binary_cross_entropy_with_logits(
+                logits.squeeze(-1), targets.to(logits.dtype)
+            )
+        else:
+            loss = functional.cross_entropy(logits, targets)
+        loss.backward()
+        self.optimizer.step()
 
 
 class EngineLoop:
