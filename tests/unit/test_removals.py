@@ -118,8 +118,8 @@ WHOSE = {
     "cli/warm_server.py main Path(folder).rmdir": "it is empty, and this server's",
     "papers/aaggff/command_replay.py _write write_atomically": RESULT,
     # the site
-    "report/pages/alone.py write_alone write_atomically": RESULT,
-    "report/pages/alone.py without_dead_links write_atomically": RESULT,
+    "report/pages/standalone.py write_standalone write_atomically": RESULT,
+    "report/pages/standalone.py without_dead_links write_atomically": RESULT,
     "report/pages/templates.py Renderer.write_bytes write_atomically": RESULT,
     "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
     # no names in a folder

@@ -235,8 +235,8 @@ def _league(request: Request, chosen: Chosen) -> "League":
     """
     from fedrepro.report.cells import tables
     from fedrepro.report.cells.league import league_of
-    from fedrepro.report.pages.alone import without_dead_links
     from fedrepro.report.pages.league_files import write_league
+    from fedrepro.report.pages.standalone import without_dead_links
     from fedrepro.report.pages.templates import Renderer
     from fedrepro.report.papers import published
     from fedrepro.run.results import read_run

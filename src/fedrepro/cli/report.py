@@ -63,13 +63,13 @@ def make_table(arguments: argparse.Namespace) -> None:
 def make_page(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.report import site
-    from fedrepro.report.pages.alone import FOLDER, write_alone
+    from fedrepro.report.pages.standalone import FOLDER, write_standalone
     from fedrepro.report.papers import published
 
     workbench = load()
     target = workbench.target(arguments.system, arguments.item, arguments.scale)
     page = site.write_page(workbench, target, published.load(workbench.root))
-    write_alone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
+    write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)
 
 

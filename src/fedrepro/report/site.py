@@ -35,7 +35,7 @@ from fedrepro.report.pages.downloads import (
 )
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
-from fedrepro.report.pages.given import given_to, with_given
+from fedrepro.report.pages.inputs import inputs_of, with_inputs
 from fedrepro.report.pages.league_files import write_league
 from fedrepro.report.pages.method import MethodText, by_kind, method_page, stands_of
 from fedrepro.report.pages.printed import computed_page, printed_page
@@ -191,7 +191,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
 def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord]:
     """The inputs of this machine's runs: they are made before these runs."""
     own = [record.run for record in records if not record.reference]
-    runs = with_given(workbench, own)[len(own) :]
+    runs = with_inputs(workbench, own)[len(own) :]
     return [record for run in runs if (record := read_run(workbench.root, run)).manifest]
 
 
@@ -214,7 +214,7 @@ def write_runs(
             partition = drawn[path]
         given = {
             need: read_run(workbench.root, run)
-            for need, run in given_to(workbench, record.run).items()
+            for need, run in inputs_of(workbench, record.run).items()
         }
         needed, asked = uses.get(record.run, []), cells.get(record.run, [])
         files = write_files(renderer, record)

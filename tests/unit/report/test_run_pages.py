@@ -20,7 +20,7 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.pages.given import with_given
+from fedrepro.report.pages.inputs import with_inputs
 from fedrepro.report.pages.run_files import OURS
 from fedrepro.report.pages.sample_sheets import spread
 from fedrepro.report.pages.templates import Renderer
@@ -122,8 +122,8 @@ def test_who_is_given_a_run_names_it(bench: Workbench) -> None:
 
 
 def test_given_runs_count_among_the_costs(bench: Workbench) -> None:
-    assert with_given(bench, [FEDGO]) == [FEDGO, CRITICS, GAN]
-    assert with_given(bench, [GAN]) == [GAN]
+    assert with_inputs(bench, [FEDGO]) == [FEDGO, CRITICS, GAN]
+    assert with_inputs(bench, [GAN]) == [GAN]
     write_all(bench)
     site.write_site(bench, published.load(bench.root), described_methods(bench.plugins), "demo")
     text = (bench.root / "reports/site/cost.html").read_text(encoding="utf-8")

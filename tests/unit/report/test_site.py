@@ -14,8 +14,8 @@ from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
-from fedrepro.report.pages.alone import alone
 from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.standalone import standalone
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -63,7 +63,7 @@ def test_the_demo_column_is_marked(bench: Workbench) -> None:
 
 
 def test_a_page_by_itself_has_the_style_of_the_site(bench: Workbench) -> None:
-    made = alone(page(bench, "ima/table_1.html"), "body { color: red }")
+    made = standalone(page(bench, "ima/table_1.html"), "body { color: red }")
     assert made.count("body { color: red }") == 1 and 'rel="stylesheet"' not in made
 
 

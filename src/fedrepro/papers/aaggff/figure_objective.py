@@ -7,7 +7,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Objective
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
-from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made

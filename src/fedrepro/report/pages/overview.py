@@ -19,7 +19,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.coverage import ARITHMETIC
 from fedrepro.report.cells.readings import Both, Name
-from fedrepro.report.pages.given import is_given, with_given
+from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
@@ -36,10 +36,10 @@ def tables_of_runs(
         wanted: the runs to include.
     """
     found: dict[RunKey, dict[str, dict[str, str]]] = {}
-    given = is_given(workbench, wanted)
+    given = are_inputs(workbench, wanted)
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
-            runs = with_given(workbench, target.runs) if given else target.runs
+            runs = with_inputs(workbench, target.runs) if given else target.runs
             use = _use(target, papers)
             for run in wanted & set(runs):
                 found.setdefault(run, {})[use["page"]] = use
@@ -319,7 +319,7 @@ def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
         for target in workbench.targets(scale).values()
         for run in target.runs
     )
-    records = (read_run(workbench.root, run) for run in with_given(workbench, runs))
+    records = (read_run(workbench.root, run) for run in with_inputs(workbench, runs))
     return [record for record in records if record.timing]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from fedrepro.report.pages.foot import software
+from fedrepro.report.pages.footer import software
 from fedrepro.support.files import write_atomically
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.printing import counted, sentence_case

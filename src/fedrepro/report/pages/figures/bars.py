@@ -5,7 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
-from fedrepro.report.drawing.seen import leaders_by_measure
+from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
 from fedrepro.report.pages.figures.panel import Panel
 

@@ -4,7 +4,7 @@ from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
-from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import sentence_case

@@ -7,7 +7,7 @@ from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.seen import leaders_by_measure
+from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 

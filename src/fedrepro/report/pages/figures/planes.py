@@ -11,7 +11,7 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made

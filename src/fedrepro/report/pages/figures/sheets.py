@@ -13,7 +13,7 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
-from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.drawing.training_images import training_images
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel

@@ -5,7 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import sentence_case

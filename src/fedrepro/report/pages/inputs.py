@@ -8,7 +8,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 
 
-def given_to(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
+def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     """The runs that a run takes as inputs, by requirement, without files and samples."""
     setting = workbench.settings.get(run.setting)
     if setting is None or not setting.given:
@@ -21,7 +21,7 @@ def given_to(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     }
 
 
-def is_given(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
+def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
     """Whether any of these runs, with any seed, is an input of another run."""
     sources = {
         (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
@@ -32,12 +32,12 @@ def is_given(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
     return any((run.setting, run.method) in sources for run in runs)
 
 
-def with_given(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
+def with_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
     """Runs, followed by all their direct and indirect inputs, each once."""
     found = dict.fromkeys(runs)
     waiting = list(found)
     while waiting:
-        given = given_to(workbench, waiting.pop()).values()
+        given = inputs_of(workbench, waiting.pop()).values()
         new = [run for run in given if run not in found]
         found.update(dict.fromkeys(new))
         waiting.extend(new)

@@ -11,7 +11,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
-from fedrepro.report.drawing.seen import leaders, leaders_by_measure
+from fedrepro.report.drawing.summary_sentences import leaders, leaders_by_measure
 from fedrepro.report.drawing.training_images import training_images
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published

@@ -2,7 +2,7 @@
 
 import re
 
-from fedrepro.report.pages.alone import alone
+from fedrepro.report.pages.standalone import standalone
 
 PAGE = """<head><link rel="stylesheet" href="../assets/site.css"></head>
 <a class="brand" href="../index.html">home</a> <a href="table_2.html#row-1">other</a>
@@ -12,7 +12,7 @@ PAGE = """<head><link rel="stylesheet" href="../assets/site.css"></head>
 
 def test_a_page_alone_has_its_style_and_no_links_to_others() -> None:
     css = "body { color: red }"
-    made = alone(PAGE, css)
+    made = standalone(PAGE, css)
     assert css in made and "stylesheet" not in made
     assert re.findall(r'href="([^"]*)"', made) == ["#row-1", "https://doi.org/1"]
     assert '<a class="brand">home</a> <a>other</a>' in made

@@ -11,12 +11,12 @@ STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*">')
 ELSEWHERE = re.compile(r'(<a\b[^>]*?) href="(?!#|[a-z]+:)[^"]*"')
 
 
-def write_alone(root: Path, page: Path, target: Path) -> None:
+def write_standalone(root: Path, page: Path, target: Path) -> None:
     """Write ``target`` from a rendered page of the site; both paths are relative to ``root``."""
     html = (root / page).read_text(encoding="utf-8")
     css = (root / page).parents[1] / "assets/site.css"
     with write_atomically(root / target) as temporary:
-        temporary.write_text(alone(html, css.read_text(encoding="utf-8")), encoding="utf-8")
+        temporary.write_text(standalone(html, css.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def without_dead_links(root: Path, page: Path) -> None:
@@ -32,7 +32,7 @@ def without_dead_links(root: Path, page: Path) -> None:
         temporary.write_text(ELSEWHERE.sub(kept, html), encoding="utf-8")
 
 
-def alone(html: str, css: str) -> str:
+def standalone(html: str, css: str) -> str:
     """The page with ``css`` as its style sheet."""
     styled = STYLE.sub(lambda _: f"<style>\n{css}</style>", html)
     return ELSEWHERE.sub(r"\1", styled)
