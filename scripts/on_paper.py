@@ -1,7 +1,7 @@
 """Predict the rates of all shipped experiments on the GPU of ``run/h100.yaml``; ``make paper``.
 
-``fedrepro plan --device cuda`` reads them from ``run/h100_predicted.json`` on a machine without a
-GPU, and predicts only what is not there.
+``fedrepro estimate --device cuda`` reads them from ``run/h100_predicted.json`` on a machine
+without a GPU, and predicts only what is not there.
 """
 
 import json

@@ -5,8 +5,8 @@ without their models, into reference/. With --compact they are those of the tabl
 seed by seed, packed into compact/ (fedrepro.run.packed). What is kept already and of today's
 configuration and code is not made again; with --again it is, and compared.
 
-Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them:
-those of a group, or with --compact of a seed, together. Interrupted runs resume.
+Prints a cost estimate of the missing runs, as `fedrepro estimate` would, then has Snakemake make
+them: those of a group, or with --compact of a seed, together. Interrupted runs resume.
 """
 
 import argparse

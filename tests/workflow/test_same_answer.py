@@ -1,7 +1,7 @@
 """Everything that is asked whether a result is the one that would be made now answers the same.
 
 Each kind of input of a run is changed alone, in a copy of a finished project. Then `fedrepro run`,
-`why`, `plan`, `verify`, `snakemake -n` and `make reference` are asked about the run.
+`explain`, `estimate`, `verify`, `snakemake -n` and `make reference` are asked about the run.
 """
 
 import json

@@ -35,11 +35,20 @@ from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, ca
 from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
 
+# Modules of commands, in the order of `fedrepro --help`.
+COMMANDS = (
+    init, run, check, listing, data, check_data, report, analysis, synth, plan, rank, verify, curve,
+    why,
+)  # fmt: skip
+
 # Commands whose result is files. What they print is a remark on them, so they are done without it.
 MAKES_FILES = {
     "decompose", "download", "init", "landscape", "page", "partition", "prepare", "quality",
     "regret", "run", "schema", "site", "study", "synth", "table",
 }  # fmt: skip
+
+# Words of earlier releases, which go on working: old word -> command.
+ALIASES = {"why": "explain", "plan": "estimate"}
 
 # In the messages of errors that other libraries raise when memory runs out.
 NO_MEMORY = (
@@ -64,26 +73,12 @@ def parser() -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
-    modules = (
-        init,
-        run,
-        check,
-        listing,
-        data,
-        check_data,
-        report,
-        analysis,
-        synth,
-        plan,
-        rank,
-        verify,
-        curve,
-        why,
-    )
-    for commands in modules:
+    for commands in COMMANDS:
         commands.register(subparsers)
     for name in papers.files_of("command"):
         papers.load("command", name).register(subparsers)
+    for old, command in ALIASES.items():
+        subparsers.choices[old] = subparsers.choices[command]
     return top
 
 

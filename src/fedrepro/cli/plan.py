@@ -1,4 +1,4 @@
-"""``fedrepro plan``: estimate the cost of targets before making them."""
+"""``fedrepro estimate``: estimate the cost of targets before making them."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ REASONS = 8  # at most so many are printed
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
-        "plan",
+        "estimate",
         help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
         description="Estimate the remaining cost of targets on this machine or, with `--device "
         "cuda`, on an NVIDIA H100 that need not be here. Speeds are measured once (under two "
@@ -22,8 +22,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "fast. Those of an absent GPU were measured elsewhere, or are predicted. Each sum counts a "
         "run that several tables need once, and leaves out finished runs. The last sum also counts "
         "the runs that these start from: parent runs and inputs.",
-        epilog="Examples: fedrepro plan ima superfed/table_2_3 --scale paper; "
-        "fedrepro plan superfed/mnist-500@released fedrep",
+        epilog="Examples: fedrepro estimate ima superfed/table_2_3 --scale paper; "
+        "fedrepro estimate superfed/mnist-500@released fedrep",
     )
     parser.add_argument(
         "targets",

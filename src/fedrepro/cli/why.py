@@ -1,4 +1,4 @@
-"""``fedrepro why``: what differs between two runs, or between a run and today's code and data."""
+"""``fedrepro explain``: what differs between two runs, or a run and today's code and data."""
 
 import argparse
 from pathlib import Path
@@ -19,14 +19,14 @@ OTHER = "SETTING METHOD SEED, a manifest.json, or the folder that contains it"
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
-        "why",
+        "explain",
         help="why a run would be made again, or what differs from another run",
         description="Without --other: why Snakemake would make a run again, and what differs "
         "between the run's manifest and today's configuration, code, packages, machine and data. "
         "With --other: what differs between two runs, and the first round in which their numbers "
         "differ. Changed code is shown as a `git diff` where git has both commits. For a run that "
         "was not made here, its reference result is used, if there is one.",
-        epilog="Example: fedrepro why ima/fmnist-shards2-demo fedavg --seed 1 --other "
+        epilog="Example: fedrepro explain ima/fmnist-shards2-demo fedavg --seed 1 --other "
         "ima/fmnist-shards2-demo fedprox 1",
     )
     add_run(parser)

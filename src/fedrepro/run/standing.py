@@ -1,8 +1,8 @@
 """Whether a run's result is the one that would be made now.
 
-`fedrepro run`, `why`, `plan`, `verify`, the workflow's rules and `make reference` ask here, so that
-they give the same answer. Only what exists is compared: results stay valid if their data, their
-partition or their inputs have been deleted.
+`fedrepro run`, `explain`, `estimate`, `verify`, the workflow's rules and `make reference` ask here,
+so that they give the same answer. Only what exists is compared: results stay valid if their data,
+their partition or their inputs have been deleted.
 """
 
 import hashlib

@@ -57,7 +57,7 @@ def _described(about: Mapping[str, Any], why: Mapping[str, str]) -> str:
         known = [why[output] for output in about["output"] or () if output in why]
         reason = "; ".join(known or [reason])
     if about["rule_name"] == "run" and (known or PARAMS in reason):
-        call = "fedrepro why {setting} {method} --seed {seed}".format_map(wildcards)
+        call = "fedrepro explain {setting} {method} --seed {seed}".format_map(wildcards)
         reason = f"{reason}: {call}"
     return f"{name}: {reason}"
 

@@ -1,6 +1,6 @@
 """The resources that a run requests from a cluster: memory, time, CPUs, GPU, partition.
 
-The experiment file takes precedence, then the estimate of ``fedrepro plan``, then the default
+The experiment file takes precedence, then the estimate of ``fedrepro estimate``, then the default
 resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides them all.
 """
 
@@ -56,7 +56,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        wanted = "delete it; `fedrepro plan` makes it again"
+        wanted = "delete it; `fedrepro estimate` makes it again"
         raise UserError(f"{ESTIMATES}: damaged: {error}: {wanted}") from None
 
 

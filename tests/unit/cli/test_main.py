@@ -54,6 +54,14 @@ def test_control_characters_are_written_out(
     assert "fedrepro: proxy: \\x1b]0;title" in err
 
 
+@pytest.mark.parametrize(("old", "new"), command.ALIASES.items())
+def test_an_old_command_word_is_the_new_command(old: str, new: str) -> None:
+    words = {"explain": ("ima/tiny", "fedavg", "--seed", "1"), "estimate": ("ima", "--json")}[new]
+    one, other = (vars(command.parser().parse_args((word, *words))) for word in (old, new))
+    assert one | {"command": new} == other
+    assert f"\n    {old}" not in command.parser().format_help()
+
+
 def test_tables_and_progress_bars_keep_their_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""``fedrepro why``: against today, against another run, on reference results and on damage."""
+"""``fedrepro explain``: against today, against another run, on reference results and on damage."""
 
 import json
 import os

@@ -48,11 +48,11 @@ def test_a_job_is_described_by_its_rule_and_its_wildcards() -> None:
     assert Brief().filter(job)
     assert job.rule_msg == (  # type: ignore[attr-defined]
         "run ima/tiny fedavg 1: Params have changed since last execution: "
-        "fedrepro why ima/tiny fedavg --seed 1"
+        "fedrepro explain ima/tiny fedavg --seed 1"
     )
     forced = {"output": ["x", "y"], "reason": "Forced execution"}
     for why, reason in (
-        ({"y": "it is damaged"}, "it is damaged: fedrepro why ima/tiny fedavg --seed 1"),
+        ({"y": "it is damaged"}, "it is damaged: fedrepro explain ima/tiny fedavg --seed 1"),
         ({}, "Forced execution"),
     ):
         job = record("JOB_INFO", rule_msg=None, rule_name="run", wildcards=wildcards, **forced)

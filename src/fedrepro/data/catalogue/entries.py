@@ -145,7 +145,7 @@ class Described(Typed):
         surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
             surrogate next to the printed ones without a verdict. If the user must supply its files
             and they are missing, no table waits for its runs.
-        holds: the size that `fedrepro plan` assumes until the data are prepared.
+        holds: the size that `fedrepro estimate` assumes until the data are prepared.
         reader: "module:function" in data/readers that turns its files into arrays.
         mean: subtracted from each channel of an image, after division by 255; if left out, neither
             this nor `std` is applied.
