@@ -24,8 +24,8 @@ from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.regret_of_run import objective_of, regret_as_json, regret_of
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
-from fedrepro.report.drawing.contours import contour
 from fedrepro.report.drawing.curves import Line, smoothed
+from fedrepro.report.drawing.surface import contour
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published

@@ -2,15 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from fedrepro.report.drawing.frame import CHARACTER, TEXT, Axis, Frame, axis
-from fedrepro.report.drawing.style import (
-    HIGH,
-    ON_SURFACE,
-    SERIES_COLOURS,
-    STRONG,
-)
+from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis, text
+from fedrepro.report.drawing.style import HIGH, ON_SURFACE, SERIES_COLOURS, STRONG
 
 WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
 BAR = 24  # pixels from bar to bar
@@ -42,17 +36,15 @@ def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
         BAR * len(drawn),
         behind=behind,
     )
-    colour, ink = SERIES_COLOURS[0], STRONG
-    parts = []
-    for place, bar, text in zip(places, drawn, texts, strict=True):
-        y = frame.y(place)
+    colour, parts = SERIES_COLOURS[0], []
+    for place, bar, number in zip(places, drawn, texts, strict=True):
+        y, end = frame.y(place), frame.x(max(bar.high, bar.value))
         box = frame.box(min(0.0, bar.value), place + 0.3, max(0.0, bar.value), place - 0.3)
         ends = f"M{frame.x(bar.low):.1f},{y:.1f}H{frame.x(bar.high):.1f}"
         parts.append(
             f'<path d="{box}" fill="{colour}" fill-opacity="0.45"/>'
             f'<path d="{ends}" stroke="{colour}" stroke-width="1.6"/>'
-            f'<text x="{frame.x(max(bar.high, bar.value)) + 6:.1f}" y="{y + 4.5:.1f}" '
-            f'font-size="{TEXT}px" fill="{ink}">{text}</text>'
+            f"{text(end + 6, y + 4.5, number, anchor='start', fill=STRONG)}"
         )
     return frame.svg(parts, description)
 
@@ -85,26 +77,23 @@ def matrix(
         least=24.0,
         beside=titles[1],
     )
-    ink, high = ON_SURFACE, HIGH
     parts, frames = [frame.ground], []
     for row, line in enumerate(values):
         for column, value in enumerate(line):
             share = 0.0 if value is None else 0.06 + 0.64 * _part(value, least, most)
             box = frame.box(column, row + 1, column + 1, row)
-            text = "–" if value is None else f"{value:.2f}"
-            place = f'x="{frame.x(column + 0.5):.1f}" y="{frame.y(row + 0.5) + 4.5:.1f}"'
-            parts.append(
-                f'<path d="{box}" fill="{high}" fill-opacity="{share:.3g}"/>'
-                f'<text {place} font-size="{TEXT}px" text-anchor="middle" fill="{ink}">'
-                f"{escape(text)}</text>"
-            )
+            number = "–" if value is None else f"{value:.2f}"
+            place = frame.x(column + 0.5), frame.y(row + 0.5) + 4.5
+            parts.append(f'<path d="{box}" fill="{HIGH}" fill-opacity="{share:.3g}"/>')
+            parts.append(text(*place, number, fill=ON_SURFACE))
             if (row, column) in framed:
-                frames.append(f'<path d="{box}" fill="none" stroke="{ink}" stroke-width="1.5"/>')
+                outline = f'stroke="{ON_SURFACE}" stroke-width="1.5"'
+                frames.append(f'<path d="{box}" fill="none" {outline}/>')
     return frame.svg([*parts, *frames], description, grid=False)
 
 
 def best_places(values: Sequence[Sequence[float | None]], rising: bool) -> set[tuple[int, int]]:
-    """The cells (y, x) with the best value; ``rising`` says whether more is better."""
+    """The cells (y, x) with the best value; ``rising`` is True if more is better."""
     known = [value for row in values for value in row if value is not None]
     best = max(known, default=None) if rising else min(known, default=None)
     return {

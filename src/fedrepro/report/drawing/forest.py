@@ -1,14 +1,58 @@
 """Forest plots: marks with their intervals, as strips for a table's rows or in one picture."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedrepro.report.drawing.frame import Axis
+from fedrepro.report.drawing.frame import MINUS, Axis, text
 from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
+Interval = tuple[float, float, float]  # low, mean, high
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A horizontal scale with zero in the middle.
+
+    Attributes:
+        reach: how far it goes on each side.
+        width: in pixels.
+    """
+
+    reach: float
+    width: int = WIDTH
+
+    def x(self, value: float) -> float:
+        place = Axis(-self.reach, self.reach, (), ()).place(value)
+        return MARGIN + (self.width - 2 * MARGIN) * place
+
+    def span(self, low: float, high: float, y: float, colour: str, width: float) -> str:
+        """A line from one value to another."""
+        path = f"M{self.x(low):.1f},{y:g}H{self.x(high):.1f}"
+        return f'<path d="{path}" stroke="{colour}" stroke-width="{width}"/>'
+
+    def interval(self, at: Interval, y: float, colour: str, width: float, radius: float) -> str:
+        """An interval with a dot at its mean."""
+        low, mean, high = at
+        dot = f'cx="{self.x(mean):.1f}" cy="{y:g}" r="{radius:.1f}"'
+        return f'{self.span(low, high, y, colour, width)}<circle {dot} fill="{colour}"/>'
+
+    def zero(self, height: float) -> str:
+        return f'<path d="M{self.width / 2:.0f},0V{height}" stroke="{INK}"/>'
+
+    def axis(self) -> str:
+        """Zero and a round number on each side, above a line."""
+        reach = self.reach * (1 + 1e-9)  # .1 may be a little less
+        tick = 10.0 ** math.floor(math.log10(reach))
+        tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
+        parts = []
+        for value in (-tick, 0.0, tick):
+            label = f"{value:+g}".replace("-", MINUS) if value else "0"
+            parts.append(f'<path d="M{self.x(value):.1f},{HEIGHT - 4}v4" stroke="{INK}"/>')
+            parts.append(text(self.x(value), HEIGHT - 6, label, size=10))
+        return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{self.width}" stroke="{INK}"/>'])
 
 
 def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
@@ -16,53 +60,29 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 
     Screen readers skip them, as the table has the numbers.
     """
-    _, x = _scale_of(estimates)
-    colour = SERIES_COLOURS[0]
-    middle, half = HEIGHT / 2, WIDTH / 2
-
+    scale, colour, middle = _scale_of(estimates), SERIES_COLOURS[0], HEIGHT // 2
     return [
-        f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
-        f'<path d="M0,{middle:.0f}H{WIDTH}" stroke="{GRID}"/>'
-        f'<path d="M{half:.0f},0V{HEIGHT}" stroke="{INK}"/>'
-        f'<path d="M{x(mean - width):.1f},{middle:.0f}H{x(mean + width):.1f}" stroke="{colour}" '
-        'stroke-width="2"/>'
-        f'<path d="M{x(mean):.1f},{middle:.0f}{MARK_PATHS[2]}" fill="{colour}"/></svg>'
-        for mean, width in estimates
+        _strip(
+            f'<path d="M0,{middle}H{WIDTH}" stroke="{GRID}"/>{scale.zero(HEIGHT)}'
+            f"{scale.span(mean - half, mean + half, middle, colour, 2)}"
+            f'<path d="M{scale.x(mean):.1f},{middle}{MARK_PATHS[2]}" fill="{colour}"/>'
+        )
+        for mean, half in estimates
     ]
 
 
 def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
     """The axis of :func:`strips`: zero, and a round number on each side."""
-    axis = _axis(*_scale_of(estimates))
-    return f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">{axis}</svg>'
+    return _strip(_scale_of(estimates).axis())
 
 
-def _axis(reach: float, x: Callable[[float], float]) -> str:
-    """Zero and a round number on each side, above a line."""
-    reach *= 1 + 1e-9  # .1 may be a little less
-    tick = 10.0 ** math.floor(math.log10(reach))
-    tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
-    parts = []
-    for value in (-tick, 0.0, tick):
-        text = f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
-        parts.append(
-            f'<path d="M{x(value):.1f},{HEIGHT - 4}v4" stroke="{INK}"/>'
-            f'<text x="{x(value):.1f}" y="{HEIGHT - 6}" font-size="10" fill="{INK}" '
-            f'text-anchor="middle">{text}</text>'
-        )
-    return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{WIDTH}" stroke="{INK}"/>'])
+def _strip(content: str) -> str:
+    box = f"0 0 {WIDTH} {HEIGHT}"
+    return f'<svg class="strip" viewBox="{box}" aria-hidden="true">{content}</svg>'
 
 
-def _scale_of(
-    estimates: Sequence[tuple[float, float]],
-) -> tuple[float, Callable[[float], float]]:
-    """How far strips reach on each side of zero, and the place of a value in pixels."""
-    reach = max(abs(mean) + half for mean, half in estimates) or 1.0
-    scale = Axis(-reach, reach, (), ())
-    return reach, lambda value: MARGIN + (WIDTH - 2 * MARGIN) * scale.place(value)
-
-
-Interval = tuple[float, float, float]  # low, mean, high
+def _scale_of(estimates: Sequence[tuple[float, float]]) -> Scale:
+    return Scale(max(abs(mean) + half for mean, half in estimates) or 1.0)
 
 
 def forest(
@@ -73,46 +93,30 @@ def forest(
     Args:
         single: the comparisons, from above.
         margin: a band around zero that does not matter, or None.
-        about: what it shows, for screen readers.
+        about: the text for screen readers.
     """
     shown = [*single, *([overall] if overall else [])]
     if not shown:
         return ""
-    reach = max(margin or 0.0, *(abs(end) for each in shown for end in each)) or 1.0
-    scale, step = Axis(-reach, reach, (), ()), 5 if len(single) <= 24 else 2
-    middle, colour, mean_of_all = WIDTH / 2, SERIES_COLOURS[0], SERIES_COLOURS[1]
+    scale = Scale(max(margin or 0.0, *(abs(end) for ends in shown for end in ends)) or 1.0)
+    step, thin = (5, 1.2) if len(single) <= 24 else (2, 0.8)
     height = step * len(single) + (14 if overall else 4)
-
-    def x(value: float) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * scale.place(value)
-
-    def bar(each: Interval, y: float, colour: str, width: float) -> str:
-        low, mean, high = each
-        return (
-            f'<path d="M{x(low):.1f},{y:.1f}H{x(high):.1f}" stroke="{colour}" '
-            f'stroke-width="{width}"/><circle cx="{x(mean):.1f}" cy="{y:.1f}" '
-            f'r="{1.2 * width:.1f}" fill="{colour}"/>'
-        )
-
-    box = f"0 0 {WIDTH} {height + HEIGHT}"
-    parts = [
-        f'<svg class="forest" viewBox="{box}" role="img" aria-label="{escape(about)}">'
-        f'{_axis(reach, x)}<g transform="translate(0,{HEIGHT})">'
-    ]
+    parts = [scale.zero(height)]
     if margin:
-        left, right = x(-margin), x(margin)
-        parts.append(
-            f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{height}" '
-            f'fill="{GRID}"/>'
-        )
-    parts.append(f'<path d="M{middle:.0f},0V{height}" stroke="{INK}"/>')
+        left, right = scale.x(-margin), scale.x(margin)
+        size = f'width="{right - left:.1f}" height="{height}"'
+        parts.insert(0, f'<rect x="{left:.1f}" y="0" {size} fill="{GRID}"/>')
     parts += [
-        bar(each, 3 + step * place, colour, 1.2 if step > 2 else 0.8)
-        for place, each in enumerate(single)
+        scale.interval(at, 3 + step * place, SERIES_COLOURS[0], thin, 1.2 * thin)
+        for place, at in enumerate(single)
     ]
     if overall:
-        parts.append(bar(overall, height - 6, mean_of_all, 2.5))
-    return "".join([*parts, "</g></svg>"])
+        parts.append(scale.interval(overall, height - 6, SERIES_COLOURS[1], 2.5, 3))
+    return (
+        f'<svg class="forest" viewBox="0 0 {WIDTH} {height + HEIGHT}" role="img" '
+        f'aria-label="{escape(about)}">{scale.axis()}'
+        f'<g transform="translate(0,{HEIGHT})">{"".join(parts)}</g></svg>'
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class Bar:
     Attributes:
         at: low, mean, high; positive ends are as claimed.
         colour: a variable of the style sheet.
-        about: what it says, for those who point at it or hear it.
+        about: a sentence for those who point at it or hear it.
         name: of its claim, in a few words.
         page: the address of its claim.
     """
@@ -139,42 +143,28 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
 
     Args:
         bars: from above.
-        about: what it shows, for screen readers.
+        about: the text for screen readers.
     """
     if not bars:
         return ""
-    width, step, top = 340, 22, 16
-    reach = max(1.0, *(abs(end) for bar in bars for end in bar.at))
-    scale, height = Axis(-reach, reach, (), ()), top + step * len(bars) + 2
-
-    def x(value: float) -> float:
-        return MARGIN + (width - 2 * MARGIN) * scale.place(value)
-
-    words = (
-        (width / 2 - 6, "end", "\N{LEFTWARDS ARROW} against the claim"),
-        (width / 2 + 6, "start", "as claimed \N{RIGHTWARDS ARROW}"),
-    )
+    scale = Scale(max(1.0, *(abs(end) for bar in bars for end in bar.at)), width=340)
+    step, top, middle = 22, 16, scale.width / 2
+    height = top + step * len(bars) + 2
     parts = [
-        # Not an image, whose links a screen reader would leave out.
-        f'<svg class="verdicts" viewBox="0 0 {width} {height}" role="group" '
-        f'aria-label="{escape(about)}">',
-        *(
-            f'<text x="{place:.0f}" y="9" font-size="9" fill="{INK}" '
-            f'text-anchor="{anchor}">{text}</text>'
-            for place, anchor, text in words
-        ),
-        f'<path d="M{width / 2:.0f},0V{height}" stroke="{INK}"/>',
+        text(middle - 6, 9, "\N{LEFTWARDS ARROW} against the claim", anchor="end", size=9),
+        text(middle + 6, 9, "as claimed \N{RIGHTWARDS ARROW}", anchor="start", size=9),
+        scale.zero(height),
     ]
     for number, bar in enumerate(bars):
-        low, mean, high = bar.at
         y = top + step * (number + 0.75)
         parts.append(
             f'<a href="{escape(bar.page)}" aria-label="{escape(bar.about)}">'
             f"<title>{escape(bar.about)}</title>"
-            f'<text x="0" y="{y - 5:.1f}" font-size="9" fill="{INK}">{escape(bar.name)}</text>'
-            f'<path d="M0,{y:.0f}H{width}" stroke="{GRID}"/>'
-            f'<path d="M{x(low):.1f},{y:.0f}H{x(high):.1f}" stroke="{bar.colour}" '
-            f'stroke-width="2.5"/><circle cx="{x(mean):.1f}" cy="{y:.0f}" r="3.2" '
-            f'fill="{bar.colour}"/></a>'
+            f"{text(0, y - 5, bar.name, anchor='start', size=9)}"
+            f'<path d="M0,{y:.0f}H{scale.width}" stroke="{GRID}"/>'
+            f"{scale.interval(bar.at, round(y), bar.colour, 2.5, 3.2)}</a>"
         )
-    return "".join([*parts, "</svg>"])
+    # Not an image, whose links a screen reader would leave out.
+    box = f'viewBox="0 0 {scale.width} {height}"'
+    content = "".join(parts)
+    return f'<svg class="verdicts" {box} role="group" aria-label="{escape(about)}">{content}</svg>'

@@ -79,6 +79,23 @@ def _written(value: float, step: float, all_ticks: Sequence[float]) -> str:
     return text.replace("-", MINUS) if float(f"{value:.{decimals}f}") else text.lstrip("-")
 
 
+def text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "middle",
+    fill: str = INK,
+    size: int = TEXT,
+    more: str = "",
+) -> str:
+    """Words at a point of a chart."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}px" text-anchor="{anchor}" '
+        f'fill="{fill}" {more}>{escape(words)}</text>'
+    )
+
+
 @dataclass(frozen=True)
 class Frame:
     """The layout: a plot of ``width`` by ``height`` pixels with margins.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
-from fedrepro.report.drawing.style import HIGH
+from fedrepro.report.drawing.surface import areas, shaded
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 
@@ -95,14 +95,9 @@ def draw(
         max(130, min(300, 15 * classes)),
         least=30,
     )
-    shades: dict[int, list[str]] = {}  # shade in hundredths -> one path for all cells that have it
-    for client, row in enumerate(counts):
-        for label, count in enumerate(row):
-            if count:
-                cell = frame.box(client, label + 1, client + 1, label)
-                shades.setdefault(round(12 + 88 * count / most), []).append(cell)
-    drawn = (
-        f'<path d="{"".join(cells)}" fill="{HIGH}" fill-opacity="{shade / 100:g}"/>'
-        for shade, cells in sorted(shades.items())
-    )
-    return frame.svg([frame.ground, *drawn], description, grid=False)
+    shades = [
+        [round(12 + 88 * row[label] / most) if row[label] else 0 for row in counts]
+        for label in range(classes)
+    ]
+    paths = areas(frame, shades, (0, 0), (1, 1))
+    return frame.svg([frame.ground, *shaded(paths, 100)], description, grid=False)

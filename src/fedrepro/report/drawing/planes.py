@@ -1,21 +1,13 @@
 """A surface over a plane of models: heat map, labelled contours, marked models, colour bar."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
-from fedrepro.report.drawing.contours import Segment, contour
-from fedrepro.report.drawing.frame import TEXT, Frame, axis
-from fedrepro.report.drawing.regions import blocks
-from fedrepro.report.drawing.style import (
-    HALO,
-    HIGH,
-    LOW,
-    MARK_PATHS,
-    ON_SURFACE,
-    STRONG,
-)
+from fedrepro.report.drawing.frame import TEXT, Frame, axis, text
+from fedrepro.report.drawing.style import HALO, HIGH, LOW, MARK_PATHS, ON_SURFACE, STRONG
+from fedrepro.report.drawing.surface import Point, areas, contour, shaded
 
 LEVELS = 8  # contours, of which no two have the same label
 SIZE = 226  # pixels of the plot
@@ -23,7 +15,6 @@ BEHIND = 62  # for the colour bar
 SHADES = 60
 STRONGEST = 0.95  # of the upper colour
 NAME = 14  # pixels, of marks
-BELOW = (0.0, 4.5)  # a label's base line, which brings its middle to its point
 
 Values = Sequence[Sequence[float]]
 
@@ -58,12 +49,10 @@ class Range:
     def levels(self) -> list[float]:
         """Round numbers in the range, at which contours are drawn."""
         low, high = self._height(self.least), self._height(self.most)
-        found = []
-        for number in range(1, LEVELS + 1):
-            height = low + number * (high - low) / (LEVELS + 1)
-            value = math.exp(height) if self.logarithmic else height
-            found.append(float(f"{value:.2g}"))
-        return sorted({each for each in found if self.least < each < self.most})
+        heights = (low + number * (high - low) / (LEVELS + 1) for number in range(1, LEVELS + 1))
+        values = (math.exp(height) if self.logarithmic else height for height in heights)
+        rounded = {float(f"{value:.2g}") for value in values}
+        return sorted(value for value in rounded if self.least < value < self.most)
 
     def _height(self, value: float) -> float:
         return math.log(max(value, 1e-12)) if self.logarithmic else value
@@ -71,8 +60,61 @@ class Range:
 
 def range_of(surfaces: Sequence[Values], logarithmic: bool) -> Range:
     """The range that covers several panels."""
-    known = [value for values in surfaces for row in values for value in row if _known(value)]
+    values = (value for surface in surfaces for row in surface for value in row)
+    known = [value for value in values if math.isfinite(value)]
     return Range(min(known), max(known), logarithmic)
+
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+
+
+@dataclass
+class Words:
+    """Words on a surface that do not cover each other, with an outline."""
+
+    frame: Frame
+    taken: list[Box] = field(default_factory=list)
+
+    def write(
+        self, at: Point, words: str, shifts: Sequence[Point], size: int = NAME, must: bool = False
+    ) -> str:
+        """Words at the first free shift from a point, as SVG.
+
+        Args:
+            must: whether to write them at the first shift if none is free, rather than not.
+        """
+        free = (shift for shift in shifts if self._is_free(self._box(at, words, shift, size)))
+        shift = next(free, shifts[0] if must else None)
+        if shift is None:
+            return ""
+        self.reserve(at, words, shift, size)
+        place = self.frame.x(at[0]) + shift[0], self.frame.y(at[1]) + shift[1]
+        outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round" paint-order="stroke"'
+        return text(*place, words, fill=ON_SURFACE, size=size, more=outline)
+
+    def reserve(self, at: Point, words: str, shift: Point, size: int = NAME) -> None:
+        """Keep others from where these words are."""
+        self.taken.append(self._box(at, words, shift, size))
+
+    def _box(self, at: Point, words: str, shift: Point, size: int) -> Box:
+        middle, base = self.frame.x(at[0]) + shift[0], self.frame.y(at[1]) + shift[1]
+        half = 0.5 * max(_wide(words, size), 9)
+        return middle - half, base - 0.8 * size, middle + half, base + 0.25 * size
+
+    def _is_free(self, box: Box) -> bool:
+        left, top, right, bottom = box
+        return (
+            self.frame.left <= left
+            and right <= self.frame.left + self.frame.width
+            and all(
+                right < taken[0] or left > taken[2] or bottom < taken[1] or top > taken[3]
+                for taken in self.taken
+            )
+        )
+
+
+def _wide(words: str, size: int) -> float:
+    return 0.58 * size * len(words)
 
 
 def draw(
@@ -94,84 +136,39 @@ def draw(
     )
     frame = Frame(across, up, titles[0], SIZE, SIZE, beside=titles[1], behind=BEHIND)
     shades = [
-        [round(SHADES * shared.place(value)) if _known(value) else -1 for value in row]
+        [round(SHADES * shared.place(value)) if math.isfinite(value) else -1 for value in row]
         for row in values
     ]
-    cells: dict[int, list[str]] = {}
-    for row, above, column, end, shade in blocks(shades):
-        left, right = (x[0] + (at - 0.5) * step[0] for at in (column, end))
-        low, high = (y[0] + (at - 0.5) * step[1] for at in (row, above))
-        cells.setdefault(shade, []).append(frame.box(left, low, right, high))
-    surface = [
-        f'<path d="{"".join(boxes)}" fill="{HIGH}" shape-rendering="crispEdges" '
-        f'fill-opacity="{STRONGEST * shade / SHADES:.3g}"/>'
-        for shade, boxes in sorted(cells.items())
-        if shade > 0
-    ]
-    signs = [_sign(frame, mark, number) for number, mark in enumerate(marks)]
-    taken = [_around(frame, mark.x, mark.y, " ", (0, 4)) for mark in marks]
-    names = [_named(frame, mark, taken) for mark in sorted(marks, key=lambda each: not each.corner)]
-    lines = _contours(frame, x, y, values, shared, taken)
-    drawn = [frame.ground, *surface, *lines, *signs, *names]
-    return frame.svg([*drawn, _bar(frame, shared, title)], description, grid=False)
-
-
-Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+    paths = areas(frame, shades, (across.low, up.low), (step[0], step[1]))
+    words = Words(frame)
+    for mark in marks:
+        words.reserve((mark.x, mark.y), " ", (0, 4))
+    names = [_named(words, mark) for mark in sorted(marks, key=lambda mark: not mark.corner)]
+    return frame.svg(
+        [
+            frame.ground,
+            *shaded(paths, SHADES / STRONGEST),
+            *_contours(frame, x, y, values, shared, words),
+            *(_sign(frame, mark, number) for number, mark in enumerate(marks)),
+            *names,
+            _bar(frame, shared, title),
+        ],
+        description,
+        grid=False,
+    )
 
 
 def _sign(frame: Frame, mark: Mark, number: int) -> str:
-    shape = MARK_PATHS[number % len(MARK_PATHS)]
-    at = frame.path([(mark.x, mark.y)])
-    return f'<path d="{at}{shape}" fill="{ON_SURFACE}" stroke="{HALO}" stroke-width="1.2"/>'
+    path = frame.path([(mark.x, mark.y)]) + MARK_PATHS[number % len(MARK_PATHS)]
+    return f'<path d="{path}" fill="{ON_SURFACE}" stroke="{HALO}" stroke-width="1.2"/>'
 
 
-def _named(frame: Frame, mark: Mark, taken: list[Box]) -> str:
-    """A mark's name at a free place, which is then taken; nothing if there is none.
-
-    Names of corners are below their marks, which are near the edges.
-    """
+def _named(words: Words, mark: Mark) -> str:
+    """A mark's name; names of corners are below their marks, which are near the edges."""
     side = 10 + 0.5 * _wide(mark.name, NAME)
     beside = [(0, 20), (0, -9), (side, 4.5), (-side, 4.5), (0, 34), (0, -23)]
-    places = [(_around(frame, mark.x, mark.y, mark.name, shift), shift) for shift in beside]
-    free = [each for each in places if _is_free(frame, each[0], taken)]
-    box, shift = places[0] if mark.corner else [*free, places[0]][0]
-    taken.append(box)
-    return _text(frame, mark.x, mark.y, mark.name, NAME, shift)
-
-
-def _around(
-    frame: Frame, x: float, y: float, text: str, shift: tuple[float, float], size: int = NAME
-) -> Box:
-    """The box that words take up, with their middle shifted from a point."""
-    middle, base = frame.x(x) + shift[0], frame.y(y) + shift[1]
-    half = 0.5 * max(_wide(text, size), 9)
-    return middle - half, base - 0.8 * size, middle + half, base + 0.25 * size
-
-
-def _wide(text: str, size: int) -> float:
-    return 0.58 * size * len(text)
-
-
-def _is_free(frame: Frame, box: Box, taken: Sequence[Box]) -> bool:
-    left, top, right, bottom = box
-    if left < frame.left or right > frame.left + frame.width:
-        return False
-    return all(
-        right < other[0] or left > other[2] or bottom < other[1] or top > other[3]
-        for other in taken
-    )
-
-
-def _text(
-    frame: Frame, x: float, y: float, text: str, size: int, shift: tuple[float, float]
-) -> str:
-    """Words on a surface, with an outline."""
-    place = f'x="{frame.x(x) + shift[0]:.1f}" y="{frame.y(y) + shift[1]:.1f}" text-anchor="middle"'
-    outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round"'
-    return (
-        f'<text {place} font-size="{size}px" fill="{ON_SURFACE}" {outline} '
-        f'paint-order="stroke">{escape(text)}</text>'
-    )
+    shifts = beside[:1] if mark.corner else beside
+    return words.write((mark.x, mark.y), mark.name, shifts, must=True)
 
 
 def _contours(
@@ -180,43 +177,32 @@ def _contours(
     y: Sequence[float],
     values: Values,
     shared: Range,
-    taken: list[Box],
-) -> list[str]:
+    words: Words,
+) -> Iterator[str]:
     """Contour lines, with one label per level at a free place."""
-    lines, labels = [], []
+    labels = []
     for number, level in enumerate(shared.levels()):
         segments = contour(x, y, values, level)
-        if segments:
-            path = "".join(frame.path(segment) for segment in segments)
-            lines.append(
-                f'<path class="contour" d="{path}" fill="none" opacity="0.7" '
-                f'stroke="{ON_SURFACE}" stroke-width="0.8"/>'
-            )
-            # Labels rotate around the plot, so that those of neighbouring levels do not collide.
-            angle = 2 * math.pi * number * 0.381966 + 0.9
-            for at in _furthest(segments, angle, (x, y)):
-                box = _around(frame, *at, f"{level:g}", BELOW, TEXT)
-                if _is_free(frame, box, taken):
-                    taken.append(box)
-                    labels.append(_text(frame, *at, f"{level:g}", TEXT, BELOW))
-                    break
-    return [*lines, *labels]
-
-
-def _furthest(
-    segments: Sequence[Segment], angle: float, sides: tuple[Sequence[float], Sequence[float]]
-) -> list[tuple[float, float]]:
-    """Midpoints of the segments, sorted by distance in a direction, without those at the edge."""
-    middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments]
-    inside = [
-        each
-        for each in middles
-        if all(
-            ends[0] + 0.08 * (ends[-1] - ends[0]) < at < ends[-1] - 0.08 * (ends[-1] - ends[0])
-            for at, ends in zip(each, sides, strict=True)
+        if not segments:
+            continue
+        yield (
+            f'<path class="contour" d="{"".join(map(frame.path, segments))}" fill="none" '
+            f'opacity="0.7" stroke="{ON_SURFACE}" stroke-width="0.8"/>'
         )
-    ]
-    return sorted(inside, key=lambda at: -at[0] * math.cos(angle) - at[1] * math.sin(angle))
+        # Labels rotate around the plot, so that those of neighbouring levels do not collide.
+        angle = 2 * math.pi * number * 0.381966 + 0.9
+        middles = (((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments)
+        inside = (at for at in middles if _is_inside(frame, at))
+        outwards = sorted(inside, key=lambda at: -at[0] * math.cos(angle) - at[1] * math.sin(angle))
+        below = (0.0, 4.5)  # a label's base line, which brings its middle to its point
+        written = (words.write(at, f"{level:g}", [below], TEXT) for at in outwards)
+        labels.append(next(filter(None, written), ""))
+    yield from labels
+
+
+def _is_inside(frame: Frame, at: Point) -> bool:
+    """Return True if a point is not near the edge of the plot."""
+    return all(0.08 < place < 0.92 for place in (frame.across.place(at[0]), frame.up.place(at[1])))
 
 
 def _bar(frame: Frame, shared: Range, title: str) -> str:
@@ -230,21 +216,14 @@ def _bar(frame: Frame, shared: Range, title: str) -> str:
         f'fill-opacity="{STRONGEST * (number + 0.5) / steps:.3g}"/>'
         for number in range(steps)
     ]
-    ticks = [shared.least, *shared.levels(), shared.most]
-    places = [shared.place(value) for value in ticks]
+    inner = [level for level in shared.levels() if 0.05 < shared.place(level) < 0.95]
     names = [
-        f'<text x="{left + wide + 4:.1f}" y="{top + tall * (1 - place) + 4.5:.1f}">'
+        f'<text x="{left + wide + 4:.1f}" y="{top + tall * (1 - shared.place(value)) + 4.5:.1f}">'
         f"{value:.2g}</text>"
-        for number, (value, place) in enumerate(zip(ticks, places, strict=True))
-        if number in (0, len(ticks) - 1) or 0.05 < place < 0.95
+        for value in (shared.least, *inner, shared.most)
     ]
-    ground = f'<rect x="{left:.1f}" y="{top}" width="{wide}" height="{tall}" '
+    ground = f'<rect x="{left:.1f}" y="{top}" width="{wide}" height="{tall}" fill="{LOW}"/>'
     return (
-        f'{ground}fill="{LOW}"/>{"".join(cells)}'
-        f'<g fill="{STRONG}" font-size="{TEXT}px"><text x="{left:.1f}" y="14">'
-        f"{escape(title)}</text>{''.join(names)}</g>"
+        f'{ground}{"".join(cells)}<g fill="{STRONG}" font-size="{TEXT}px">'
+        f'<text x="{left:.1f}" y="14">{escape(title)}</text>{"".join(names)}</g>'
     )
-
-
-def _known(value: float) -> bool:
-    return math.isfinite(value)
