@@ -14,7 +14,7 @@ from fedrepro.methods.facts import departures_of
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.insights import PLACEHOLDER
 from fedrepro.report.pages.claims import views_of
-from fedrepro.report.pages.follows import what_follows
+from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
 from fedrepro.support.errors import UserError
 from support.manifests import follow

@@ -9,8 +9,8 @@ import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from fedrepro.report.cells.best import Best
 from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.row_best import Best
 
 HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
