@@ -23,7 +23,7 @@ from typing import Any
 from fedrepro.provenance import numerics
 from fedrepro.provenance.identity import Identity, in_words
 from fedrepro.provenance.identity import differences as differences_between
-from fedrepro.support.errors import UserError, one_line
+from fedrepro.support.errors import UserError, exit_on_user_error
 from fedrepro.support.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ Played = dict[str, dict[str, Any]]
 
 def main() -> int:
     arguments = _parser().parse_args()
-    with one_line():
+    with exit_on_user_error():
         return bless(arguments.check)
     return 0
 

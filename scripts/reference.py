@@ -2,7 +2,7 @@
 
 By default these are the runs that reports/papers/reference.yaml lists; finished runs are copied,
 without their models, into reference/. With --compact they are those of the tables of scale compact,
-seed by seed, packed into compact/ (fedrepro.run.packed). What is kept already and of today's
+seed by seed, packed into compact/ (fedrepro.run.run_archive). What is kept already and of today's
 configuration and code is not made again; with --again it is, and compared.
 
 Prints a cost estimate of the missing runs, as `fedrepro estimate` would, then has Snakemake make
@@ -30,7 +30,7 @@ from fedrepro.config.targets import RunKey, SearchTarget, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.search import as_far_as_it_went
-from fedrepro.run import again, landed, packed
+from fedrepro.run import again, landed, run_archive
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
 from fedrepro.run.standing import standing_of
@@ -115,7 +115,7 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     today = bench.run_spec(run.setting, run.method, run.seed)
     if record.state == "damaged" or not record.manifest:
         return False
-    if record.packed:
+    if record.archived:
         return not of_another(record, today)
     return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
@@ -147,21 +147,21 @@ def pack(runs: Iterable[RunKey]) -> None:
     for run in runs:
         by_setting.setdefault(run.setting, []).append(run)
     for setting, those in by_setting.items():
-        found = dict(packed.all_packed(Path(), setting))
+        found = dict(run_archive.archived_runs(Path(), setting))
         for run in those:
             judged, folder = run.analysis("quality"), run.folder
             manifest = json.loads((folder / "manifest.json").read_bytes())
             tables = {}
-            for name in packed.TABLES:
+            for name in run_archive.TABLES:
                 if name in manifest["files"]:
                     whole = pyarrow.parquet.ParquetFile(folder / name).read().to_pydict()
-                    tables[name] = packed.reduced(name, whole)
+                    tables[name] = run_archive.reduced(name, whole)
             quality = json.loads(judged.read_bytes()) if judged.exists() else {}
             timing = json.loads((folder / TIMING).read_bytes())
             kept = {name: columns for name, columns in tables.items() if columns}
-            found[run] = packed.PackedRun(manifest, timing, quality, kept)
+            found[run] = run_archive.ArchivedRun(manifest, timing, quality, kept)
         landed.record_runs(setting, {run: landed.digest_of(found[run]) for run in those})
-        print(f"kept: {len(those)} in {packed.write(Path(), setting, found)}", flush=True)
+        print(f"kept: {len(those)} in {run_archive.write(Path(), setting, found)}", flush=True)
 
 
 def keep_finished(

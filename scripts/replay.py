@@ -31,7 +31,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine.round import play_round
 from fedrepro.provenance import numerics
-from fedrepro.run import given, landed, scoring
+from fedrepro.run import input_artifacts, landed, scoring
 from fedrepro.run.again import is_of_this_kind
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written
@@ -197,7 +197,7 @@ def repeat(bench: Workbench, record: RunRecord) -> Replay:
     spec = replace(spec, execution=execution)
     dataset = _dataset(bench, spec.setting.dataset)
     partition = _partition(bench, run, dataset)
-    loaded = given.load(bench.root, spec, dataset, partition)
+    loaded = input_artifacts.load(bench.root, spec, dataset, partition)
     plan = make_plan(spec, dataset, partition, loaded)
     data = data_of(plan, dataset, partition, loaded)
     then_data = record.manifest.get("data", {})  # some results are older than some keys

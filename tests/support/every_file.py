@@ -7,9 +7,9 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
-from fedrepro.run import landed, packed
+from fedrepro.run import landed, run_archive
 from fedrepro.run.results import reference_folder
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from support.places import ROOT
 from support.report_world import copy_inputs
 from support.synthetic_world import METHODS
@@ -129,10 +129,10 @@ def make(root: Path) -> None:
             shutil.rmtree(folder)
         else:
             setting = f"{folder.parts[-3]}/{folder.name}"
-            few = packed.all_packed(root, setting).items()
+            few = run_archive.archived_runs(root, setting).items()
             kept = {run: each for run, each in few if run.method in FEW and run.seed < 3}
             assert {run.method for run in kept} == {*FEW}
-            packed.write(root, setting, kept)
+            run_archive.write(root, setting, kept)
     (root / "reports/papers/systems.yaml").write_text("- ima\n")
     (root / "config/experiments").mkdir(parents=True)
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
@@ -151,7 +151,7 @@ def make(root: Path) -> None:
         for words in ANALYSES:
             call(*words)
         for name in ("fedevg_assumption", "other"):
-            sealed.write(Path(f"results/studies/{name}.json"), STUDY, f"studies/{name}")
+            checksummed_json.write(Path(f"results/studies/{name}.json"), STUDY, f"studies/{name}")
         for item in ("table_1", "table_2"):
             call("table", "ima", item)
         for paper in landed.papers_in(root):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from support import quick_yaml
 from support.manifests import follow
 from support.report_world import ROOT, curve, write_run
@@ -144,7 +144,9 @@ def give_runs(bench: Workbench, target: FigureTarget, methods: set[str]) -> None
 
 def write(path: Path, made: dict[str, Any]) -> None:
     """An analysis as its command leaves it."""
-    sealed.write(path, made, sealed.place(path, path.parts[::-1].index("results")))
+    checksummed_json.write(
+        path, made, checksummed_json.place(path, path.parts[::-1].index("results"))
+    )
 
 
 def write_landscape(path: Path, **changes: Any) -> None:

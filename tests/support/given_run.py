@@ -11,7 +11,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.provenance import fingerprint, numerics
-from fedrepro.run import given, runner
+from fedrepro.run import input_artifacts, runner
 from support import tiny_run
 from support.places import TESTS
 
@@ -96,7 +96,7 @@ def carry_out(
     of_gan = spec.method in gan_specs()
     data = larger_dataset() if of_gan else tiny_run.dataset()
     shares = shares or (tiny_run.partition(equal=True) if of_gan else partition())
-    loaded = given.load(root, spec, data, shares)
+    loaded = input_artifacts.load(root, spec, data, shares)
     code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
     folder = folder_of(root, spec)
     return runner.run(spec, data, shares, folder, code, report, loaded, numerics=ids)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import TIMING, timing_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.files import sha256_of
 
 
@@ -20,10 +20,12 @@ def follow(folder: Path, *names: str) -> None:
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """A manifest with its checksum, and the timing.json that belongs to it, if there is one."""
-    content = {**manifest, "seal": sealed.seal_of(manifest)}
+    content = {**manifest, "seal": checksummed_json.seal_of(manifest)}
     (folder / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
     if (folder / TIMING).exists():
-        sealed.write(folder / TIMING, sealed.parsed(folder / TIMING), timing_of(content))
+        checksummed_json.write(
+            folder / TIMING, checksummed_json.parsed(folder / TIMING), timing_of(content)
+        )
 
 
 def write_bare(root: Path, run: RunKey, **more: Any) -> Path:

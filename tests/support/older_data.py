@@ -7,8 +7,8 @@ from pathlib import Path
 from fedrepro.data.catalogue.catalogue import digest_of, load_catalogue
 from fedrepro.data.dataset import what_is
 from fedrepro.data.prepare import recipe_of
+from fedrepro.support.checksummed_json import sealed
 from fedrepro.support.files import sha256_of
-from fedrepro.support.sealed import sealed
 
 
 def read_by_the_first_reader(root: Path, name: str) -> None:

@@ -20,7 +20,7 @@ from fedrepro.data.partition.partition import PLACE
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.run import landed
 from fedrepro.run.results import reference_folder, timing_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.files import sha256_of
 from support import quick_yaml
 from support.places import ROOT
@@ -130,9 +130,9 @@ def write_run(
         "peak_memory_bytes": 512_000_000,
         "resumed": 0,
     }
-    manifest["seal"] = sealed.seal_of(manifest)
+    manifest["seal"] = checksummed_json.seal_of(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    sealed.write(folder / "timing.json", timing, timing_of(manifest))
+    checksummed_json.write(folder / "timing.json", timing, timing_of(manifest))
     return folder
 
 
@@ -147,7 +147,9 @@ def write_partition(workbench: Workbench, setting: str, seed: int) -> None:
     ]
     name = path.parent.name
     histogram = {"name": name, "seed": seed, "clients": clients, "classes": 10, "train": counts}
-    sealed.write(path, histogram | {"spec": {}, "test": None}, sealed.place(path, PLACE))
+    checksummed_json.write(
+        path, histogram | {"spec": {}, "test": None}, checksummed_json.place(path, PLACE)
+    )
 
 
 def fill(workbench: Workbench, target: TableTarget, end: float = 0.85) -> None:

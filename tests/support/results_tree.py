@@ -7,7 +7,7 @@ import numpy as np
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.files import sha256_of
 from support import tiny_run
 
@@ -19,7 +19,7 @@ def write_tree(root: Path) -> None:
     write_partition(root)
     write_data(root)
     write_download(root)
-    sealed.write(root / "tables/demo/ima/table_1.json", {}, "tables/demo/ima/table_1")
+    checksummed_json.write(root / "tables/demo/ima/table_1.json", {}, "tables/demo/ima/table_1")
 
 
 def write_partition(root: Path) -> None:
@@ -35,7 +35,7 @@ def write_data(root: Path) -> None:
     file = folder / "train_x.npy"
     about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [40]}
     meta = {"format": FORMAT, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
-    sealed.write(folder / "meta.json", meta, "data/blobs/meta")
+    checksummed_json.write(folder / "meta.json", meta, "data/blobs/meta")
 
 
 def write_download(root: Path) -> None:
@@ -46,4 +46,4 @@ def write_download(root: Path) -> None:
         "raw": {"size": 3, "sha256": sha256_of(folder / "raw"), "from": "there"},
         "own/elsewhere": {"sha256": "0" * 64, "from": "your own"},
     }
-    sealed.write(folder / "files.json", {"files": files}, "downloads/blobs/files")
+    checksummed_json.write(folder / "files.json", {"files": files}, "downloads/blobs/files")

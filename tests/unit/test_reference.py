@@ -20,7 +20,7 @@ from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.rates import MethodRate, ModelRate, stored
 from fedrepro.run.results import reference_folder, reference_runs, timing_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow.cost import CostModel
@@ -156,7 +156,7 @@ def test_a_landing_that_is_killed_between_two_files_is_made_up_for(
             files[name] = sha256_of(run.folder / name)
         write_manifest(run.folder, {"run": described, "files": files})
         manifest = json.loads((run.folder / "manifest.json").read_bytes())
-        sealed.write(run.folder / "timing.json", {}, timing_of(manifest))
+        checksummed_json.write(run.folder / "timing.json", {}, timing_of(manifest))
 
     def land(writes: int) -> bool:
         """Whether there are as many writes, before the last of which this is killed."""

@@ -18,7 +18,7 @@ REMOVING = {
 # Our own functions that do so.
 OURS = {
     "write_atomically",
-    "whole_folder",
+    "atomic_folder",
     "replace_folder",
     "settle",
     "absorb",
@@ -39,9 +39,9 @@ WHOSE = {
     # support
     "support/files.py write_atomically os.replace": "the caller's file: its line is here",
     "support/files.py write_atomically temporary.unlink": NAME,
-    "support/files.py whole_folder settle": RECORDED,
-    "support/files.py whole_folder shutil.rmtree": TOKEN,
-    "support/files.py whole_folder replace_folder": RECORDED,
+    "support/files.py atomic_folder settle": RECORDED,
+    "support/files.py atomic_folder shutil.rmtree": TOKEN,
+    "support/files.py atomic_folder replace_folder": RECORDED,
     "support/files.py replace_folder os.rename": "what was there gets a name with the token",
     "support/files.py replace_folder absorb": RECORDED,
     "support/files.py settle absorb": RECORDED,
@@ -54,7 +54,7 @@ WHOSE = {
     "support/locks.py _lock path.unlink": "a lock of ours, as its content says",
     "support/locks.py _open os.rename": MADE,
     "support/locks.py _open temporary.unlink": MADE,
-    "support/sealed.py write write_atomically": RESULT,
+    "support/checksummed_json.py write write_atomically": RESULT,
     # runs
     "run/runner.py _finish shutil.rmtree": HOLDER,
     "run/runner.py _leave drop_result": RECORDED,
@@ -70,13 +70,13 @@ WHOSE = {
     "run/checkpoint.py leave file.unlink": HOLDER,
     "run/checkpoint.py leave partial.rmdir": "it is empty",
     "run/checkpoint.py resume discard": HOLDER,
-    "run/checkpoint.py keep whole_folder": RECORDED,
+    "run/checkpoint.py keep atomic_folder": RECORDED,
     "run/checkpoint.py discard (partial / CHECKPOINT).unlink": HOLDER,
     "run/checkpoint.py discard shutil.rmtree": HOLDER,
     "run/store.py save_tree write_atomically": HOLDER,
     "run/store.py ClientStore._remove_strays file.unlink": HOLDER,
-    "run/packed.py write (folder / name).unlink": LANDED,
-    "run/packed.py _write write_atomically": LANDED,
+    "run/run_archive.py write (folder / name).unlink": LANDED,
+    "run/run_archive.py _write write_atomically": LANDED,
     "run/rates.py Rates.save write_atomically": RESULT,
     "provenance/syntax.py remember write_atomically": NAME,
     "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
@@ -89,10 +89,10 @@ WHOSE = {
     "workflow/checks.py check_methods write_atomically": NAME,
     "methods/facts.py write write_atomically": NAME,
     # data
-    "data/prepare.py prepare whole_folder": RECORDED,
+    "data/prepare.py prepare atomic_folder": RECORDED,
     "data/prepare.py prepare shutil.rmtree": MADE,
     "data/partition/partition.py Partition.save write_atomically": RESULT,
-    "data/fetching/archives.py unpack whole_folder": "a folder below one that this call has made",
+    "data/fetching/archives.py unpack atomic_folder": "a folder below one that this call has made",
     "data/fetching/http.py Fetcher._insist part.unlink": NAME,
     "data/fetching/http.py Fetcher._continue part.unlink": NAME,
     "data/fetching/packages.py unpacked_mirror shutil.rmtree": NAME,
@@ -106,9 +106,9 @@ WHOSE = {
     "data/fetching/weights.py fetch_weights write_atomically": "there was no such file",
     # commands
     "cli/main.py _open path.unlink": OUTPUT,
-    "cli/init.py _write whole_folder": "there was no such folder",
+    "cli/init.py _write atomic_folder": "there was no such folder",
     "cli/init.py _add write_atomically": "there was no such file; the list of papers gets a line",
-    "cli/synth.py make_export whole_folder": "there was no such folder",
+    "cli/synth.py make_export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": OUTPUT,
     "cli/warm.py _hand_over os.unlink": "the socket of the server that this command was sent to",
     "cli/warm_server.py open_warm_start Path(folder).rmdir": MADE,
@@ -185,9 +185,9 @@ def tidy(folder):
     each = map(Path.unlink, folder)
 class Keeper:
     def end(self):
-        with whole_folder(self.path): pass
+        with atomic_folder(self.path): pass
 """
     assert Counter(_in(ast.parse(code), "x.py")) == Counter([
         "tidy shutil.rmtree", "tidy os.remove", "tidy Path('a').replace", "tidy Path.unlink",
-        "Keeper.end whole_folder",
+        "Keeper.end atomic_folder",
     ])  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from support.older_data import read_by_the_first_reader
 from support.places import ROOT, TESTS
 from support.project import Project
@@ -197,10 +197,10 @@ def record(project: Project, run: str, section: str, key: str, value: object = N
     manifest[section].pop(key, None)
     if value is not None:
         manifest[section][key] = value
-    manifest["seal"] = sealed.seal_of(manifest)
+    manifest["seal"] = checksummed_json.seal_of(manifest)
     times = (folder / "manifest.json").stat(), (folder / "timing.json").stat()
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    sealed.write(folder / "timing.json", timing, f"timing of {manifest['seal']}")
+    checksummed_json.write(folder / "timing.json", timing, f"timing of {manifest['seal']}")
     for name, stat in zip(("manifest.json", "timing.json"), times, strict=True):
         os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from support.places import TESTS
 from support.project import Project
 
@@ -97,6 +97,6 @@ def forget(folder: Path, key: str) -> None:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     timing = json.loads((folder / "timing.json").read_bytes())
     del manifest["data"][key]
-    manifest["seal"] = sealed.seal_of(manifest)
+    manifest["seal"] = checksummed_json.seal_of(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    sealed.write(folder / "timing.json", timing, f"timing of {manifest['seal']}")
+    checksummed_json.write(folder / "timing.json", timing, f"timing of {manifest['seal']}")

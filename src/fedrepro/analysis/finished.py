@@ -17,7 +17,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run.assembly import Plan, compose, make_plan
-from fedrepro.run.given import MODEL, load
+from fedrepro.run.input_artifacts import MODEL, load
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, changed_files, read_run
 from fedrepro.run.store import load_tree

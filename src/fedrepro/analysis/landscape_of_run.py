@@ -35,7 +35,7 @@ from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance import fingerprint
 from fedrepro.run.results import made_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 
@@ -205,11 +205,11 @@ def _resumed(
     """All rows; reuses those in ``partial`` if they are of the same plane."""
     done: list[tuple[Row, Row]] = []
     with suppress(FileNotFoundError, UserError):
-        found = sealed.read(partial, identity)
+        found = checksummed_json.read(partial, identity)
         done = [(loss, accuracy) for loss, accuracy in found["rows"]]
     for row in make(ys[len(done) :]):
         done.append(row)
-        sealed.write(partial, {"rows": done}, identity)
+        checksummed_json.write(partial, {"rows": done}, identity)
         progress(len(done) / len(ys))
     partial.unlink(missing_ok=True)
     return [loss for loss, _ in done], [accuracy for _, accuracy in done]

@@ -22,7 +22,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
 from fedrepro.models.inception import features, inception
 from fedrepro.models.registry import INCEPTION, LearnedWeights
-from fedrepro.run.given import MODEL
+from fedrepro.run.input_artifacts import MODEL
 from fedrepro.run.results import made_of
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream

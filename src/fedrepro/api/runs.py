@@ -119,7 +119,7 @@ class Run:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
         from fedrepro.engine.net import fill
         from fedrepro.models import registry
-        from fedrepro.run.given import MODEL
+        from fedrepro.run.input_artifacts import MODEL
         from fedrepro.run.store import load_tree
         from fedrepro.support.rng import seeded
 
@@ -259,5 +259,5 @@ def load(
         raise UserError(f"{folder}: {record.why}")
     if other:
         warnings.warn(f"{folder}: {other}", stacklevel=2)
-    landed = record.packed.tables if record.packed else None
+    landed = record.archived.tables if record.archived else None
     return Run(folder, dict(record.manifest), plugins=plugins, tables=landed)

@@ -12,7 +12,7 @@ from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value
 
 
@@ -145,5 +145,5 @@ def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: 
 
 def write_found(root: Path, path: Path, found: Mapping[str, Any]) -> None:
     """Write the result as JSON to a path relative to the root, and print it."""
-    sealed.write(root / path, found, sealed.of_results(path))
+    checksummed_json.write(root / path, found, checksummed_json.of_results(path))
     print(root / path)

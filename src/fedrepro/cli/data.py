@@ -57,7 +57,7 @@ def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load_config
     from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
-    from fedrepro.support import sealed
+    from fedrepro.support import checksummed_json
     from fedrepro.support.files import sha256_of
 
     # Not all of config/: a broken experiment file does not matter here.
@@ -71,7 +71,7 @@ def _download(arguments: argparse.Namespace) -> None:
     spec = find_dataset(arguments.name, catalogue.datasets)
     download(arguments.name, spec, archives)
     record = DOWNLOADS / arguments.name / RECORD
-    for name, about in sealed.read(record, what_is(arguments.name))["files"].items():
+    for name, about in checksummed_json.read(record, what_is(arguments.name))["files"].items():
         print(f"{name}  sha256 {about['sha256']}  from {about['from']}")
 
 

@@ -71,14 +71,14 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
     Raises:
         UserError: if the folder exists.
     """
-    from fedrepro.support.files import whole_folder
-    from fedrepro.support.locks import only_one
+    from fedrepro.support.files import atomic_folder
+    from fedrepro.support.locks import exclusive_lock
 
     if folder.exists():
         raise bad_value(
             "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
         )
-    with only_one(folder), whole_folder(folder) as made:
+    with exclusive_lock(folder), atomic_folder(folder) as made:
         _copy(ORIGIN / SKELETON, made)
         for name in COPIED:
             # Snakemake looks for profiles in `profiles`.

@@ -213,8 +213,8 @@ def show_claims(arguments: argparse.Namespace) -> None:
     from fedrepro.report.cells import tables
     from fedrepro.report.pages.claims import views_of
     from fedrepro.report.papers import published
-    from fedrepro.run.packed import PAPERS
     from fedrepro.run.results import REFERENCE
+    from fedrepro.run.run_archive import PAPERS
 
     bench = load()
     papers = published.load(bench.root)

@@ -112,7 +112,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     from fedrepro.config.run_spec import ResolvedData, RunSpec
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.provenance import arithmetic, fingerprint, numerics
-    from fedrepro.run import assembly, cards, given, runner, shared_prefix, standing
+    from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
@@ -155,7 +155,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
             workbench.root / run.folder,
             fingerprint.of_code(spec),
             report,
-            given.load(workbench.root, spec, dataset, partition),
+            input_artifacts.load(workbench.root, spec, dataset, partition),
             shared_prefix.sharing_of(workbench, run, lambda line: say(f"{name}: {line}")),
             numerics.of_run(spec),
             replaces="all" if again else "others",

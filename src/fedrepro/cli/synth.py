@@ -33,8 +33,8 @@ def make_export(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.quality_of_run import synthetic_of
     from fedrepro.report.datasheet import write_export
     from fedrepro.run import cards
-    from fedrepro.support.files import whole_folder
-    from fedrepro.support.locks import only_one
+    from fedrepro.support.files import atomic_folder
+    from fedrepro.support.locks import exclusive_lock
 
     folder: Path = arguments.to
     workbench, run = requested(arguments)
@@ -43,7 +43,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     opened = open_run(cards.with_place(workbench), run)
     made = synthetic_of(opened)
     images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()
-    with only_one(folder), whole_folder(folder) as temporary:
+    with exclusive_lock(folder), atomic_folder(folder) as temporary:
         labels = made.y.cpu().numpy()
         write_export(temporary, images, labels, opened.record, opened.dataset.meta)
     print(folder)

@@ -11,8 +11,8 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import say
 
 if TYPE_CHECKING:
-    from fedrepro.run.difference import Side
     from fedrepro.run.results import RunRecord
+    from fedrepro.run.run_comparison import Side
 
 OTHER = "SETTING METHOD SEED, a manifest.json, or the folder that contains it"
 
@@ -39,7 +39,7 @@ def handle(arguments: argparse.Namespace) -> None:
     if arguments.other is None:
         explain(workbench, run)
         return
-    from fedrepro.run.difference import of_manifests, of_rounds, titled
+    from fedrepro.run.run_comparison import of_manifests, of_rounds, titled
 
     sides = _side(_found(workbench, run)), _side(_other(workbench, arguments.other))
     for word, side in zip(("from", "to"), sides, strict=True):
@@ -49,12 +49,12 @@ def handle(arguments: argparse.Namespace) -> None:
 
 def explain(workbench: Workbench, run: RunKey) -> None:
     """Print why Snakemake would make a run again, and what differs from today."""
-    from fedrepro.run.difference import Side, of_manifests, titled
+    from fedrepro.run.current_manifest import current_manifest
     from fedrepro.run.results import find_run
-    from fedrepro.run.today import manifest_of_today
+    from fedrepro.run.run_comparison import Side, of_manifests, titled
     from fedrepro.workflow import recorded
 
-    today, unknown = manifest_of_today(workbench, run)
+    today, unknown = current_manifest(workbench, run)
     due = recorded.reasons(workbench, run)
     record = find_run(workbench.root, run)
     if due:
@@ -127,7 +127,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
 def _side(record: "RunRecord") -> "Side":
     """One side of a comparison; warn if the run's files are damaged."""
     from fedrepro.provenance.arithmetic import of_manifest
-    from fedrepro.run.difference import Side
+    from fedrepro.run.run_comparison import Side
 
     if record.state == "damaged":
         say(f"fedrepro: {record.folder}: {record.why}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, nearest
 from fedrepro.support.files import plain, sha256_of
 
@@ -139,14 +139,14 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         UserError: if it is damaged or from another version of fedrepro.
     """
     try:
-        meta = sealed.parsed(folder / "meta.json")
+        meta = checksummed_json.parsed(folder / "meta.json")
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise damaged(folder, error) from None
     if meta.get("format") != FORMAT:
         raise damaged(folder, ValueError("meta.json is of another version"))
-    if why := sealed.fault(meta, what_is(folder.name)):
+    if why := checksummed_json.fault(meta, what_is(folder.name)):
         raise damaged(folder, ValueError(f"meta.json: {why}"))
     return meta
 

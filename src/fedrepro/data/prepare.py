@@ -24,10 +24,10 @@ from fedrepro.data.readers.content import (
     Reader,
     read_as,
 )
+from fedrepro.support.checksummed_json import sealed
 from fedrepro.support.errors import UserError, brief, cannot_write, listed
-from fedrepro.support.files import read_json, whole_folder
-from fedrepro.support.locks import only_one
-from fedrepro.support.sealed import sealed
+from fedrepro.support.files import atomic_folder, read_json
+from fedrepro.support.locks import exclusive_lock
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
 
@@ -62,10 +62,10 @@ def prepare(
     raw = download(name, spec, archives, root=downloads)
     recipe = recipe_of(spec, raw.sha256)
     folder = root / name
-    with only_one(folder):
+    with exclusive_lock(folder):
         if not again and _made_by(folder, recipe):
             return folder
-        with whole_folder(folder, _arrays) as temporary:
+        with atomic_folder(folder, _arrays) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
             content = read_checked(name, spec, raw.path, scratch, progress)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.methods.files import METHODS, part_files, split
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, intact
+from fedrepro.support.errors import UserError, load_valid
 from fedrepro.support.files import read_json, write_atomically
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
@@ -98,7 +98,7 @@ def are_written(folders: plugins.Folders) -> bool:
 def write(folders: plugins.Folders) -> None:
     """Write down the facts of all parts' classes."""
     assert folders.root is not None
-    facts = {name: each._asdict() for name, each in intact(_ask, part_files(folders)).items()}
+    facts = {name: each._asdict() for name, each in load_valid(_ask, part_files(folders)).items()}
     with write_atomically(folders.root / WRITTEN) as temporary:
         text = json.dumps({"of": _code(folders.of("methods")), "facts": facts})
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fedrepro.methods import _checks
 from fedrepro.methods.files import METHODS, part_files, split, unknown_part
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value, intact
+from fedrepro.support.errors import UserError, bad_value, load_valid
 from fedrepro.support.old_names import refuse_old_hooks
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def parts(folders: plugins.Folders = plugins.NONE) -> dict[str, Part]:
     """
     files, mine = part_files(folders), folders.files("methods")
     packaged = {name: part_in(file) for name, file in files.items() if name not in mine}
-    return {**packaged, **intact(part_in, mine)}
+    return {**packaged, **load_valid(part_in, mine)}
 
 
 def part(name: str, folders: plugins.Folders = plugins.NONE) -> Part | None:

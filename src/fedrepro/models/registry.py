@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value, intact
+from fedrepro.support.errors import UserError, bad_value, load_valid
 
 if TYPE_CHECKING:
     from torch import nn
@@ -223,7 +223,7 @@ def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
 
     Broken plug-ins are left out, with a line on stderr for each.
     """
-    return {**MODELS, **intact(_own, folders.files("models", MODELS)), **_given}
+    return {**MODELS, **load_valid(_own, folders.files("models", MODELS)), **_given}
 
 
 def names(folders: plugins.Folders = plugins.NONE) -> list[str]:

@@ -41,7 +41,7 @@ HANDLING = (  # texts, files, checks
     "support/files",
     "support/locks",
     "support/papers",
-    "support/sealed",
+    "support/checksummed_json",
     "support/terminal",
     "support/typed_yaml",
 )
@@ -63,7 +63,13 @@ OUTSIDE_A_RUN = (
     "support/plugins",  # finds files by name
 )
 # An analysis opens a run; it is repeated when the run's files have changed.
-OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
+OUTSIDE_AN_ANALYSIS = (
+    *OUTSIDE_A_RUN,
+    "run/assembly",
+    "run/input_artifacts",
+    "run/results",
+    "run/runner",
+)
 # The effect of these is in the files of runs and partitions, from which pages are made.
 OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 

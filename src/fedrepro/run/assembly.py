@@ -157,7 +157,7 @@ def make_plan(
     """Everything that ``spec`` asks for.
 
     Args:
-        given: the artifacts that its method requires (:func:`fedrepro.run.given.load`).
+        given: the artifacts that its method requires (:func:`fedrepro.run.input_artifacts.load`).
 
     Raises:
         UserError: for problems that only show when data, model and method meet.

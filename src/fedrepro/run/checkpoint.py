@@ -23,9 +23,9 @@ from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import TOKEN, flush, make_folder, sha256_of, whole_folder
+from fedrepro.support.files import TOKEN, atomic_folder, flush, make_folder, sha256_of
 from fedrepro.support.locks import Held
 
 # Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
@@ -299,12 +299,12 @@ def keep(partial: Path, folder: Path, subject: Mapping[str, Any]) -> None:
     if there and not _unlike(there, subject) and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
-    with whole_folder(folder, lambda there: _about(there).get("files", {})) as temporary:
+    with atomic_folder(folder, lambda there: _about(there).get("files", {})) as temporary:
         for file in files:
             _link(file, temporary / file.relative_to(partial))
         hashes = {str(file.relative_to(partial)): sha256_of(file) for file in files}
-        what = sealed.place(folder / ABOUT, PLACE)
-        sealed.write(temporary / ABOUT, {**about, "files": hashes}, what)
+        what = checksummed_json.place(folder / ABOUT, PLACE)
+        checksummed_json.write(temporary / ABOUT, {**about, "files": hashes}, what)
 
 
 def resume_from_parent(
@@ -350,7 +350,7 @@ def resume_from_parent(
 def _about(folder: Path) -> dict[str, Any]:
     """A kept checkpoint's metadata; empty if it is damaged, missing or of another checkpoint."""
     try:
-        return sealed.read(folder / ABOUT, sealed.place(folder / ABOUT, PLACE))
+        return checksummed_json.read(folder / ABOUT, checksummed_json.place(folder / ABOUT, PLACE))
     except (FileNotFoundError, UserError):
         return {}
 

@@ -15,8 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import landed
-from fedrepro.run.made import REPLACED, others
-from fedrepro.run.packed import PAPERS, all_packed, packed, settings_with_results
+from fedrepro.run.derived_files import REPLACED, others
 from fedrepro.run.results import (
     REFERENCE,
     TIMING,
@@ -27,7 +26,8 @@ from fedrepro.run.results import (
     run_of,
     timing_of,
 )
-from fedrepro.support import sealed
+from fedrepro.run.run_archive import PAPERS, archived_run, archived_runs, settings_with_results
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
@@ -85,12 +85,12 @@ class Check:
                 parts = path.relative_to(self.results).parts
                 if not any(part.startswith(".") for part in parts):
                     self.counts[WORDS.get(kind, kind)] += 1
-                    yield from self._faults_of(path, sealed.place(path, len(parts)))
+                    yield from self._faults_of(path, checksummed_json.place(path, len(parts)))
 
     def _faults_of(self, path: Path, what: str) -> Iterator[str]:
         try:
-            content = sealed.parsed(path)
-            if why := sealed.fault(content, what):
+            content = checksummed_json.parsed(path)
+            if why := checksummed_json.fault(content, what):
                 raise ValueError(why)
             if what.startswith("data/"):
                 yield from self._arrays(path.parent)
@@ -114,9 +114,9 @@ class Check:
         reference = self.results.parent / reference_folder(run)
         for folder in (self.results / "runs" / name_of(run), reference):
             with suppress(FileNotFoundError, ValueError):
-                return str(sealed.parsed(folder / "manifest.json").get("seal"))
+                return str(checksummed_json.parsed(folder / "manifest.json").get("seal"))
         with suppress(UserError):  # said of the file itself
-            if landed := packed(self.results.parent, run):
+            if landed := archived_run(self.results.parent, run):
                 return str(landed.manifest.get("seal"))
         return None
 
@@ -165,7 +165,7 @@ class Check:
                 run = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
                 yield from _faults_of_run(folder, run, reference=True)
                 if (folder / "quality.json").exists():
-                    what = sealed.of_results(run.analysis("quality"))
+                    what = checksummed_json.of_results(run.analysis("quality"))
                     yield from self._faults_of(folder / "quality.json", what)
 
     def _landed(self) -> Iterator[str]:
@@ -175,7 +175,7 @@ class Check:
         root = self.results.parent
         for setting in settings_with_results(root):
             try:
-                self.counts["landed compact results"] += len(all_packed(root, setting))
+                self.counts["landed compact results"] += len(archived_runs(root, setting))
             except UserError as error:
                 yield str(error)
         for system in landed.papers_in(root):
@@ -198,7 +198,7 @@ def runs_in(root: Path) -> Iterator[tuple[Path, RunKey]]:
 def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[str]:
     path = folder / "manifest.json"
     try:
-        manifest = sealed.parsed(path)
+        manifest = checksummed_json.parsed(path)
         run_of(manifest)
     except FileNotFoundError:
         yield f"{folder}: damaged: there is no manifest.json"
@@ -215,7 +215,9 @@ def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[st
     for fault in changed_files(folder, manifest, ".parquet" if reference else ""):
         yield f"{folder}: damaged: {fault}"
     try:
-        if why := sealed.fault(sealed.parsed(folder / TIMING), timing_of(manifest)):
+        if why := checksummed_json.fault(
+            checksummed_json.parsed(folder / TIMING), timing_of(manifest)
+        ):
             raise ValueError(why)
     except FileNotFoundError:
         yield f"{folder / TIMING}: missing"

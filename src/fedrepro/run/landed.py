@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.packed import COMPACT, PAPERS, RUNS, PackedRun, all_packed
 from fedrepro.run.replayed import NAME as REPLAYED
 from fedrepro.run.results import REFERENCE, TIMING
-from fedrepro.support import sealed
+from fedrepro.run.run_archive import COMPACT, PAPERS, RUNS, ArchivedRun, archived_runs
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.packaged import is_distribution
 from fedrepro.support.typed_yaml import read_yaml
@@ -106,7 +106,7 @@ def read(root: Path, system: str) -> Present:
     for path in sorted(folder.glob(f"{COMPACT}/*/{RUNS}")):
         file = path.relative_to(folder).as_posix()
         try:
-            runs = all_packed(root, f"{system}/{path.parent.name}")
+            runs = archived_runs(root, f"{system}/{path.parent.name}")
         except UserError:
             present.damaged[file] = ""
         else:
@@ -117,7 +117,7 @@ def read(root: Path, system: str) -> Present:
         rows = present.rows.setdefault(f"{REFERENCE}/{setting}", {})
         rows[run] = digest_of_files({each.name: each for each in path.parent.iterdir()})
     try:
-        found = sealed.parsed(folder / REPLAYS)
+        found = checksummed_json.parsed(folder / REPLAYS)
     except FileNotFoundError:
         pass
     except ValueError as error:
@@ -130,7 +130,7 @@ def read(root: Path, system: str) -> Present:
     return present
 
 
-def digest_of(run: PackedRun) -> str:
+def digest_of(run: ArchivedRun) -> str:
     """The digest of a landed run of scale compact."""
     return run.seal[:DIGITS]
 
@@ -204,7 +204,7 @@ def _what(system: str) -> str:
 
 def _recorded(root: Path, system: str) -> Rows:
     file, shown = _file(root, system), PAPERS / system / FILE
-    found = sealed.read(file, _what(system), shown, RESTORE)
+    found = checksummed_json.read(file, _what(system), shown, RESTORE)
     rows: Rows = {}
     for key, digests in found.items():
         if isinstance(digests, dict):
@@ -218,7 +218,7 @@ def _write(root: Path, system: str, rows: Rows) -> None:
     for file in sorted(rows):
         for (group, name), digest in rows[file].items():
             content.setdefault(f"{file}: {group}", {})[name] = digest
-    sealed.write(_file(root, system), content, _what(system))
+    checksummed_json.write(_file(root, system), content, _what(system))
 
 
 def _rows_of(path: Path) -> Iterator[tuple[int, Row, str]]:
@@ -252,7 +252,7 @@ def _in_words(row: Iterable[str]) -> str:
 def _seal(path: Path) -> str:
     """The seal that a file states; "" without one, which other checks name."""
     try:
-        return str(sealed.parsed(path).get("seal"))
+        return str(checksummed_json.parsed(path).get("seal"))
     except (FileNotFoundError, ValueError):
         return ""
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
 from fedrepro.run.results import TIMING, changed_files, read_timing, run_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import absorb, replace_folder, settle
 
@@ -24,7 +24,7 @@ Replaces = Literal["none", "others", "all"]
 def files_of_run(folder: Path) -> set[str]:
     """The files that a run wrote to its folder, by its manifest; empty without one of ours."""
     try:
-        content = sealed.parsed(folder / MANIFEST)
+        content = checksummed_json.parsed(folder / MANIFEST)
         run_of(content)
     except (FileNotFoundError, ValueError):
         return set()
@@ -102,9 +102,9 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
     """
     if not files_of_run(folder):
         return
-    there = sealed.parsed(folder / MANIFEST)
+    there = checksummed_json.parsed(folder / MANIFEST)
     run = run_of(there)
-    fault = sealed.fault(there) or next(changed_files(folder, there), "")
+    fault = checksummed_json.fault(there) or next(changed_files(folder, there), "")
     if not fault and not read_timing(folder, there):
         fault = f"{TIMING} is missing or damaged"
     listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))

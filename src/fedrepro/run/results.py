@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.packed import PAPERS as PAPERS
-from fedrepro.run.packed import PackedRun, folder_of, packed
-from fedrepro.support import sealed
+from fedrepro.run.run_archive import PAPERS as PAPERS
+from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import plain, sha256_of
 from fedrepro.support.locks import is_locked
-from fedrepro.support.once import Once
-from fedrepro.support.printing import publishable
+from fedrepro.support.printing import redact
+from fedrepro.support.scoped_cache import ScopedCache
 
 if TYPE_CHECKING:  # most commands read no table
     import pyarrow
@@ -52,7 +52,7 @@ class RunRecord:
         timing: wall_seconds and so on, or empty if the file was not kept.
         scored_on: the samples behind the test-score columns of ``rounds`` and ``clients``: with
             "validation" these hold no scores on test samples.
-        packed: what a landed result of scale compact keeps, instead of files in the folder.
+        archived: what a landed result of scale compact keeps, instead of files in the folder.
     """
 
     root: Path
@@ -64,7 +64,7 @@ class RunRecord:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     timing: Mapping[str, Any] = field(default_factory=dict)
     scored_on: Literal["test", "validation"] = "test"
-    packed: PackedRun | None = None
+    archived: ArchivedRun | None = None
 
     @property
     def page(self) -> Path:
@@ -82,10 +82,12 @@ class RunRecord:
         what = self.run.analysis("quality")
         path = self.folder / "quality.json" if self.reference else what
         try:
-            if self.packed:
-                found = dict(self.packed.quality)
+            if self.archived:
+                found = dict(self.archived.quality)
             else:
-                found = sealed.read(self.root / path, sealed.of_results(what), path)
+                found = checksummed_json.read(
+                    self.root / path, checksummed_json.of_results(what), path
+                )
         except FileNotFoundError:
             return {}
         if found.get("of") != made_of([self]):
@@ -175,8 +177,8 @@ class RunRecord:
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
-        if self.packed:
-            return _as_numbers(self.packed.tables.get(name, {}))
+        if self.archived:
+            return _as_numbers(self.archived.tables.get(name, {}))
         if name not in self._files:  # nor a file of another run that lies beside
             return {}
         import pyarrow.parquet
@@ -219,15 +221,15 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-@cache  # as packed.folder_of
+@cache  # as run_archive.folder_of
 def reference_folder(run: RunKey) -> Path:
     """The folder of the committed reference result of this run."""
     system, _, setting = run.setting.partition("/")
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
-_records = Once[tuple[Path, RunKey, bool], RunRecord]("_records")
-_manifests = Once[Path, dict[str, Any]]("_manifests")
+_records = ScopedCache[tuple[Path, RunKey, bool], RunRecord]("_records")
+_manifests = ScopedCache[Path, dict[str, Any]]("_manifests")
 
 
 @contextmanager
@@ -244,7 +246,7 @@ def manifest_in(folder: Path) -> dict[str, Any]:
         FileNotFoundError: if there is none.
         ValueError: if it cannot be read.
     """
-    return _manifests.of(folder, lambda: sealed.parsed(folder / "manifest.json"))
+    return _manifests.of(folder, lambda: checksummed_json.parsed(folder / "manifest.json"))
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
@@ -265,14 +267,14 @@ def _read_packed(root: Path, run: RunKey) -> RunRecord | None:
     """A landed result of scale compact, if there is one."""
     folder = folder_of(run.setting)
     try:
-        found = packed(root, run)
+        found = archived_run(root, run)
     except UserError as error:
         return RunRecord(root, run, folder, True, "damaged", f"damaged: {error}")
     if found is None:
         return None
-    state, why = _became(found.manifest)
+    state, why = status_of(found.manifest)
     return RunRecord(
-        root, run, folder, True, state, why, found.manifest, found.timing, packed=found
+        root, run, folder, True, state, why, found.manifest, found.timing, archived=found
     )
 
 
@@ -288,7 +290,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     except ValueError as error:
         why = f"{path}: damaged: {error}"
         return RunRecord(root, run, folder, reference, "damaged", why)
-    state, why = _became(manifest)
+    state, why = status_of(manifest)
     changed = fault_of_manifest(manifest, run) or next(
         changed_files(root / folder, manifest, ".parquet"), None
     )
@@ -313,7 +315,7 @@ def run_of(manifest: Mapping[str, Any]) -> RunKey:
 def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
     """Why a manifest is not that of an unchanged result of a run, in words; or ""."""
     found = run_of(manifest)
-    if why := sealed.fault(manifest):
+    if why := checksummed_json.fault(manifest):
         return f"manifest.json: {why}"
     if found != run:
         whose = f"{found.setting} {found.method} seed {found.seed}"
@@ -324,10 +326,10 @@ def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
 def read_timing(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A run's timing.json; empty if it is missing, damaged, or of another result."""
     try:
-        found = sealed.parsed(folder / TIMING)
+        found = checksummed_json.parsed(folder / TIMING)
     except (FileNotFoundError, ValueError):
         return {}
-    return {} if sealed.fault(found, timing_of(manifest)) else found
+    return {} if checksummed_json.fault(found, timing_of(manifest)) else found
 
 
 def timing_of(manifest: Mapping[str, Any]) -> str:
@@ -338,7 +340,7 @@ def timing_of(manifest: Mapping[str, Any]) -> str:
 def read_any(root: Path, folder: Path) -> RunRecord:
     """Read a run whichever it is."""
     try:
-        run = run_of(sealed.parsed(root / folder / "manifest.json"))
+        run = run_of(checksummed_json.parsed(root / folder / "manifest.json"))
     except (FileNotFoundError, ValueError):
         run = RunKey(folder.as_posix(), "", 0)
     return read_folder(root, run, folder)
@@ -391,7 +393,7 @@ def reference_runs(root: Path) -> list[RunRecord]:
     return found
 
 
-def _became(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
+def status_of(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
     if manifest.get("status") == "diverged":
         return "diverged", f"diverged at round {manifest.get('diverged_at')}"
     wanted, done = manifest.get("run", {}).get("rounds"), manifest.get("rounds_done")
@@ -419,7 +421,7 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
     if not log.is_file():
         return "failed", "stopped before its last round"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "failed", f"failed: {publishable(_reason(lines), root)}"
+    return "failed", f"failed: {redact(_reason(lines), root)}"
 
 
 def _reason(lines: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
-from fedrepro.run.given import MODEL, facts_of
+from fedrepro.run.input_artifacts import MODEL, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.replacement import (
     Replaces,
@@ -52,11 +52,11 @@ from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import float32_by_default, refuse_lone_samples, watched
-from fedrepro.support import plugins, sealed
+from fedrepro.support import checksummed_json, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
-from fedrepro.support.locks import Held, only_one
+from fedrepro.support.locks import Held, exclusive_lock
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def run(
     torch.set_num_threads(plan.threads)
     folder = real_folder(folder)
     partial = partial_of(folder)
-    with only_one(partial) as lock, asked_to_stop() as stop:
+    with exclusive_lock(partial) as lock, asked_to_stop() as stop:
         put_back(folder)
         again = replaces == "all"
         if not again:
@@ -225,7 +225,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         UserError: with both classes, and how to get either.
     """
     try:
-        found = sealed.parsed(folder / "manifest.json")
+        found = checksummed_json.parsed(folder / "manifest.json")
         there, asked = arithmetic.of_manifest(found), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
@@ -242,11 +242,11 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
 def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
     """The manifest of a finished run with this identity, if none of its files has changed."""
     try:
-        manifest = sealed.parsed(folder / "manifest.json")
+        manifest = checksummed_json.parsed(folder / "manifest.json")
         run_of(manifest)
         whole = (
             not other_numbers(differences(Identity.of(manifest), wanted))
-            and not sealed.fault(manifest)
+            and not checksummed_json.fault(manifest)
             and not any(changed_files(folder, manifest))
             and bool(read_timing(folder, manifest))
         )
@@ -371,9 +371,9 @@ def _finish(
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}
-    described["seal"] = sealed.seal_of(described)
+    described["seal"] = checksummed_json.seal_of(described)
     _write_json(staged / "manifest.json", described)
-    timing = sealed.sealed(manifest.timing(plan, state), timing_of(described))
+    timing = checksummed_json.sealed(manifest.timing(plan, state), timing_of(described))
     _write_json(staged / TIMING, timing)
     for file in staged.iterdir():
         flush(file)

@@ -33,7 +33,7 @@ from fedrepro.provenance.identity import Difference, Meaning, in_words, other_nu
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, read_run
 from fedrepro.support.errors import UserError
-from fedrepro.support.once import Once
+from fedrepro.support.scoped_cache import ScopedCache
 
 ENDED = ("finished", "diverged")
 MODEL = "model.safetensors"
@@ -70,7 +70,7 @@ class Standing:
         )
 
 
-_standings = Once[tuple[Path, RunKey], Standing]("_standings")
+_standings = ScopedCache[tuple[Path, RunKey], Standing]("_standings")
 standings_once = _standings.within  # a block in which nothing changes
 
 

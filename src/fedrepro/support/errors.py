@@ -29,7 +29,7 @@ class UserError(Exception):
 
 
 @contextmanager
-def one_line() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """Print a UserError on stderr and exit with status 2: Snakemake would print a traceback."""
     try:
         yield
@@ -38,7 +38,7 @@ def one_line() -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def intact(load: Callable[[Path], Defined], files: Mapping[str, Path]) -> dict[str, Defined]:
+def load_valid(load: Callable[[Path], Defined], files: Mapping[str, Path]) -> dict[str, Defined]:
     """What ``load`` finds in each file; a broken one is left out, which a line on stderr says.
 
     For lists: who needs a single file loads that one, and gets its error.

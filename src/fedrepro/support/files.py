@@ -121,7 +121,7 @@ def write_atomically(path: Path, durable: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(
+def atomic_folder(
     target: Path, listed: Callable[[Path], Collection[str]] = lambda folder: ()
 ) -> Iterator[Path]:
     """Yield a temporary folder next to `target`; rename it to `target` if the block succeeds.

@@ -151,7 +151,7 @@ def _sign(descriptor: int, me: Owner) -> None:
 
 
 @contextmanager
-def only_one(folder: Path, busy: str | None = None) -> Iterator[Held]:
+def exclusive_lock(folder: Path, busy: str | None = None) -> Iterator[Held]:
     """Hold the lock of `folder`.
 
     A killed process's lock is released: on its own machine at once, on others when it has been

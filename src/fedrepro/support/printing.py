@@ -30,7 +30,7 @@ def printable(text: str) -> str:
     return text.translate(CONTROL)
 
 
-def publishable(text: str, root: Path) -> str:
+def redact(text: str, root: Path) -> str:
     """Text for a page: printable, without absolute paths and names of machines.
 
     Args:

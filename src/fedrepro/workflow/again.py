@@ -14,7 +14,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.standing import prepared_differences, standing_of
-from fedrepro.support.errors import one_line
+from fedrepro.support.errors import exit_on_user_error
 from fedrepro.workflow.graph import Graph
 from fedrepro.workflow.records import has_record
 
@@ -41,20 +41,20 @@ class Again:
     def run(self, wildcards: Any) -> list[str]:
         """Checks a run's manifest."""
         run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
-        with one_line():
+        with exit_on_user_error():
             why = standing_of(self._graph.bench, run).why
         return self._checked(run.folder / "manifest.json", why)
 
     def data(self, wildcards: Any) -> list[str]:
         """Checks from which catalogue entry a data set was prepared."""
         folder = PREPARED / wildcards.dataset
-        with one_line():
+        with exit_on_user_error():
             why = in_words(prepared_differences(self._graph.bench, folder.name))
         return self._checked(folder / "meta.json", why)
 
     def partition(self, wildcards: Any) -> list[str]:
         """Checks from which code and labels a partition was made."""
-        with one_line():
+        with exit_on_user_error():
             path, why = self._graph.stale_partition(wildcards)
         return self._checked(path, why)
 

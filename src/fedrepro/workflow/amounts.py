@@ -10,7 +10,7 @@ from fedrepro.config.partition_sizes import DataShares
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 
 WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one number
@@ -66,13 +66,13 @@ def counted_shares(path: Path, batch_size: int) -> DataShares:
         UserError: if it is damaged.
     """
     try:
-        about = sealed.read(path, sealed.place(path, PLACE))
+        about = checksummed_json.read(path, checksummed_json.place(path, PLACE))
         train = [round(math.fsum(client)) for client in about["train"]]
         test, kept = (
             round(math.fsum(map(math.fsum, about.get(part) or [])))
             for part in ("test", "validation")
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}: {sealed.AGAIN}") from None
+        raise UserError(f"{path}: damaged: {error}: {checksummed_json.AGAIN}") from None
     steps = sum(-(-size // batch_size) for size in train)
     return DataShares(len(train), sum(train), test, steps, True, kept)

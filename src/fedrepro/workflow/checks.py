@@ -14,7 +14,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods import facts, registry
 from fedrepro.methods.files import part_files, split
 from fedrepro.provenance import fingerprint
-from fedrepro.support.errors import UserError, bad_value, one_line
+from fedrepro.support.errors import UserError, bad_value, exit_on_user_error
 from fedrepro.support.files import write_atomically
 
 # Composing imports torch, which takes two seconds, so the result of the check is cached.
@@ -165,7 +165,7 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
 
 
 if __name__ == "__main__":
-    with one_line():
+    with exit_on_user_error():
         bench = load()
         written = facts.are_written(bench.plugins)
         check_methods(bench)

@@ -41,7 +41,7 @@ from fedrepro.provenance.identity import in_words
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support import papers
-from fedrepro.support.errors import bad_value, one_line
+from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
@@ -69,7 +69,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     # Jobs find the `fedrepro` of the Python that runs Snakemake.
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
-    with one_line():
+    with exit_on_user_error():
         learn_methods_apart()
         bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
         check_methods_apart(bench)
@@ -145,7 +145,7 @@ class Graph:
 
     @cached_property
     def _estimates(self) -> dict[str, ResourceEstimate]:
-        with one_line():
+        with exit_on_user_error():
             return read_estimates(self.bench.root, self.bench.config)
 
     @property
@@ -229,7 +229,7 @@ class Graph:
 
     def study_code(self, wildcards: Any) -> str:
         """A hash of a study's code."""
-        with one_line():
+        with exit_on_user_error():
             return numerics.of_analysis(file_of(wildcards.study))
 
     def code_with_method(self, module: str) -> Callable[[Any], str]:
@@ -274,7 +274,7 @@ class Graph:
             RunKey(wildcards.setting, wildcards.method, int(seed))
             for seed in wildcards.seeds.split("-")
         ]
-        with one_line():
+        with exit_on_user_error():
             specs = [self.bench.run_spec(run.setting, run.method, run.seed) for run in runs]
         manifests = [str(run.folder / "manifest.json") for run in runs]
         partitions = [str(spec.setting.partition_path(spec.seed)) for spec in specs]
@@ -297,7 +297,7 @@ class Graph:
         line, and changes inside of folders are detected. While the prepared data say that they are
         current, the hash is as Snakemake recorded it.
         """
-        with one_line():
+        with exit_on_user_error():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
             prepared = (self.bench.root / PREPARED / wildcards.dataset / "meta.json").exists()
             if prepared and not prepared_differences(self.bench, wildcards.dataset):
@@ -335,7 +335,7 @@ class Graph:
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting with the wanted data set and partition."""
         wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
-        with one_line():
+        with exit_on_user_error():
             if wanted not in self._partitions:
                 known = sorted(
                     each.name for each in self._partitions if each.parent == wanted.parent
@@ -350,7 +350,7 @@ class Graph:
         return {setting.partition_path(0).parent: name for name, setting in settings}
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
-        with one_line():
+        with exit_on_user_error():
             spec = self._run_spec(wildcards)
             self._refuse_unknown(spec.composition)  # a target may name any method
         data = f"results/data/{spec.setting.dataset}/meta.json"
@@ -387,7 +387,7 @@ class Graph:
     def _recorded_of(self, wildcards: Any) -> list[str] | None:
         """Both parameters of a run's rule as Snakemake recorded them, if its result is current."""
         run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
-        with one_line():
+        with exit_on_user_error():
             if not standing_of(self.bench, run).is_current:
                 return None
         return recorded_parameters(
@@ -403,7 +403,7 @@ class Graph:
         While scale compact is configured, tables of scale paper only show what exists.
         """
         scale = getattr(wildcards, "scale", None)
-        with one_line():
+        with exit_on_user_error():
             table = self.bench.table(wildcards.system, wildcards.item)
             if scale in (None, table.scale):
                 return table
@@ -452,7 +452,7 @@ class Graph:
         return [f"{run.folder}/{name}" for run in target.required for name in names]
 
     def target(self, wildcards: Any) -> Target:
-        with one_line():
+        with exit_on_user_error():
             return self.bench.target(wildcards.system, wildcards.item)
 
     def inputs_of_page(self, wildcards: Any) -> list[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import UserError, one_line
+from fedrepro.support.errors import UserError, exit_on_user_error
 
 IMAGE = "fedrepro.sif"
 
@@ -15,7 +15,7 @@ def expect_image(workflow: Any) -> None:
         SystemExit: with status 2 after one line on stderr.
     """
     asked = {method.name for method in workflow.deployment_settings.deployment_method}
-    with one_line():
+    with exit_on_user_error():
         if "APPTAINER" in asked and not Path(IMAGE).exists():
             raise UserError(
                 f"{IMAGE}: expected the image of `--sdm apptainer` in this folder;"

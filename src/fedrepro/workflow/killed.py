@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import UserError, one_line
+from fedrepro.support.errors import UserError, exit_on_user_error
 from fedrepro.support.files import make_folder
-from fedrepro.support.locks import only_one
+from fedrepro.support.locks import exclusive_lock
 
 LOCKS = Path(".snakemake/locks")
 CALLS = Path(".snakemake/calls")
@@ -32,10 +32,10 @@ def forget_dead_calls() -> None:
     Raises:
         SystemExit: with status 2 after one line on stderr, if the lock cannot be written.
     """
-    with one_line():
+    with exit_on_user_error():
         alive = ExitStack()
         mine = CALLS.absolute() / f"{socket.gethostname()}-{os.getpid()}"
-        alive.enter_context(only_one(mine))
+        alive.enter_context(exclusive_lock(mine))
         atexit.register(alive.close)
         locks = list(LOCKS.glob("*.lock"))
         others = {_call_of(lock) for lock in mine.parent.glob(".*.lock")} - {mine}
@@ -51,7 +51,7 @@ def _call_of(lock: Path) -> Path:
 def _is_dead(call: Path) -> bool:
     """Whether its lock can be had; on another machine's the signs of life are awaited."""
     try:
-        with only_one(call, busy="alive"):
+        with exclusive_lock(call, busy="alive"):
             return True
     except UserError:
         return False
@@ -72,7 +72,7 @@ def keep_outlived(workflow: Any) -> None:
         folder = Path(job.output.manifest).parent
         partial = partial_of(folder)
         # Not while its process still holds the lock.
-        with suppress(UserError, OSError), only_one(partial, busy="under way"):
+        with suppress(UserError, OSError), exclusive_lock(partial, busy="under way"):
             if (folder / "manifest.json").exists():
                 make_folder(partial)
                 folder.rename(partial / FINISHED)

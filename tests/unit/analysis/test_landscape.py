@@ -28,7 +28,7 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
@@ -238,9 +238,9 @@ def test_without_a_test_set_clients_hold_out_samples(
 ) -> None:
     """Where the data set has none, at the centre stands the mean over all that clients hold out."""
     meta = bench / "results/data/mnist5k/meta.json"
-    about = sealed.parsed(meta)
+    about = checksummed_json.parsed(meta)
     del about["splits"]["test"]
-    sealed.write(meta, about, "data/mnist5k/meta")
+    checksummed_json.write(meta, about, "data/mnist5k/meta")
     shutil.rmtree(bench / "results/downloads")  # or the data would be prepared again
     experiment(bench, **{"    rounds": "    evaluate: {clients: true}\n    rounds"})
     assert main(["run", *RUN]) == 0

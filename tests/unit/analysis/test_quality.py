@@ -24,7 +24,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.papers import published
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support.manifests import follow
@@ -229,7 +229,7 @@ def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: 
     # A real one is shown beside the printed number, and not judged by it (item 40).
     found = read(world)
     found["numbers"]["fid"] = 124.0
-    sealed.write(world / RESULT, found, sealed.of_results(RESULT))
+    checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     fid, _ = cells_of(world, "table_4_4")
     assert fid.paper.mean == 124 and fid.verdict is not None
     assert fid.difference is None and fid.verdict.basis == "not comparable"
@@ -294,7 +294,7 @@ def test_an_fid_comes_from_the_file_of_weights(
 def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
     found = read(world)
     found["of"] = dict.fromkeys(found["of"], "0" * 64)
-    sealed.write(world / RESULT, found, sealed.of_results(RESULT))
+    checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     cell, _ = cells_of(world, "table_4_2")
     assert cell.paper.hole == "seed 1 has not been judged" and cell.verdict is None
 
@@ -305,7 +305,9 @@ def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
 )
 def test_a_damaged_file_is_one_line(world: Path, change: dict[str, Any]) -> None:
     (key,) = change
-    sealed.write(world / RESULT, read(world) | change, sealed.of_results(RESULT))
+    checksummed_json.write(
+        world / RESULT, read(world) | change, checksummed_json.of_results(RESULT)
+    )
     with pytest.raises(UserError, match=rf"seed1\.json: damaged: {key}: expected"):
         cells_of(world, "table_4_2")
     (world / RESULT).write_text("{")

@@ -19,7 +19,7 @@ from fedrepro.report.pages import overview
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import make_world, write_run
@@ -142,8 +142,8 @@ def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench)
     for seed, rounds in ((1, 10), (2, 30)):
         run = RunKey(PAPER, "fedavg", seed)
         path = write_run(bench, run, [0.5] * rounds) / "timing.json"
-        timing = sealed.parsed(path)
-        sealed.write(path, timing | {"peak_memory_bytes": 1000 * rounds}, timing["what"])
+        timing = checksummed_json.parsed(path)
+        checksummed_json.write(path, timing | {"peak_memory_bytes": 1000 * rounds}, timing["what"])
     found = overview.cost(bench, Published(), overview.runs_with_cost(bench), [])
     (row,) = found["rows"]
     assert (row["wall"], row["cpu"]) == (pytest.approx(36), pytest.approx(32))

@@ -29,7 +29,7 @@ from fedrepro.report.papers import published
 from fedrepro.run import assembly as plan
 from fedrepro.run import runner
 from fedrepro.run.results import read_run
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from support.manifests import follow, write_bare
@@ -100,13 +100,13 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
     histogram = tmp_path / world.histogram_of("aaggff/berka")
     regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
     held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
-    sealed.write(histogram, held, sealed.place(histogram, PLACE))
+    checksummed_json.write(histogram, held, checksummed_json.place(histogram, PLACE))
     cells = [cell for cell in computed.compute(world, target, papers) if not cell.hole]
     assert [cell.verdict.word for cell in cells if cell.verdict] == ["agrees"] * 3
     assert [cell.value for cell in cells] == pytest.approx([7, 621, 88.714], abs=1e-3)
     assert cells[2].std == pytest.approx(24.78, abs=5e-3)
     held["train"][0][0] += 1
-    sealed.write(histogram, held, sealed.place(histogram, PLACE))
+    checksummed_json.write(histogram, held, checksummed_json.place(histogram, PLACE))
     words = [cell.verdict for cell in computed.compute(world, target, papers) if not cell.hole]
     assert [word.word for word in words if word] == ["agrees", "differs", "differs"]
     histogram.write_text("{}")

@@ -503,7 +503,7 @@ def test_a_landed_run_has_too_few_losses_for_its_regret(
 ) -> None:
     run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
-    landed = replace(read_run(tmp_path, run), packed="sealed")
+    landed = replace(read_run(tmp_path, run), archived="sealed")
     monkeypatch.setattr("fedrepro.papers.aaggff.regret_of_run.find_run", lambda *_: landed)
     with pytest.raises(UserError, match="last round only: expected a run of this machine: fedrepr"):
         regret_as_json(tmp_path, run)

@@ -28,7 +28,7 @@ from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.report.site import write_site
 from fedrepro.run.results import find_run, made_of
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.workflow import league as plays
 from support.report_world import copy_inputs, write_run
 from support.search_world import settle
@@ -115,7 +115,7 @@ def judged(bench: Workbench, method: str, values: Mapping[int, float]) -> None:
             "numbers": {"accuracy": value / 100, "stand_in": 200 - value},
         }
         (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
-        sealed.write(bench.root / path, content, sealed.of_results(path))
+        checksummed_json.write(bench.root / path, content, checksummed_json.of_results(path))
 
 
 def computed(bench: Workbench) -> dict[tuple[str, str], ComputedTable]:

@@ -18,7 +18,7 @@ from fedrepro.report.pages.figures import sheets
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.run.results import made_of, read_run
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from support.manifests import follow
 from support.synthetic_world import FOLDER, RESULT
@@ -91,8 +91,10 @@ def judge_again(world: Path) -> None:
     """Let the quality be that of the run as it is now."""
     run = RunKey("fedevg/digits", "painter", 1)
     of = made_of([read_run(world, run)])
-    sealed.write(
-        world / RESULT, {**sealed.parsed(world / RESULT), "of": of}, sealed.of_results(RESULT)
+    checksummed_json.write(
+        world / RESULT,
+        {**checksummed_json.parsed(world / RESULT), "of": of},
+        checksummed_json.of_results(RESULT),
     )
 
 

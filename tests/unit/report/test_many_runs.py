@@ -65,10 +65,10 @@ def counted(names: dict[str, Callable[[Any], str]]) -> Iterator[dict[str, Counte
 
 
 READS: dict[str, Callable[[Any], str]] = {
-    "fedrepro.support.sealed:parsed": str,
+    "fedrepro.support.checksummed_json:parsed": str,
     "fedrepro.run.results:sha256_of": str,
     "pyarrow.parquet:ParquetFile": str,
-    "fedrepro.support.sealed:seal_of": lambda content: (
+    "fedrepro.support.checksummed_json:seal_of": lambda content: (
         name_of(run_of(content)) if "run" in content else "no manifest"
     ),
 }

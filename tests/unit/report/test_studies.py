@@ -18,7 +18,7 @@ from fedrepro.report import site
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.drawing import surface
 from fedrepro.report.papers import published
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from support.report_world import make_system
 
@@ -39,7 +39,9 @@ def bench(tmp_path: Path) -> Workbench:
 def write(bench: Workbench, path: Path, text: str) -> None:
     """A study's file; sealed if the text is that of keys with values."""
     try:
-        sealed.write(bench.root / path, json.loads(text), sealed.of_results(path))
+        checksummed_json.write(
+            bench.root / path, json.loads(text), checksummed_json.of_results(path)
+        )
     except (ValueError, TypeError):
         (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
         (bench.root / path).write_text(text, encoding="utf-8")

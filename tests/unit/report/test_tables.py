@@ -25,7 +25,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.results import find_run
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import lock_of
 from support.manifests import write_manifest
@@ -459,8 +459,8 @@ def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
     path = bench.root / tables.write(bench, target, papers)
     whole = path.read_text(encoding="utf-8")
     wrong = whole.replace('"n": 0', '"n": "x"')
-    what = sealed.of_results(target.path)
-    sealed_wrong = json.dumps(sealed.sealed(json.loads(wrong), what))
+    what = checksummed_json.of_results(target.path)
+    sealed_wrong = json.dumps(checksummed_json.sealed(json.loads(wrong), what))
     for text, why in ((whole[:100], ""), (wrong, "its content differs"), (sealed_wrong, "n: ")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=rf"table_1\.json: damaged: .*{why}.*; delete it"):

@@ -27,7 +27,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import find_run, read_run
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support import every_file
@@ -333,7 +333,7 @@ def make(root: Path) -> None:
         other = root / "results" / folder / "other"
         shutil.copytree(other.with_name("mnist5k"), other)
         file = other / f"{name}.json"
-        sealed.write(file, sealed.parsed(file), f"{folder}/other/{name}")
+        checksummed_json.write(file, checksummed_json.parsed(file), f"{folder}/other/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -523,7 +523,7 @@ def test_a_folder_of_another_is_noticed(
 def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, str]) -> None:
     """Nor is one that lists no files, beside the rounds of another run."""
     path = Path(f"{RUN}/kept/fedavg/seed1/manifest.json")
-    content = sealed.parsed(path)
+    content = checksummed_json.parsed(path)
     del content["seal"]
     content["files"] = {}
     replace(path, json.dumps(content).encode())
@@ -539,7 +539,7 @@ def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, 
 def test_what_was_made_from_another_result_is_not_used(here: Path) -> None:
     """Tables and analyses of a run that is another one by now: another commit is enough."""
     folder = Path(f"{RUN}/kept/fedavg/seed1")
-    manifest = sealed.parsed(folder / "manifest.json")
+    manifest = checksummed_json.parsed(folder / "manifest.json")
     (folder / "manifest.json").unlink()
     write_manifest(folder, {**manifest, "git": None})
     for item in ("table_1", "figure_1", "figure_2", "figure_3"):

@@ -86,7 +86,7 @@ def in_place_of(part: str, of: str, mine: Path, others: Path) -> None:
     shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target)
 
 
-def whole_folder(of: str, mine: Path, others: Path) -> None:
+def atomic_folder(of: str, mine: Path, others: Path) -> None:
     shutil.rmtree(mine)
     shutil.copytree(others / of, mine)
 
@@ -148,8 +148,8 @@ def other_layout(mine: Path, others: Path) -> None:
 
 THINGS: dict[str, Thing] = {
     "nothing": lambda mine, others: None,
-    "another seed's folder": with_arguments(whole_folder, "seed"),
-    "another rate's folder": with_arguments(whole_folder, "rate"),
+    "another seed's folder": with_arguments(atomic_folder, "seed"),
+    "another rate's folder": with_arguments(atomic_folder, "rate"),
     "another seed's checkpoint": with_arguments(in_place_of, checkpoint.CHECKPOINT, "seed"),
     "another rate's checkpoint": with_arguments(in_place_of, checkpoint.CHECKPOINT, "rate"),
     "another seed's client states": with_arguments(in_place_of, checkpoint.CLIENTS, "seed"),

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
 from fedrepro.data.partition.assigning import of_server
-from fedrepro.run import given
-from fedrepro.run.given import save_generator
+from fedrepro.run import input_artifacts
+from fedrepro.run.input_artifacts import save_generator
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -44,7 +44,7 @@ def root(made: Path, tmp_path: Path) -> Path:
 
 
 def test_images_are_drawn_once_and_distilled_on(root: Path) -> None:
-    images, facts = load_tree(folder_of(root, specs()["generated"]) / given.MODEL)
+    images, facts = load_tree(folder_of(root, specs()["generated"]) / input_artifacts.MODEL)
     assert images["x"].shape == (IMAGES, 1, 28, 28) and facts["part"] == "samples"
     assert float(images["x"].abs().max()) <= 1 and float(images["x"].std()) > 0
     rounds = pd.read_parquet(folder_of(root, specs()["feddf"]) / "rounds.parquet")
@@ -72,7 +72,7 @@ def test_a_gan_that_is_killed_ends_with_the_same_bytes(root: Path) -> None:
 
 def exported(root: Path) -> dict[str, torch.Tensor]:
     """The GAN's generator as other code would have it: a state_dict, with a count of batches."""
-    tensors, _ = load_tree(folder_of(root, specs()["wgan_gp"]) / given.MODEL)
+    tensors, _ = load_tree(folder_of(root, specs()["wgan_gp"]) / input_artifacts.MODEL)
     return {**tensors, "2.num_batches_tracked": torch.tensor(7)}
 
 
@@ -82,10 +82,10 @@ def with_file(sha256: str | None, file: str = "generator.safetensors") -> RunSpe
 
 def test_a_generator_from_a_file_makes_what_the_run_s_own_does(root: Path) -> None:
     save_generator(root / "generator.safetensors", "wgan_gp_small", (1, 28, 28), exported(root))
-    before, _ = load_tree(folder_of(root, specs()["generated"]) / given.MODEL)
+    before, _ = load_tree(folder_of(root, specs()["generated"]) / input_artifacts.MODEL)
     spec = with_file(sha256_of(root / "generator.safetensors"))
     carry_out(root, spec)
-    after, _ = load_tree(folder_of(root, spec) / given.MODEL)
+    after, _ = load_tree(folder_of(root, spec) / input_artifacts.MODEL)
     assert torch.equal(before["x"], after["x"])
     assert spec.description()["given"]["generator"].startswith("file ")
 
@@ -99,7 +99,7 @@ def test_the_file_is_made_as_the_docs_say(
     save_file(exported(root), tmp_path / "weights.safetensors")
     exec(textwrap.dedent(code), {})
     tensors, facts = load_tree(tmp_path / "generator.safetensors")
-    right, of_run = load_tree(folder_of(root, specs()["wgan_gp"]) / given.MODEL)
+    right, of_run = load_tree(folder_of(root, specs()["wgan_gp"]) / input_artifacts.MODEL)
     assert facts == of_run
     assert all(torch.equal(tensors[name], leaf) for name, leaf in right.items())
 
@@ -132,7 +132,7 @@ def unnamed(root: Path) -> str | None:
 
 
 def of_other_tensors(root: Path) -> str | None:
-    tensors, facts = load_tree(folder_of(root, specs()["wgan_gp"]) / given.MODEL)
+    tensors, facts = load_tree(folder_of(root, specs()["wgan_gp"]) / input_artifacts.MODEL)
     save_tree(root / "generator.safetensors", {**tensors, "more": torch.zeros(2)}, facts)
     return sha256_of(root / "generator.safetensors")
 
@@ -161,16 +161,18 @@ def test_a_file_that_is_not_such_a_one_is_one_line(root: Path, make: Any, line: 
 
 def given_data(
     monkeypatch: pytest.MonkeyPatch, other: Dataset, share: float = 0.5
-) -> given.StoredArtifact:
+) -> input_artifacts.StoredArtifact:
     opened: list[Path] = []
 
     def opening(name: str, root: Path) -> Dataset:
         opened.append(root / name)
         return other
 
-    monkeypatch.setattr(given, "open_dataset", opening)
+    monkeypatch.setattr(input_artifacts, "open_dataset", opening)
     spec = replace(tiny_run.run_spec("feddf"), given={"unlabelled": ResolvedData("others", share)})
-    found = given.load(Path("here"), spec, tiny_run.dataset(), tiny_run.partition(equal=True))
+    found = input_artifacts.load(
+        Path("here"), spec, tiny_run.dataset(), tiny_run.partition(equal=True)
+    )
     assert opened == [Path("here") / PREPARED / "others"]
     return found["unlabelled"]
 

@@ -10,7 +10,7 @@ import pytest
 from fedrepro.cli.main import main
 from fedrepro.data.dataset import FORMAT
 from fedrepro.run.integrity import Check
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from support.results_tree import RUN, write_tree
 
@@ -41,7 +41,7 @@ def cut(path: Path) -> None:
 def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "runs/test/blobs/fedavg/seed2.partial").mkdir()  # under way
     kept = tree / "trunks/test/blobs/fedavg/seed1/round3/about.json"
-    sealed.write(kept, {"files": {}}, "trunks/test/blobs/fedavg/seed1/round3/about")
+    checksummed_json.write(kept, {"files": {}}, "trunks/test/blobs/fedavg/seed1/round3/about")
     check = Check(tree, full=True)
     assert list(check.faults()) == []
     assert check.counts == {
@@ -125,5 +125,7 @@ def test_json_of_another_shape_is_a_line(tree: Path, content: object) -> None:
     for name in names:
         what = Path(name).with_suffix("").as_posix()
         whole = isinstance(content, dict)
-        (tree / name).write_text(json.dumps(sealed.sealed(content, what) if whole else content))
+        (tree / name).write_text(
+            json.dumps(checksummed_json.sealed(content, what) if whole else content)
+        )
         assert all("\n" not in fault for fault in Check(tree, full=True).faults())

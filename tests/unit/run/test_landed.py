@@ -9,13 +9,13 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
-from fedrepro.run import landed, packed
+from fedrepro.run import landed, run_archive
 from fedrepro.run.integrity import Check
-from fedrepro.run.packed import PackedRun
 from fedrepro.run.results import reference_folder, timing_of
-from fedrepro.support import sealed
+from fedrepro.run.run_archive import ArchivedRun
+from fedrepro.support import checksummed_json
+from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
-from fedrepro.support.sealed import seal_of
 
 PAPER = Path("reports/papers/mine")
 SETTING = "mine/compact-x"
@@ -28,12 +28,12 @@ ROWS = [
 NOTES = 'item,note\ntable_1,"First."\ntable_1,"Second."\n'
 
 
-def packed_run(run: RunKey, score: float) -> PackedRun:
+def packed_run(run: RunKey, score: float) -> ArchivedRun:
     about = {"setting": run.setting, "method": run.method, "seed": run.seed, "rounds": 1}
     manifest = {"run": about, "rounds_done": 1, "status": "finished", "files": {}}
     manifest["seal"] = seal_of(manifest)
     tables = {"rounds.parquet": {"round": [1], "test_accuracy": [score]}}
-    return PackedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
+    return ArchivedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
 
 
 COMPACT = {
@@ -51,7 +51,7 @@ def write_reference(root: Path, run: RunKey, score: float = 0.5) -> None:
     manifest = {"run": about, "score": score, "files": {}}
     manifest["seal"] = seal_of(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    sealed.write(folder / "timing.json", {"wall_seconds": 1}, timing_of(manifest))
+    checksummed_json.write(folder / "timing.json", {"wall_seconds": 1}, timing_of(manifest))
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("reports/papers/systems.yaml").write_text("- mine\n", encoding="utf-8")
     write_cells(ROWS)
     (PAPER / "notes.csv").write_text(NOTES, encoding="utf-8")
-    packed.write(Path(), SETTING, COMPACT)
+    run_archive.write(Path(), SETTING, COMPACT)
     for run in REFERENCES:
         write_reference(Path(), run)
     replays = {"large/fedavg/seed0": {"agrees": True}, "large/fedavg/seed1": {"agrees": True}}
@@ -108,17 +108,17 @@ def drop_note() -> None:
 
 
 def drop_run() -> None:
-    packed.write(Path(), SETTING, {run: COMPACT[run] for run in list(COMPACT)[1:]})
+    run_archive.write(Path(), SETTING, {run: COMPACT[run] for run in list(COMPACT)[1:]})
 
 
 def change_run() -> None:
     run = RunKey(SETTING, "fedgo", 2)
-    packed.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
+    run_archive.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
 
 
 def add_run() -> None:
     run = RunKey(SETTING, "fedgo", 3)
-    packed.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
+    run_archive.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
 
 
 def delete_runs() -> None:
@@ -277,7 +277,7 @@ def test_landing_one_run_accepts_nothing_else(bench: Path) -> None:
     new = packed_run(run, 0.75)
     landed.record_runs(SETTING, {run: landed.digest_of(new)})
     killed_here = faults()
-    packed.write(Path(), SETTING, COMPACT | {run: new})
+    run_archive.write(Path(), SETTING, COMPACT | {run: new})
     assert killed_here == [
         f"{PAPER}/cells.csv: {ROW}, FedGO, acc: dropped",
         f"{PAPER}/compact/compact-x/runs.parquet: fedgo, seed 3: dropped",

@@ -27,9 +27,9 @@ from fedrepro.engine.task import BINARY, CLASSIFICATION
 from fedrepro.provenance import arithmetic
 from fedrepro.run import scoring
 from fedrepro.run.assembly import Plan, make_plan
-from fedrepro.run.packed import RUNS, folder_of, settings_with_results
 from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.results import reference_runs
+from fedrepro.run.run_archive import RUNS, folder_of, settings_with_results
 from fedrepro.run.state import State, first_state
 from fedrepro.run.store import ClientStore
 from support import tiny_run

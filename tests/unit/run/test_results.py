@@ -10,7 +10,7 @@ from fedrepro.api.runs import load
 from fedrepro.config.targets import RunKey
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import LOGS, PAPERS, read_once, read_run, reference_runs
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from support.manifests import write_bare
 from support.tiny_run import carry_out, run_spec
@@ -99,7 +99,7 @@ def test_kept_checkpoints_without_a_list_of_files_are_damage(tmp_path: Path) -> 
     about.write_text('{"files": []}', encoding="utf-8")
     (fault,) = Check(tmp_path / "results").faults()
     assert fault == f"{about}: damaged: it has no checksum, as files of older versions"
-    sealed.write(about, {"files": []}, "trunks/test/blobs/fedavg/seed1/round3/about")
+    checksummed_json.write(about, {"files": []}, "trunks/test/blobs/fedavg/seed1/round3/about")
     (fault,) = Check(tmp_path / "results").faults()
     assert fault == f"{about.parent}: damaged: files: expected names with hashes"
 

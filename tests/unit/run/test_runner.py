@@ -28,7 +28,7 @@ from fedrepro.run import checkpoint, devices, results, runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support import interruption, sealed, terminal
+from fedrepro.support import checksummed_json, interruption, terminal
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import ASKED_TO_END
@@ -255,10 +255,10 @@ def test_a_finished_run_of_another_machine_or_version_is_kept(
     folder, played = tmp_path / "seed1", list[int]()
     made = carry_out(folder, run_spec())
     changed = {**made, part: {**made[part], key: value}}
-    changed["seal"] = sealed.seal_of(changed)
+    changed["seal"] = checksummed_json.seal_of(changed)
     (folder / "manifest.json").write_text(json.dumps(changed), encoding="utf-8")
     timing = json.loads((folder / "timing.json").read_bytes())
-    sealed.write(folder / "timing.json", timing, results.timing_of(changed))
+    checksummed_json.write(folder / "timing.json", timing, results.timing_of(changed))
     assert carry_out(folder, run_spec(), lambda each: played.append(each.round)) == changed
     assert not played
 

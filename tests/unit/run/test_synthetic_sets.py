@@ -18,7 +18,7 @@ from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.round import begin
 from fedrepro.run import runner
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.given import MODEL, load
+from fedrepro.run.input_artifacts import MODEL, load
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import settle, whole_folder, write_atomically
+from fedrepro.support.files import atomic_folder, settle, write_atomically
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_folder_that_cannot_be_replaced_stays(
         rename(path, target)
 
     monkeypatch.setattr(os, "rename", failing)
-    with pytest.raises((UserError, KeyboardInterrupt)), whole_folder(folder) as made:
+    with pytest.raises((UserError, KeyboardInterrupt)), atomic_folder(folder) as made:
         (made / "new").touch()
     assert [path.name for path in folder.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [folder]
@@ -61,7 +61,7 @@ NEW = {"made": "new", "parts/1": "new", "parts/2": "new"}
 
 
 def replace(folder: Path) -> None:
-    with whole_folder(folder, lambda there: LISTED) as made:
+    with atomic_folder(folder, lambda there: LISTED) as made:
         write(made, NEW)
 
 

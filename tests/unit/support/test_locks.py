@@ -16,24 +16,24 @@ import pytest
 
 from fedrepro.support import locks
 from fedrepro.support.errors import UserError
-from fedrepro.support.locks import is_locked, lock_of, only_one, owner_of
+from fedrepro.support.locks import exclusive_lock, is_locked, lock_of, owner_of
 
 # Takes the lock, adds one to a number in a file by reading and writing, again and again.
 COUNTER = """
 import sys
 from pathlib import Path
-from fedrepro.support.locks import only_one
+from fedrepro.support.locks import exclusive_lock
 folder = Path(sys.argv[1])
 for _ in range(int(sys.argv[2])):
-    with only_one(folder):
+    with exclusive_lock(folder):
         number = int(folder.read_text())
         folder.write_text(str(number + 1))
 """
 HOLDER = """
 import sys
 from pathlib import Path
-from fedrepro.support.locks import only_one
-with only_one(Path(sys.argv[1]), busy="busy"):
+from fedrepro.support.locks import exclusive_lock
+with exclusive_lock(Path(sys.argv[1]), busy="busy"):
     print("holds", flush=True)
     sys.stdin.readline()
 """
@@ -70,12 +70,12 @@ def test_a_process_that_does_not_wait_is_told(tmp_path: Path) -> None:
         assert is_locked(folder)
         with (
             pytest.raises(UserError, match=r"x: busy \(process \d+ on .+\)$"),
-            only_one(folder, busy="busy"),
+            exclusive_lock(folder, busy="busy"),
         ):
             pass
         process.kill()
     assert lock_of(folder).exists()  # what a killed process leaves is in nobody's way
-    with only_one(folder, busy="busy"):
+    with exclusive_lock(folder, busy="busy"):
         assert is_locked(folder)
     assert not is_locked(folder)
 
@@ -97,7 +97,7 @@ def test_who_opened_a_lock_before_it_was_removed_does_not_hold_it(
         real(file, operation)  # type: ignore[arg-type]
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with only_one(folder):
+    with exclusive_lock(folder):
         assert seen == 2
         with lock_of(folder).open("rb") as now, pytest.raises(BlockingIOError):
             real(now, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def test_a_file_system_without_locks(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with only_one(tmp_path / "x", busy):
+    with exclusive_lock(tmp_path / "x", busy):
         (tmp_path / "y").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["y"]
     assert not is_locked(tmp_path / "x")
@@ -119,7 +119,10 @@ def test_a_file_system_without_locks(
 
 def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="could not be written"), only_one(tmp_path / "file" / "x"):
+    with (
+        pytest.raises(UserError, match="could not be written"),
+        exclusive_lock(tmp_path / "file" / "x"),
+    ):
         pass
 
 
@@ -143,12 +146,12 @@ def test_a_live_holder_on_another_machine_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "x"
-    with only_one(folder) as held:
+    with exclusive_lock(folder) as held:
         here = f"process {os.getpid()} on {locks._me().host}"
         with monkeypatch.context() as patch:
             on_another_machine(patch)
             assert is_locked(folder)
-            with pytest.raises(UserError) as caught, only_one(folder, busy="busy"):
+            with pytest.raises(UserError) as caught, exclusive_lock(folder, busy="busy"):
                 pass
         assert str(caught.value) == f"{folder}: busy ({here})"
         held.check()
@@ -161,12 +164,12 @@ def test_a_silent_holder_on_another_machine_is_taken_over(
 ) -> None:
     """Whatever the clocks say; and it does not go on when it wakes up."""
     folder = tmp_path / "x"
-    with only_one(folder) as held:
+    with exclusive_lock(folder) as held:
         os.utime(lock_of(folder), (time.time() + 86400,) * 2)
         with held._writing, monkeypatch.context() as patch:  # its signs of life stop
             on_another_machine(patch)
             assert not is_locked(folder)
-            with only_one(folder, busy="busy"):
+            with exclusive_lock(folder, busy="busy"):
                 owner = owner_of(folder)
                 assert owner and owner.host == "there"
                 with pytest.raises(UserError, match=r"lost the lock to .* while stalled"):
@@ -180,9 +183,9 @@ def test_who_wakes_up_leaves_its_successor_s_lock(
 ) -> None:
     folder = tmp_path / "x"
     with ExitStack() as successor:
-        with only_one(folder) as held, held._writing, monkeypatch.context() as patch:
+        with exclusive_lock(folder) as held, held._writing, monkeypatch.context() as patch:
             on_another_machine(patch)
-            after = successor.enter_context(only_one(folder, busy="busy"))
+            after = successor.enter_context(exclusive_lock(folder, busy="busy"))
         assert lock_of(folder).exists()
         after.check()
     assert not lock_of(folder).exists()
@@ -190,7 +193,7 @@ def test_who_wakes_up_leaves_its_successor_s_lock(
 
 @pytest.mark.usefixtures("quick")
 def test_a_holder_goes_on_giving_signs_of_life(tmp_path: Path) -> None:
-    with only_one(tmp_path / "x"):
+    with exclusive_lock(tmp_path / "x"):
         seen = set()
         for _ in range(10):
             seen.add(lock_of(tmp_path / "x").read_text(encoding="utf-8"))
@@ -207,9 +210,9 @@ def test_a_file_system_without_links(
 
     monkeypatch.setattr(os, "link", refuse)
     folder = tmp_path / "x"
-    with only_one(folder):
+    with exclusive_lock(folder):
         assert is_locked(folder)
-        with pytest.raises(UserError, match="busy"), only_one(folder, busy="busy"):
+        with pytest.raises(UserError, match="busy"), exclusive_lock(folder, busy="busy"):
             pass
     assert not list(tmp_path.iterdir())
 
@@ -220,7 +223,7 @@ def test_a_link_in_a_locks_place_is_one_line(tmp_path: Path, target: str, busy: 
     """A dangling one can be neither opened nor made."""
     (tmp_path / "file").touch()
     lock_of(tmp_path / "x").symlink_to(tmp_path / target)
-    with pytest.raises(UserError, match="remove the link"), only_one(tmp_path / "x", busy):
+    with pytest.raises(UserError, match="remove the link"), exclusive_lock(tmp_path / "x", busy):
         pass
     assert not is_locked(tmp_path / "x")
 
@@ -234,7 +237,7 @@ def test_who_waits_says_for_whom(
         assert process.stdout and process.stdout.readline() == "holds\n"
         ends = threading.Timer(0.4, process.kill)
         ends.start()
-        with only_one(folder):
+        with exclusive_lock(folder):
             pass
     said = capsys.readouterr().err
     assert said.startswith(f"waiting for process {process.pid} on ")
@@ -244,11 +247,11 @@ def test_who_waits_says_for_whom(
 @pytest.mark.parametrize("error", [UserError("damaged"), FileNotFoundError("gone")])
 def test_an_error_after_a_takeover_is_the_takeover(tmp_path: Path, error: Exception) -> None:
     folder = tmp_path / "x"
-    with pytest.raises(type(error)), only_one(folder):
+    with pytest.raises(type(error)), exclusive_lock(folder):
         raise error
 
     def loses() -> None:
-        with only_one(folder):
+        with exclusive_lock(folder):
             lock_of(folder).unlink()
             raise error
 
@@ -259,13 +262,13 @@ def test_an_error_after_a_takeover_is_the_takeover(tmp_path: Path, error: Except
 def test_a_file_that_is_no_lock_is_not_written_to(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     lock_of(folder).write_text("my notes\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"\.run\.lock: expected a lock"), only_one(folder):
+    with pytest.raises(UserError, match=r"\.run\.lock: expected a lock"), exclusive_lock(folder):
         pass
     assert lock_of(folder).read_text(encoding="utf-8") == "my notes\n"
     for left in ("", "\0" * 40, "host\t17\tmachine\t1\n"):  # by older versions and power cuts
         lock_of(folder).write_text(left, encoding="utf-8")
         if not left.startswith("host"):
-            with only_one(folder):
+            with exclusive_lock(folder):
                 pass
             assert not lock_of(folder).exists()
 
@@ -275,7 +278,7 @@ def test_a_lock_obeys_the_umask(tmp_path: Path, mask: int) -> None:
     """A group's workbench has 002: its members take over each other's locks."""
     before = os.umask(mask)
     try:
-        with only_one(tmp_path / "x"):
+        with exclusive_lock(tmp_path / "x"):
             mode = lock_of(tmp_path / "x").stat().st_mode
     finally:
         os.umask(before)
@@ -299,7 +302,7 @@ def test_a_killed_colleagues_lock_is_taken_over(tmp_path: Path) -> None:
                 os.setgroups([5000])
                 os.setgid(5000)
                 os.setuid(user)
-                with only_one(tmp_path / "x", busy="busy"):
+                with exclusive_lock(tmp_path / "x", busy="busy"):
                     if leave:
                         os._exit(0)  # as if killed
                 status = 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedrepro.cli.main import main
 from fedrepro.data.readers.leaf import parts
-from fedrepro.support import sealed, typed_yaml
+from fedrepro.support import checksummed_json, typed_yaml
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import parse_json, read_json
 from support.places import ROOT
@@ -138,7 +138,7 @@ def test_deep_json_is_one_line(start: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
             read_json(file)
         with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
-            sealed.parsed(file)
+            checksummed_json.parsed(file)
         with pytest.raises(UserError, match="not in LEAF's format"):
             list(parts(tmp_path, tmp_path / "scratch", lambda x, y: (x, y))["train"])
 
@@ -146,7 +146,7 @@ def test_deep_json_is_one_line(start: str, tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    for read in (read_json, sealed.parsed):
+    for read in (read_json, checksummed_json.parsed):
         with pytest.raises((OSError, ValueError), match="it is not a file"):
             read(pipe)
     assert main(["check-data", str(pipe)]) == 2

@@ -12,7 +12,7 @@ import pytest
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
-from fedrepro.support.locks import only_one
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.workflow.killed import CALLS, LOCKS, forget_dead_calls, keep_outlived
 
 call = forget_dead_calls.__wrapped__
@@ -43,7 +43,7 @@ def test_what_a_dead_call_has_locked_is_free(lock: Path) -> None:
 
 
 def test_what_a_living_call_has_locked_is_not(lock: Path) -> None:
-    with only_one(CALLS / "node-4712"):
+    with exclusive_lock(CALLS / "node-4712"):
         call()
         assert lock.exists()
 
@@ -78,7 +78,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
         persistence=SimpleNamespace(incomplete=incomplete),
         async_run=apart,
     )
-    with only_one(partial_of(folder)):
+    with exclusive_lock(partial_of(folder)):
         other = Thread(target=keep_outlived, args=(workflow,))
         other.start()
         other.join(timeout=10)

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import whole_folder
-from fedrepro.support.locks import only_one
+from fedrepro.support.files import atomic_folder
+from fedrepro.support.locks import exclusive_lock
 
 # Exceptions of the standard library for damaged archives.
 DAMAGE = (
@@ -38,7 +38,7 @@ def unpack(archive: Path, target: Path) -> None:
             '..', or is a link or a device; if `target` cannot be written. `target` is then not
             created.
     """
-    with only_one(target), whole_folder(target) as folder, _readable(archive):
+    with exclusive_lock(target), atomic_folder(target) as folder, _readable(archive):
         if zipfile.is_zipfile(archive):
             _unpack_zip(archive, folder)
         elif tarfile.is_tarfile(archive):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.data.catalogue.entries import Own
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
@@ -65,7 +65,7 @@ def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
         raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
     entry = {"seen": signature, "sha256": digest}
     with suppress(UserError):  # read-only: the bytes are read again each time
-        sealed.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
+        checksummed_json.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
     return digest
 
 
@@ -82,6 +82,6 @@ def _signature(path: Path) -> str:
 def _remembered() -> dict[str, dict[str, str]]:
     """What is remembered of each entry's files, by its `path`; nothing if the file is damaged."""
     with suppress(FileNotFoundError, UserError):
-        content = sealed.read(REMEMBERED, WHAT)
+        content = checksummed_json.read(REMEMBERED, WHAT)
         return {key: each for key, each in content.items() if isinstance(each, dict)}
     return {}

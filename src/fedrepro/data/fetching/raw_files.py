@@ -18,10 +18,10 @@ from fedrepro.data.fetching.archives import gunzip, take_out
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.own_files import digest_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import plain, sha256_of, write_atomically
-from fedrepro.support.locks import only_one
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 
 DOWNLOADS = Path("results/downloads")
@@ -48,7 +48,7 @@ def download(
     """
     folder = root / name
     if isinstance(spec, Fetched):
-        with only_one(folder):
+        with exclusive_lock(folder):
             return _fetch_all(name, spec, archives, folder)
     path = _own_path(name, spec.path, archives)
     digest = digest_of(path)
@@ -252,7 +252,7 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     for name, about in files.items():
         if about["from"] == "there already" and name in before:
             about["from"] = before[name]["from"]
-    content = sealed.sealed({"files": files}, what_is(folder.name))
+    content = checksummed_json.sealed({"files": files}, what_is(folder.name))
     text = json.dumps(content, indent=2, sort_keys=True) + "\n"
     if not path.is_file() or path.read_bytes() != text.encode():
         with write_atomically(path) as temporary:
@@ -262,9 +262,9 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
 def _recorded(folder: Path) -> dict[str, dict[str, str | int]]:
     """What files.json says of each file; empty if it is missing or damaged."""
     try:
-        files: dict[str, dict[str, str | int]] = sealed.read(folder / RECORD, what_is(folder.name))[
-            "files"
-        ]
+        files: dict[str, dict[str, str | int]] = checksummed_json.read(
+            folder / RECORD, what_is(folder.name)
+        )["files"]
     except (FileNotFoundError, UserError):
         return {}
     return files

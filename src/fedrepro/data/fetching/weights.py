@@ -10,7 +10,7 @@ from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import make_folder, sha256_of, write_atomically
-from fedrepro.support.locks import only_one
+from fedrepro.support.locks import exclusive_lock
 
 FOLDER = DOWNLOADS / "weights"
 
@@ -22,7 +22,7 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
         UserError: if it cannot be obtained, or its SHA-256 is wrong or not configured.
     """
     kept = FOLDER / spec.name
-    with only_one(FOLDER):
+    with exclusive_lock(FOLDER):
         given = _given(spec)
         if given is not None:
             _refuse_other(name, spec, given, sha256_of(given))

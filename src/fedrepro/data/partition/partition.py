@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, listed
 from fedrepro.support.files import plain, sha256_of, write_atomically
 
@@ -147,7 +147,9 @@ class Partition:
             archive.close()
             # The .npz appears last: if it exists, so does the histogram.
             histogram["files"] = {path.name: sha256_of(temporary)}
-            sealed.write(path.with_suffix(".json"), histogram, sealed.place(path, PLACE))
+            checksummed_json.write(
+                path.with_suffix(".json"), histogram, checksummed_json.place(path, PLACE)
+            )
 
     @staticmethod
     def load(path: Path) -> "Partition":
@@ -157,8 +159,8 @@ class Partition:
             UserError: if a file is missing or damaged, or of another partition.
         """
         try:
-            about = sealed.parsed(path.with_suffix(".json"))
-            if why := sealed.fault(about, sealed.place(path, PLACE)):
+            about = checksummed_json.parsed(path.with_suffix(".json"))
+            if why := checksummed_json.fault(about, checksummed_json.place(path, PLACE)):
                 raise ValueError(f"{path.stem}.json: {why}")
             if about["files"] != {path.name: sha256_of(path)}:
                 raise ValueError("it is not what its .json says")

@@ -10,7 +10,7 @@ from fedrepro.report.drawing.curves import Points
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 from fedrepro.run.results import find_run
 
 
@@ -61,7 +61,7 @@ def points_of(root: Path, run: RunKey) -> Points:
         UserError: if the analysis is damaged.
     """
     record, path = find_run(root, run), run.analysis("regrets")
-    found = read_made(root, path) if record.state == "finished" else None
+    found = read_derived(root, path) if record.state == "finished" else None
     if found is None:
         return []
     try:

@@ -17,7 +17,7 @@ from fedrepro.report.pages.figures.base import (
     key_of,
 )
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
 
 
 def _read(root: Path, path: Path) -> Account | None:
-    found = read_made(root, path)
+    found = read_derived(root, path)
     if found is None:
         return None
     try:

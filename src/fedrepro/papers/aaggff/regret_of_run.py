@@ -32,7 +32,7 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
     again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
-    if record.packed:
+    if record.archived:
         only = "landed results keep the losses of the last round only"
         raise UserError(f"{run.folder}: {only}: expected a run of this machine: {again}")
     found = regret_of(record, own)

@@ -9,7 +9,7 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole, with_verdict
 from fedrepro.report.papers.published import PrintedCell
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 
 NOT_FETCHED = "data not fetched"
@@ -44,7 +44,9 @@ def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
     if not workbench.is_prepared(setting):
         return NOT_FETCHED
     try:
-        histogram = sealed.read(workbench.root / path, sealed.of_results(path), path)
+        histogram = checksummed_json.read(
+            workbench.root / path, checksummed_json.of_results(path), path
+        )
         parts = [histogram["train"], histogram["test"] or []]
         counts = [[math.fsum(classes) for classes in part] for part in parts]
         tested = counts[1] or [0.0] * len(counts[0])

@@ -10,12 +10,12 @@ from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
     assert target.study is not None
-    found = read_made(workbench.root, target.study)
+    found = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "Shares in percent. Sampled shares are means over seeds, with a thin line from the "
         "lowest to the highest.",

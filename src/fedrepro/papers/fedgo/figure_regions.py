@@ -11,7 +11,7 @@ from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
 from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
 # A client has most points of the Gaussian of its number; the paper's clients 1 to 4 (Appendix E.1)
@@ -21,7 +21,7 @@ CLIENTS_AS_PRINTED = (2, 3, 1, 0)
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
     assert target.study is not None
-    found = read_made(workbench.root, target.study)
+    found = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "First a third of the points of the server, which have no class, and of each client; then "
         "the class that the server's model predicts at every point of the square after each "

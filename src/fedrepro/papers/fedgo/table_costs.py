@@ -11,9 +11,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import judge_computed
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
+from fedrepro.support.checksummed_json import AGAIN
 from fedrepro.support.errors import UserError
-from fedrepro.support.sealed import AGAIN
 
 NOT_COUNTED = "not counted yet"
 
@@ -66,7 +66,7 @@ def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str]
     """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None
-    found = read_made(root, path) or {}
+    found = read_derived(root, path) or {}
     try:
         costs = TypeAdapter(list[Cost]).validate_python(found.get("cells", []))
     except ValidationError as error:

@@ -12,7 +12,7 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
         path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
-        analysis = read_made(workbench.root, path)
+        analysis = read_derived(workbench.root, path)
         if analysis is None:
             continue
         found[place.label] = rounds = _read(path, analysis)

@@ -11,7 +11,7 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 WORDS = {
     "total": "sum of the five terms",
@@ -34,7 +34,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
         path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
-        found = read_made(workbench.root, path)
+        found = read_derived(workbench.root, path)
         if found is None:
             continue
         rounds, series = _columns(path, found, figure)

@@ -18,10 +18,10 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 from fedrepro.run.results import RunStatus
+from fedrepro.support.checksummed_json import AGAIN, in_lines
 from fedrepro.support.errors import UserError
-from fedrepro.support.sealed import AGAIN, in_lines
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
     Raises:
         UserError: if the file is damaged, or was made from other results than there are now.
     """
-    found = read_made(root, target.path)
+    found = read_derived(root, target.path)
     try:
         return None if found is None else _adapter().validate_python(found)
     except ValidationError as error:

@@ -33,16 +33,16 @@ from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
-from fedrepro.run.made import seals_of, seals_once
+from fedrepro.run.derived_files import seals_of, seals_once
 from fedrepro.run.replayed import differences_of, identity_of_record
 from fedrepro.run.results import RunRecord, find_run, name_of, read_once
-from fedrepro.support import sealed
-from fedrepro.support.once import Once
+from fedrepro.support import checksummed_json
+from fedrepro.support.scoped_cache import ScopedCache
 
 NOT_RUN = "not run"
 
 
-_computed = Once[tuple[str, str, str], ComputedTable]("_computed")
+_computed = ScopedCache[tuple[str, str, str], ComputedTable]("_computed")
 
 
 @contextmanager
@@ -110,8 +110,8 @@ def write(workbench: Workbench, target: TableTarget, published: Published) -> Pa
     with computed_once():
         seals = seals_of(workbench.root, sorted(runs, key=name_of))
         content = compute(workbench, target, published).as_values()
-    path, what = workbench.root / target.path, sealed.of_results(target.path)
-    sealed.write(path, {**content, "of": seals}, what)
+    path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
+    checksummed_json.write(path, {**content, "of": seals}, what)
     return target.path
 
 
@@ -303,7 +303,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         reference=record.reference,
         changed=tuple(sorted(keys)),
         folder=record.folder.as_posix(),
-        page=record.page.as_posix() if record.manifest and not record.packed else None,
+        page=record.page.as_posix() if record.manifest and not record.archived else None,
         code=in_words(each for each in differing if each.about == "code"),
         made_on=made_on(identity_of_record(record)) if record.manifest else "",
         arithmetic=""

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
 from fedrepro.report.drawing.surface import areas, shaded
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 
 FEW = 20  # with at most so many clients, each is named
@@ -33,7 +33,7 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
         UserError: if the file is damaged.
     """
     try:
-        histogram = sealed.read(root / path, sealed.of_results(path), path)
+        histogram = checksummed_json.read(root / path, checksummed_json.of_results(path), path)
         counts: list[list[int]] = histogram["train"]
         sizes = [sum(row) for row in counts]
         held = [sum(count > 0 for count in row) for row in counts]

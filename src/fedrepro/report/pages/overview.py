@@ -339,7 +339,7 @@ def cost(
     small: dict[RunKey, RunRecord] = {}
     for table in workbench.tables("compact").values():
         records = {run: read_run(workbench.root, run, reference=True) for run in table.runs}
-        here = [record for record in records.values() if record.packed and record.timing]
+        here = [record for record in records.values() if record.archived and record.timing]
         if here:
             small |= {record.run: record for record in here}
             counts = {"runs": len(here), "wanted": len(records)}

@@ -17,11 +17,11 @@ from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.pages.downloads import rows_as_csv
 from fedrepro.report.pages.footer import repository
 from fedrepro.report.pages.templates import Renderer
-from fedrepro.run.packed import folder_of
 from fedrepro.run.results import LOGS, RunRecord, read_run
+from fedrepro.run.run_archive import folder_of
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import PACKAGE
-from fedrepro.support.printing import publishable
+from fedrepro.support.printing import redact
 from fedrepro.support.typed_yaml import written
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
@@ -98,7 +98,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
     log = root / LOGS / record.run.setting / record.run.method / f"seed{record.run.seed}.log"
     if not record.reference and log.is_file():
         text = log.read_text(encoding="utf-8", errors="replace")
-        yield "log.txt", publishable(text, root).encode()
+        yield "log.txt", redact(text, root).encode()
 
 
 def setting_of(record: RunRecord) -> bytes:
@@ -135,7 +135,7 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     for record in {(each.run.setting, each.run.method): each for each in records}.values():
         path = Path(setting_beside(table.system, table.item, record.run, None))
         renderer.write_changed(path, setting_of(record))
-    for setting in {record.run.setting for record in records if record.packed}:
+    for setting in {record.run.setting for record in records if record.archived}:
         for href, file in landed_files(renderer.root, setting).items():
             renderer.write_changed(Path(href), file.read_bytes())
     text = rows_as_csv(RUNS_HEADER, map(_identity_of, records))

@@ -11,7 +11,7 @@ from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:
@@ -75,7 +75,7 @@ def _read_landscape(
     root: Path, path: Path
 ) -> tuple[list[float], list[float], list[list[float]], str] | None:
     """Positions x and y, the loss [y][x], and the directions in words; None without an analysis."""
-    found = read_made(root, path)
+    found = read_derived(root, path)
     if found is None:
         return None
     try:

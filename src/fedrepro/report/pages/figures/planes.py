@@ -14,7 +14,7 @@ from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.made import read_made
+from fedrepro.run.derived_files import read_derived
 from fedrepro.support.printing import sentence_case
 
 TITLES: dict[AtHeight, str] = {"loss": "loss", "error": "error, %"}
@@ -141,7 +141,7 @@ def _height(value: float | None, kind: AtHeight) -> float:
 
 
 def _read(root: Path, path: Path, kind: str) -> Through | None:
-    found = read_made(root, path)
+    found = read_derived(root, path)
     if found is None:
         return None
     try:

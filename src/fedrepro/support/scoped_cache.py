@@ -9,7 +9,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Once(Generic[Key, Value]):
+class ScopedCache(Generic[Key, Value]):
     """Values by key, kept until the outermost block ends; outside of one, made each time."""
 
     def __init__(self, name: str) -> None:

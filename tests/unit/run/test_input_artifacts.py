@@ -13,7 +13,7 @@ import torch
 
 import fedrepro as fr
 from fedrepro.config.run_spec import ResolvedFile, RunSpec
-from fedrepro.run import given
+from fedrepro.run import input_artifacts
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
@@ -44,7 +44,7 @@ def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_products_say_what_they_are(root: Path) -> None:
     maker, judges, taught = (
-        load_tree(folder_of(root, spec) / given.MODEL) for spec in specs().values()
+        load_tree(folder_of(root, spec) / input_artifacts.MODEL) for spec in specs().values()
     )
     assert maker[0].keys() == {"weight", "bias"} and maker[1]["part"] == "head"
     assert maker[1]["about"] == {"latent": 4} and maker[1]["clients"] is None
@@ -69,7 +69,7 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     wanted = specs()
     folder = folder_of(root, wanted["taught"])
     manifest = json.loads((folder / "manifest.json").read_text())
-    model = folder_of(root, wanted["judges"]) / given.MODEL
+    model = folder_of(root, wanted["judges"]) / input_artifacts.MODEL
     assert manifest["data"]["given"]["judges"] == sha256_of(model)
     assert manifest["run"]["given"]["judges"] == f"run {wanted['judges'].digest}"
     played: list[int] = []
@@ -97,7 +97,7 @@ def test_the_servers_samples_are_scaled_as_the_clients_are() -> None:
     spec = replace(tiny_run.run_spec(evaluate={"clients": True}), given={"unlabelled": "server"})
     plan = make_plan(replace(spec, given={}), data, shares)
     theirs, _ = plan.federation.clients.samples.at(torch.from_numpy(shares.server))
-    (stored,) = given.load(Path(), spec, data, shares).values()
+    (stored,) = input_artifacts.load(Path(), spec, data, shares).values()
     assert torch.equal(stored.tensors["x"], theirs)
     assert not torch.equal(stored.tensors["x"], torch.from_numpy(x[shares.server]))
 
@@ -144,7 +144,7 @@ def test_who_holds_a_sample_is_part_of_a_partition() -> None:
     one = partition()
     rows = np.concatenate(one.train)
     cut = [*np.split(rows, np.cumsum([len(each) for each in one.train])[:-1] + 1)]
-    assert given.digest_of(one) != given.digest_of(replace(one, train=cut))
+    assert input_artifacts.digest_of(one) != input_artifacts.digest_of(replace(one, train=cut))
 
 
 def unfinished(root: Path, wanted: dict[str, RunSpec]) -> Any:
@@ -167,7 +167,7 @@ def reconfigured(root: Path, wanted: dict[str, RunSpec]) -> Any:
 
 
 def edited(root: Path, wanted: dict[str, RunSpec]) -> Any:
-    with (folder_of(root, wanted["judges"]) / given.MODEL).open("ab") as file:
+    with (folder_of(root, wanted["judges"]) / input_artifacts.MODEL).open("ab") as file:
         file.write(b"x")
 
 
@@ -224,7 +224,7 @@ def test_a_file_for_other_inputs_is_refused(
     root: Path, facts: dict[str, Any] | None, line: str
 ) -> None:
     wanted = specs()
-    tensors, right = load_tree(folder_of(root, wanted["judges"]) / given.MODEL)
+    tensors, right = load_tree(folder_of(root, wanted["judges"]) / input_artifacts.MODEL)
     save_tree(root / "file.safetensors", tensors, None if facts is None else {**right, **facts})
     for digest, expected in (
         (sha256_of(root / "file.safetensors"), line),
@@ -243,7 +243,7 @@ def test_only_a_whole_shared_model_is_loaded_as_one(root: Path) -> None:
     for name, spec in specs().items():
         run = fr.load(folder_of(root, spec))
         if name == "taught":
-            tensors, _ = load_tree(folder_of(root, spec) / given.MODEL)
+            tensors, _ = load_tree(folder_of(root, spec) / input_artifacts.MODEL)
             loaded = run.model.state_dict()
             assert all(torch.equal(loaded[path], leaf) for path, leaf in tensors.items())
         else:
@@ -255,7 +255,11 @@ WHOLE = {"part": "", "clients": None, "partition": None, "about": {}}
 ARTIFACTS = {
     "samples": {**WHOLE, "part": "samples", "data": "blobs None"},
     "a generator": {**WHOLE, "part": "generator", "about": {"latent": 2}},
-    "a model of each client": {**WHOLE, "clients": 6, "partition": given.digest_of(partition())},
+    "a model of each client": {
+        **WHOLE,
+        "clients": 6,
+        "partition": input_artifacts.digest_of(partition()),
+    },
     "a model": WHOLE,
     "head": {**WHOLE, "part": "head"},
 }
@@ -279,9 +283,9 @@ def test_an_artifact_of_another_kind_is_refused(root: Path, need: str) -> None:
         source = ResolvedFile(Path(file.name), sha256_of(file))
         given_it = replace(spec, given={need: source})
         if kind == right:
-            found = given.load(root, given_it, tiny_run.dataset(), partition())
+            found = input_artifacts.load(root, given_it, tiny_run.dataset(), partition())
             assert found[need].facts["part"] == about["part"]
             continue
         with pytest.raises(UserError) as caught:
-            given.load(root, given_it, tiny_run.dataset(), partition())
+            input_artifacts.load(root, given_it, tiny_run.dataset(), partition())
         assert f"given as {need}: what it is: '{kind}': expected {right}, as" in str(caught.value)

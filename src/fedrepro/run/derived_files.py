@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.packed import packed
 from fedrepro.run.results import manifest_in, name_of, reference_folder
-from fedrepro.support import sealed
+from fedrepro.run.run_archive import archived_run
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
-from fedrepro.support.once import Once
+from fedrepro.support.scoped_cache import ScopedCache
 
 REPLACED = "made from a result of {} that was replaced or deleted since"
 
 
-def read_made(root: Path, path: Path) -> dict[str, Any] | None:
+def read_derived(root: Path, path: Path) -> dict[str, Any] | None:
     """The content of a sealed file of ``results``; None if it does not exist.
 
     Args:
@@ -24,11 +24,11 @@ def read_made(root: Path, path: Path) -> dict[str, Any] | None:
         UserError: if it is damaged, or was made from other results than there are now.
     """
     try:
-        found = sealed.read(root / path, sealed.of_results(path), path)
+        found = checksummed_json.read(root / path, checksummed_json.of_results(path), path)
     except FileNotFoundError:
         return None
     for name in others(found, lambda run: seal_of_run(root, run)):
-        raise UserError(f"{path}: {REPLACED.format(name)}; {sealed.AGAIN}")
+        raise UserError(f"{path}: {REPLACED.format(name)}; {checksummed_json.AGAIN}")
     return found
 
 
@@ -45,7 +45,7 @@ def others(content: Mapping[str, Any], seal_of: Callable[[RunKey], str | None]) 
             yield name
 
 
-_seals = Once[tuple[Path, RunKey], str]("_seals")
+_seals = ScopedCache[tuple[Path, RunKey], str]("_seals")
 seals_once = _seals.within  # as results.read_once
 
 
@@ -63,7 +63,7 @@ def _seal_of_run(root: Path, run: RunKey) -> str:
         except ValueError:
             return "damaged"
     try:
-        landed = packed(root, run)
+        landed = archived_run(root, run)
     except UserError:
         return "damaged"
     return str(landed.manifest.get("seal")) if landed else ""

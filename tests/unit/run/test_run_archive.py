@@ -10,27 +10,27 @@ import pyarrow.parquet
 import pytest
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run import packed
+from fedrepro.run import run_archive
+from fedrepro.run.derived_files import seal_of_run
 from fedrepro.run.integrity import Check
-from fedrepro.run.made import seal_of_run
-from fedrepro.run.packed import PackedRun
 from fedrepro.run.results import find_run
+from fedrepro.run.run_archive import ArchivedRun
+from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
-from fedrepro.support.sealed import seal_of
 
 SETTING = "fedgo/compact-x"
 ROUNDS = {"round": [1, 2, 3], "test_accuracy": [0.1, None, 0.3]}
 CLIENTS = {"round": [1, 1, 3, 3], "client": [0, 1, 0, 1], "test_accuracy": [0.0, 0.1, 0.25, 1 / 3]}
 
 
-def kept(run: RunKey, **more: Any) -> PackedRun:
+def kept(run: RunKey, **more: Any) -> ArchivedRun:
     about = {"setting": run.setting, "method": run.method, "seed": run.seed, "rounds": 3}
     manifest = {"run": about, "rounds_done": 3, "status": "finished", "files": {}}
     manifest["seal"] = seal_of(manifest)
     tables = {"rounds.parquet": ROUNDS, "clients.parquet": CLIENTS, **more}
-    tables = {name: packed.reduced(name, each) for name, each in tables.items()}
+    tables = {name: run_archive.reduced(name, each) for name, each in tables.items()}
     tables = {name: each for name, each in tables.items() if each}
-    return PackedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
+    return ArchivedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
 
 
 RUNS = [RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2), RunKey(SETTING, "fedgo", 1)]
@@ -40,7 +40,7 @@ RUNS = [RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2), RunKey(SETTI
 def landed(tmp_path: Path) -> Path:
     others = {"decisions.parquet": {"round": [1, 3], "weight": [0.5, 0.75]}}
     runs = {run: kept(run, **(others if run.method == "fedgo" else {})) for run in RUNS}
-    packed.write(tmp_path, SETTING, runs)
+    run_archive.write(tmp_path, SETTING, runs)
     return tmp_path
 
 
@@ -63,7 +63,7 @@ def test_what_is_kept_comes_back(landed: Path) -> None:
 
 
 def test_pandas_alone_reads_them(landed: Path) -> None:
-    folder = landed / packed.folder_of(SETTING)
+    folder = landed / run_archive.folder_of(SETTING)
     rounds = pandas.read_parquet(folder / "rounds.parquet")
     last = rounds[rounds["round"] == 3]
     assert last.groupby("method")["test_accuracy"].mean().to_dict() == {"fedavg": 0.3, "fedgo": 0.3}
@@ -71,25 +71,26 @@ def test_pandas_alone_reads_them(landed: Path) -> None:
 
 def test_clients_without_scores_are_not_kept() -> None:
     assert (
-        packed.reduced("clients.parquet", {"round": [1], "client": [0], "update_norm": [1]}) == {}
+        run_archive.reduced("clients.parquet", {"round": [1], "client": [0], "update_norm": [1]})
+        == {}
     )
 
 
 def test_scores_averaged_over_batches_are_not_kept() -> None:
     columns = {"round": [1], "test_ece": [0.5], "test_ece_batch": [0.25]}
-    assert packed.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
+    assert run_archive.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
 
 
 def test_mixtures_are_scored_once_and_kept_whole() -> None:
     columns = {"client": [0, 0], "weight": [0.0, 0.1], "accuracy": [0.5, 1.0]}
     more = {"accuracy_batch": [0.5, 0.75]}
-    assert packed.reduced("mixtures.parquet", columns | more) == columns
+    assert run_archive.reduced("mixtures.parquet", columns | more) == columns
 
 
 def test_writing_again_replaces(landed: Path) -> None:
-    packed.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
-    assert set(packed.all_packed(landed, SETTING)) == {RUNS[0]}
-    assert not (landed / packed.folder_of(SETTING) / "decisions.parquet").exists()
+    run_archive.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
+    assert set(run_archive.archived_runs(landed, SETTING)) == {RUNS[0]}
+    assert not (landed / run_archive.folder_of(SETTING) / "decisions.parquet").exists()
 
 
 def rewritten(path: Path, change: Any) -> None:
@@ -121,12 +122,12 @@ def no_seed(columns: dict[str, list[Any]]) -> None:
     ],
 )
 def test_a_changed_number_is_damage(landed: Path, name: str, change: Any) -> None:
-    folder = landed / packed.folder_of(SETTING)
+    folder = landed / run_archive.folder_of(SETTING)
     rewritten(folder / name, change)
     record = find_run(landed, RUNS[0])
     assert record.state == "damaged"
     assert record.rounds == {}
-    assert f"{packed.folder_of(SETTING)}" in record.why
+    assert f"{run_archive.folder_of(SETTING)}" in record.why
     assert seal_of_run(landed, RUNS[0]) == "damaged"
     faults = list(Check(landed / "reports").faults())
     assert len(faults) == 1
@@ -135,13 +136,13 @@ def test_a_changed_number_is_damage(landed: Path, name: str, change: Any) -> Non
 
 @pytest.mark.parametrize("name", ["rounds.parquet", "clients.parquet", "runs.parquet"])
 def test_so_is_a_file_cut_off(landed: Path, name: str) -> None:
-    path = landed / packed.folder_of(SETTING) / name
+    path = landed / run_archive.folder_of(SETTING) / name
     path.write_bytes(path.read_bytes()[:-9])
     assert find_run(landed, RUNS[0]).state == "damaged"
 
 
 # --- runs of one setting whose methods have different columns, tables and numbers of rows --------
-def mixed() -> dict[RunKey, PackedRun]:
+def mixed() -> dict[RunKey, ArchivedRun]:
     """Seven runs: hardly two record the same, and one ended early."""
     loss, ece = [0.5, 0.25, 0.125], [0.01, 0.02, 0.03]
     own = {
@@ -172,8 +173,8 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
     """And no other's, nor the rows of others; in whatever order they are written."""
     runs = mixed()
     for order in (runs, dict(reversed(runs.items()))):
-        packed.write(tmp_path, SETTING, order)
-        back = packed.all_packed(tmp_path, SETTING)
+        run_archive.write(tmp_path, SETTING, order)
+        back = run_archive.archived_runs(tmp_path, SETTING)
         assert back.keys() == runs.keys()
         for run, each in runs.items():
             assert back[run] == each
@@ -192,10 +193,10 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
     assert find_run(tmp_path, RunKey(SETTING, "fedgo", 1)).decisions == {}
 
 
-@pytest.mark.parametrize("name", packed.TABLES)
+@pytest.mark.parametrize("name", run_archive.TABLES)
 def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> None:
     """Of any run, also where it is one of several that have it, or the only one."""
-    folder = packed.write(tmp_path, SETTING, mixed())
+    folder = run_archive.write(tmp_path, SETTING, mixed())
     whole = pyarrow.parquet.read_table(folder / name).to_pydict()
     rows = range(len(whole["seed"]))
     runs = {*zip(whole["method"], whole["seed"], strict=True)}
@@ -209,18 +210,18 @@ def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> 
     for columns in changed:
         pyarrow.parquet.write_table(pyarrow.table(columns), folder / name)
         with pytest.raises(UserError, match="damaged"):
-            packed.all_packed(tmp_path, SETTING)
+            run_archive.archived_runs(tmp_path, SETTING)
     pyarrow.parquet.write_table(pyarrow.table(whole), folder / name)
-    assert packed.all_packed(tmp_path, SETTING) == mixed()
+    assert run_archive.archived_runs(tmp_path, SETTING) == mixed()
 
 
 def test_a_removed_table_is_damage(landed: Path) -> None:
-    (landed / packed.folder_of(SETTING) / "rounds.parquet").unlink()
+    (landed / run_archive.folder_of(SETTING) / "rounds.parquet").unlink()
     assert find_run(landed, RUNS[0]).state == "damaged"
 
 
 def test_a_folder_of_another_setting_is_damage(landed: Path) -> None:
     other = "fedgo/compact-y"
-    (landed / packed.folder_of(SETTING)).rename(landed / packed.folder_of(other))
+    (landed / run_archive.folder_of(SETTING)).rename(landed / run_archive.folder_of(other))
     with pytest.raises(UserError, match="it is another run"):
-        packed.all_packed(landed, other)
+        run_archive.archived_runs(landed, other)

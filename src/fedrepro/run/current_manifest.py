@@ -9,12 +9,12 @@ from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.inputs import data_of, held_by
-from fedrepro.run import given, manifest
+from fedrepro.run import input_artifacts, manifest
 from fedrepro.run.assembly import compose, make_plan
 from fedrepro.support.errors import UserError
 
 
-def manifest_of_today(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any], str]:
+def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any], str]:
     """The part of a run's manifest that is known before its first round; creates nothing.
 
     Returns:
@@ -32,7 +32,7 @@ def manifest_of_today(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any]
     try:
         dataset = open_dataset(spec.setting.dataset, workbench.root / PREPARED)
         partition = Partition.load(workbench.root / spec.setting.partition_path(run.seed))
-        loaded = given.load(workbench.root, spec, dataset, partition)
+        loaded = input_artifacts.load(workbench.root, spec, dataset, partition)
         plan = make_plan(spec, dataset, partition, loaded)
         known |= manifest.subject(plan, code, ids)
         hashes = {name: each.sha256 for name, each in loaded.items()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.support import sealed
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import parse_json, write_atomically
 
@@ -34,7 +34,7 @@ Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
-class PackedRun:
+class ArchivedRun:
     """What is kept of a run.
 
     Attributes:
@@ -61,7 +61,7 @@ def folder_of(setting: str) -> Path:
     return PAPERS / system / COMPACT / name
 
 
-def packed(root: Path, run: RunKey) -> PackedRun | None:
+def archived_run(root: Path, run: RunKey) -> ArchivedRun | None:
     """A run's landed result, checked; None if there is none.
 
     Raises:
@@ -79,7 +79,7 @@ def settings_with_results(root: Path) -> list[str]:
     return [f"{path.parts[-4]}/{path.parts[-2]}" for path in found]
 
 
-def all_packed(root: Path, setting: str) -> dict[RunKey, PackedRun]:
+def archived_runs(root: Path, setting: str) -> dict[RunKey, ArchivedRun]:
     """All landed results of a setting.
 
     Raises:
@@ -111,16 +111,16 @@ def reduced(name: str, columns: Columns) -> Columns:
     }
 
 
-def write(root: Path, setting: str, runs: Mapping[RunKey, PackedRun]) -> Path:
+def write(root: Path, setting: str, runs: Mapping[RunKey, ArchivedRun]) -> Path:
     """Replace a setting's landed results by these runs.
 
     Killed at any point, this leaves the runs that stay as they were, and no damaged one.
     """
     folder = root / folder_of(setting)
     folder.mkdir(parents=True, exist_ok=True)
-    before: Mapping[RunKey, PackedRun] = {}
+    before: Mapping[RunKey, ArchivedRun] = {}
     with suppress(UserError):  # damaged files have no runs to keep
-        before = all_packed(root, setting)
+        before = archived_runs(root, setting)
     staying = {run: each for run, each in before.items() if runs.get(run) == each}
     if staying != before:  # the others' rows are about to change
         _write_runs(folder, staying)
@@ -135,7 +135,7 @@ def write(root: Path, setting: str, runs: Mapping[RunKey, PackedRun]) -> Path:
     return folder
 
 
-def _write_runs(folder: Path, runs: Mapping[RunKey, PackedRun]) -> None:
+def _write_runs(folder: Path, runs: Mapping[RunKey, ArchivedRun]) -> None:
     about: Columns = {"method": [run.method for run in runs], "seed": [run.seed for run in runs]}
     for key in ("manifest", "timing", "quality"):
         about[key] = [json.dumps(getattr(each, key), sort_keys=True) for each in runs.values()]
@@ -177,9 +177,9 @@ def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
 
 
 @cache  # a table asks for each of its runs
-def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], PackedRun]:
+def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], ArchivedRun]:
     shown = folder_of(setting)
-    found: dict[tuple[str, int], PackedRun] = {}
+    found: dict[tuple[str, int], ArchivedRun] = {}
     try:
         about = _columns(folder / RUNS, shown / RUNS)
         tables = {
@@ -189,7 +189,7 @@ def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], Pa
         }
         for row in zip(*(about[key] for key in _KEYS), strict=True):
             method, seed, manifest, timing, quality, seal = row
-            run = PackedRun(
+            run = ArchivedRun(
                 parse_json(manifest),
                 parse_json(timing),
                 parse_json(quality),
@@ -199,8 +199,8 @@ def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], Pa
                     if (method, seed) in rows
                 },
             )
-            if run.seal != seal or sealed.fault(run.manifest):
-                raise ValueError(f"{method} seed {seed}: {sealed.DIFFERS}")
+            if run.seal != seal or checksummed_json.fault(run.manifest):
+                raise ValueError(f"{method} seed {seed}: {checksummed_json.DIFFERS}")
             theirs = run.manifest["run"]
             if (theirs["setting"], theirs["method"], theirs["seed"]) != (setting, method, seed):
                 raise ValueError(f"{method} seed {seed}: it is another run")

@@ -10,8 +10,8 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.provenance import fingerprint
-from fedrepro.run import difference
-from fedrepro.run.difference import Side, of_manifests, of_rounds
+from fedrepro.run import run_comparison
+from fedrepro.run.run_comparison import Side, of_manifests, of_rounds
 from fedrepro.support import checkout
 from support.git import commit_all
 from support.places import ROOT
@@ -148,7 +148,7 @@ def test_a_changed_file_is_shown_as_git_does_where_the_commits_are_known(
     assert lines[-1] == "  no commit has the change"
     unknown = of_manifests(side("1", "0" * 40), side("2", second))["code"]
     assert unknown[-1] == f"changed: {name}"
-    monkeypatch.setattr(difference, "PATCH", 3)
+    monkeypatch.setattr(run_comparison, "PATCH", 3)
     lines = of_manifests(side("1", first), side("2", second))["code"]
     assert len(lines) == 6 and f"git diff {first} {second} -- my_prox.py" in lines[-1]
 
