@@ -160,7 +160,8 @@ def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table() -> Non
     row = landed("ima", "compact_accuracy", "compact")[-1]["rows"][0]
     assert row.scene and row.scene.curves and row.scene.curves.panels
     assert (
-        row.hows[0].setting == f"ima/compact_accuracy/{row.setting.partition('/')[2]}/fedavg.yaml"
+        row.hows[0].setting
+        == f"ima/compact_accuracy/{row.head.setting.partition('/')[2]}/fedavg.yaml"
     )
 
 

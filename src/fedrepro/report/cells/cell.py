@@ -163,6 +163,10 @@ class TableCell:
     surrogate_for: str = ""
 
     @property
+    def results(self) -> tuple[Result, ...]:
+        return (self.paper, self.demo) if self.demo else (self.paper,)
+
+    @property
     def answered(self) -> Printed | None:
         """The printed cell if our number was computed on the same data."""
         return None if self.surrogate_for else self.printed

@@ -81,11 +81,10 @@ def scene_of(
     workbench: Workbench,
     target: TableTarget,
     cells: Sequence[TableCell],
-    columns: Sequence[str],
-    pairs: Sequence[Sequence[tuple[int, str]]],
     scale: Scale,
 ) -> Scene | None:
     """A row's figures, or None if nothing was run at this scale."""
+    pairs, columns = pairs_of(target), target.table.columns
     both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
     if not any(run.page or run.value is not None for each in results.values() for run in each.runs):
@@ -111,7 +110,7 @@ def scene_of(
             lines += found
         # Landed results of scale compact have clients' scores of the last round only.
         if any(len(line.points) > 1 for line in lines):
-            panels.append((columns[_titled(pair)], lines))
+            panels.append((columns[_titled(pair)].label, lines))
     names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
     marked = {line.name for _, lines in panels for line in lines} - {*names}
     names += sorted(marked)

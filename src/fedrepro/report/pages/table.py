@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey, TableTarget
-from fedrepro.config.values import SCALES, Scale
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
@@ -44,33 +44,38 @@ class RowView:
 
     Attributes:
         summary: which rounds count, in words; "" for a number of a whole run.
-        points: the unit of differences.
         wanted: what its runs would take, in words, if none has a result; or "".
         best: the columns with the best numbers.
         notes: for each cell, how it differs from its row; or "".
         hows: one for each cell.
         about: its setting, key by key.
         landed: Parquet files of its settings' landed results, in the site.
+        runs: those with a page.
+        above: the first row above that shows the same runs, if any.
         scene: None if nothing was run, or if a row above shows the same runs.
-        above: label and anchor of the first such row above, or None.
     """
 
-    label: str
+    head: TableRow
     anchor: str
-    metric: str
-    unit: str
-    points: str
     wanted: str
     best: Best
     summary: str
     notes: tuple[str, ...]
     hows: tuple[How, ...]
     about: tuple[tuple[str, object], ...]
-    setting: str
     landed: tuple[str, ...]
     cells: tuple[TableCell, ...]
+    runs: set[RunKey]
+    above: "RowView | None"
     scene: row_figures.Scene | None
-    above: tuple[str, str] | None
+
+    @property
+    def label(self) -> str:
+        return self.head.label
+
+    @property
+    def unit(self) -> str:
+        return self.head.unit
 
 
 @dataclass
@@ -78,9 +83,10 @@ class Stage:
     """The runs of one demo setting, and the rows that it represents.
 
     Attributes:
-        note: what the demo can't show.
+        note: a remark on the demo setting.
     """
 
+    runs: set[RunKey]
     labels: list[str]
     scene: row_figures.Scene
     note: str
@@ -98,7 +104,6 @@ class DemoRow:
     data: str
     setting: str
     metric: str
-    unit: str
     labels: list[str]
     cells: tuple[TableCell, ...]
 
@@ -108,60 +113,17 @@ def table_page(
 ) -> dict[str, Any]:
     """The content of a table's page, from its JSON and its runs."""
     system = published.systems.get(target.system)
-    columns = [column.label for column in table.columns]
-    pairs = row_figures.pairs_of(target)
-    rows = []
     own, shown, folded = _order(table, system.proposes if system else ())
-    best = best_of_rows(target, table, [*shown, *folded])
-    drawn: list[tuple[set[RunKey], tuple[str, str]]] = []  # runs -> the row that shows them
-    stages: list[tuple[set[RunKey], Stage]] = []
-    for index, row in enumerate(table.rows):
-        cells = tuple(cell for cell in table.cells if cell.row == index)
-        anchor = f"row-{index + 1}"
-        runs = _runs(cells, "paper")
-        above = next((place for others, place in drawn if runs and runs <= others), None)
-        drawn.append((runs, (row.label, anchor)))
-
-        def scene(scale: Scale, cells: tuple[TableCell, ...] = cells) -> row_figures.Scene | None:
-            return row_figures.scene_of(workbench, target, cells, columns, pairs, scale)
-
-        landed = _landed(workbench.root, cells) if table.scale == "compact" else ()
-        runs = _runs(cells, "demo")
-        stage = next((stage for others, stage in stages if runs and runs <= others), None)
-        if stage:
-            stage.labels.append(row.label)
-        elif table.scale == "demo" and (stand_in := scene("demo")):
-            note = workbench.setting(stand_in.setting).note
-            stages.append((runs, Stage([row.label], stand_in, note)))
-        rows.append(
-            RowView(
-                row.label,
-                anchor,
-                row.metric,
-                row.unit,
-                "points" if row.unit == "%" else row.unit,
-                _wanted(workbench, cells),
-                best[index],
-                _summary(target, index),
-                tuple(_note(target, row, cell) for cell in cells),
-                tuple(_how(workbench, table, cell.paper) for cell in cells),
-                tuple(about_setting(workbench, row.setting)),
-                row.setting,
-                landed,
-                cells,
-                None if above else scene("paper"),
-                above,
-            )
-        )
     counts = _counts(table.cells)
-    stand_ins = (row.demo for row in table.rows if row.demo and table.scale == "demo")
-    units = {row.unit for row in rows}
+    demo = table.scale == "demo"
+    surrogates = {workbench.setting(row.demo).dataset for row in table.rows if row.demo and demo}
+    units = {row.unit for row in table.rows}
     return {
         "table": table,
         "compact": table.scale == "compact",
         "scales": scales_of(workbench, published, target, table, demo=counts["demo"] > 0),
-        "rows": rows,
-        "columns": columns,
+        "rows": _rows(workbench, target, table, best_of_rows(target, table, [*shown, *folded])),
+        "columns": [column.label for column in table.columns],
         "own": own,
         "shown": shown,
         "folded": folded,
@@ -177,10 +139,10 @@ def table_page(
         "seeds": {
             scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
         },
-        "stages": [stage for _, stage in stages],
+        "stages": _stages(workbench, target, table) if demo else (),
         "demo_rows": _demo_rows(workbench, table),
         "alike": _alike(table.cells),
-        "stand_ins": sorted({workbench.setting(name).dataset for name in stand_ins}),
+        "surrogates": sorted(surrogates),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
         "follows": what_follows(workbench, target, table, published),
         **about(published, target.system, target.item, table.published_table or ""),
@@ -189,13 +151,58 @@ def table_page(
     }
 
 
+def _rows(
+    workbench: Workbench, target: TableTarget, table: ComputedTable, best: Sequence[Best]
+) -> list[RowView]:
+    rows: list[RowView] = []
+    for index, head in enumerate(table.rows):
+        cells = _cells(table, index)
+        runs = _runs(cell.paper for cell in cells)
+        above = next((row for row in rows if runs and runs <= row.runs), None)
+        rows.append(
+            RowView(
+                head,
+                f"row-{index + 1}",
+                _wanted(workbench, cells),
+                best[index],
+                _summary(target, index),
+                tuple(_note(target, head, cell) for cell in cells),
+                tuple(_how(workbench, table, cell.paper) for cell in cells),
+                tuple(about_setting(workbench, head.setting)),
+                _landed(workbench.root, cells) if table.scale == "compact" else (),
+                cells,
+                runs,
+                above,
+                None if above else row_figures.scene_of(workbench, target, cells, "paper"),
+            )
+        )
+    return rows
+
+
+def _stages(workbench: Workbench, target: TableTarget, table: ComputedTable) -> list[Stage]:
+    stages: list[Stage] = []
+    for index, row in enumerate(table.rows):
+        cells = _cells(table, index)
+        runs = _runs(cell.demo for cell in cells)
+        stage = next((stage for stage in stages if runs and runs <= stage.runs), None)
+        if stage:
+            stage.labels.append(row.label)
+        elif scene := row_figures.scene_of(workbench, target, cells, "demo"):
+            note = workbench.setting(scene.setting).note
+            stages.append(Stage(runs, [row.label], scene, note))
+    return stages
+
+
+def _cells(table: ComputedTable, row: int) -> tuple[TableCell, ...]:
+    return tuple(cell for cell in table.cells if cell.row == row)
+
+
 def _mixed(cells: Iterable[TableCell]) -> list[str]:
-    """What the packages and machines of a table's numbers differ in, if they are not all alike."""
+    """The packages and machines of the numbers, as far as they differ; [] if all are alike."""
     places = {
         tuple(run.made_on.split(", "))
         for cell in cells
-        for result in (cell.paper, cell.demo)
-        if result
+        for result in cell.results
         for run in result.runs_of_the_chosen
         if run.value is not None and run.made_on
     }
@@ -210,8 +217,7 @@ def _other_arithmetic(cells: Iterable[TableCell]) -> dict[str, int]:
     runs = {
         (result.run_of(run), run.arithmetic)
         for cell in cells
-        for result in (cell.paper, cell.demo)
-        if result
+        for result in cell.results
         for run in result.runs
         if run.arithmetic
     }
@@ -219,33 +225,31 @@ def _other_arithmetic(cells: Iterable[TableCell]) -> dict[str, int]:
 
 
 def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
-    found: dict[object, DemoRow] = {}
+    rows: dict[object, DemoRow] = {}
     for index, row in enumerate(table.rows):
-        cells = tuple(cell for cell in table.cells if cell.row == index)
+        cells = _cells(table, index)
         results = [cell.demo for cell in cells]
         used = next((result.setting for result in results if result), None)
         if used is None:
             continue
         numbers = [each and (each.setting, each.methods, each.mean, each.hole) for each in results]
-        key = (row.metric, row.unit, *numbers)
-        if key in found:
-            found[key].labels.append(row.label)
-        else:
-            title = workbench.datasets[workbench.setting(used).dataset].title
-            name = used.partition("/")[2]
-            found[key] = DemoRow(title, name, row.metric, row.unit, [row.label], cells)
-    return list(found.values())
+        title = workbench.datasets[workbench.setting(used).dataset].title
+        demo = DemoRow(title, used.partition("/")[2], row.metric, [], cells)
+        rows.setdefault((row.metric, row.unit, *numbers), demo).labels.append(row.label)
+    return list(rows.values())
 
 
 def _alike(cells: Iterable[TableCell]) -> bool:
-    """Whether cells of one row with different published runs share runs at scale demo."""
-    found: dict[tuple[int, frozenset[RunKey]], set[frozenset[RunKey]]] = {}
+    """Return True if cells of one row with different published runs share runs at scale demo."""
+    shared: dict[tuple[int, frozenset[RunKey]], set[frozenset[RunKey]]] = {}
     for cell in cells:
         if cell.demo:
-            stand_in = frozenset(cell.demo.run_of(run) for run in cell.demo.runs)
-            asked = frozenset(cell.paper.run_of(run) for run in cell.paper.runs)
-            found.setdefault((cell.row, stand_in), set()).add(asked)
-    return any(len(asked) > 1 for asked in found.values())
+            demo, paper = (
+                frozenset(result.run_of(run) for run in result.runs)
+                for result in (cell.demo, cell.paper)
+            )
+            shared.setdefault((cell.row, demo), set()).add(paper)
+    return any(len(papers) > 1 for papers in shared.values())
 
 
 def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], list[int], list[int]]:
@@ -286,27 +290,26 @@ def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
 def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
     method = result.chosen or result.methods[0]
     composition, values = workbench.compose(workbench.setting(result.setting), method)
-    seeds = sorted({run.seed for run in result.runs if run.method == method})
+    runs = [run for run in result.runs if run.method == method]
+    seeds = sorted({run.seed for run in runs})
+    settings = (
+        setting_beside(table.system, table.item, result.run_of(run), run.page)
+        for run in runs
+        if run.page or run.value is not None
+    )
     return How(
         composition,
         tuple(flatten(values)),
         tuple(f"fedrepro run {result.setting} {method} --seed {seed}" for seed in seeds),
-        next(
-            (
-                setting_beside(table.system, table.item, result.run_of(run), run.page)
-                for run in result.runs
-                if run.method == method and (run.page or run.value is not None)
-            ),
-            None,
-        ),
+        next(settings, None),
     )
 
 
 def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object]]:
     """A setting's resolved keys, without those about methods."""
     left_out = {"name", "methods", "demo", "evaluate", "given", "keep"}
-    found = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
-    return flatten({key: value for key, value in found.items() if key not in left_out})
+    keys = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
+    return flatten({key: value for key, value in keys.items() if key not in left_out})
 
 
 def _summary(target: TableTarget, row: int) -> str:
@@ -331,14 +334,12 @@ def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
 
 
 def _landed(root: Path, cells: Iterable[TableCell]) -> tuple[str, ...]:
-    results = [cell.paper for cell in cells]
-    settings = sorted({result.run_of(run).setting for result in results for run in result.runs})
+    settings = sorted({cell.paper.setting for cell in cells})
     return tuple(file for setting in settings for file in landed_files(root, setting))
 
 
-def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
-    """The runs of a row's cells at a scale that have a page."""
-    results = (cell.paper if scale == "paper" else cell.demo for cell in cells)
+def _runs(results: Iterable[Result | None]) -> set[RunKey]:
+    """The runs of results that have a page."""
     return {result.run_of(run) for result in results if result for run in result.runs if run.page}
 
 
@@ -381,23 +382,19 @@ def _tested(cells: Iterable[TableCell]) -> dict[str, float]:
 
 
 def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
-    found = []
-    seen = set()
+    first: dict[object, TableCell] = {}
     for cell in cells:
-        name = cell.printed and (cell.printed.name, cell.surrogate_for)
-        if name is None or name not in seen:
-            found.append(cell)
-        seen.add(name)
-    return found
+        name = (cell.printed.name, cell.surrogate_for) if cell.printed else id(cell)
+        first.setdefault(name, cell)
+    return [*first.values()]
 
 
 def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
     """Each column's methods, for links to their pages."""
     setting = workbench.setting(target.cells[0].setting)
-    found = []
+    methods = []
     for column in target.table.columns:
-        names = column.methods_at(target.scale)
-        composition, _ = workbench.compose(setting, names[0])
+        composition, _ = workbench.compose(setting, column.methods_at(target.scale)[0])
         parts = [part.partition("@")[0] for part in composition.split("+")]
-        found.append({"label": column.label, "parts": parts, "names": names})
-    return found
+        methods.append({"label": column.label, "parts": parts})
+    return methods
