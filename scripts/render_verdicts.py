@@ -63,14 +63,14 @@ class Rates:
     power: float
 
 
-PLACE = ("s", "table_1", "1", "d", "c", "m", "acc1")
+NAME, PLACE = ("d", "c", "m", "acc1"), ("s", "table_1", "1")
 KIND = PrintedMetric(unit="percent")
 
 
 def printed(mean: float, std: float | None) -> PrintedCell:
     """A percentage as printed, to two decimals."""
     spread = None if std is None else round(std, 2)
-    return PrintedCell(*PLACE, round(mean, 2), spread, "", 2, "", KIND)
+    return PrintedCell(*NAME, round(mean, 2), spread, "", 2, "", *PLACE, KIND)
 
 
 def joint(theirs: int, ddof: int, ours: int) -> Cell:

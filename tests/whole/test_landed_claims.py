@@ -580,8 +580,8 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
         if isinstance(claim.compact, CompactTest) and (claim.system, claim.compact.table) in tables:
             found = judge_compact(bench, claim, tables, 0.5)
             assert found, claim.anchor
-            said.add(found.judged.word)
-            lost = found.judged.word == "does not hold"
+            said.add(found.word)
+            lost = found.word == "does not hold"
             assert not lost or claim.compact.looked_at, claim.anchor
     assert "holds" in said
 

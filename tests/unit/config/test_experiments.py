@@ -13,7 +13,6 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import Printed
 from fedrepro.report.papers import published
 from support.places import ROOT
 
@@ -92,9 +91,7 @@ def test_every_printed_cell_of_ima_has_a_target(bench: Workbench) -> None:
             target = bench.table("ima", item, "paper")
             found = [tables.printed_cell(target, cell, papers) for cell in target.cells]
             assert None not in found
-            assert {Printed.of(cell).name for cell in cells} == {
-                Printed.of(cell).name for cell in found if cell
-            }
+            assert {cell.name for cell in cells} == {cell.name for cell in found if cell}
 
 
 def test_tables_2_and_3_of_ima_wrap_the_methods_of_table_1(bench: Workbench) -> None:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from fedrepro.report.cells.cell import CellRun, Printed, Result, TableCell
+from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import CellIndex, Finding, judge_claim
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
@@ -99,15 +99,13 @@ def test_what_is_counted_decides_without_seeds(papers: Published) -> None:
     claim = claim_of(papers, "fedgo-overhead")
     pairs = pairs_of(claim, papers)
     cells = [cell for pair in pairs for cell in (pair.left, pair.right)]
-    counted = {
-        (cell.system, cell.table, Printed.of(cell).name): float(cell.mean or 0) for cell in cells
-    }
+    counted = {(cell.system, cell.table, cell.name): float(cell.mean or 0) for cell in cells}
     found = judge_claim(claim, pairs, {}, counted)
     assert (found.word, len(found.computed)) == ("holds", len(pairs))
     assert found.counted and found.overall is None  # no run, and no mean lead of runs
     assert found.why.startswith("Counted, without any run")
     first = pairs[0].left
-    more = {(first.system, first.table, Printed.of(first).name): 1e12}
+    more = {(first.system, first.table, first.name): 1e12}
     assert judge_claim(claim, pairs, {}, counted | more).word == "does not hold"
     assert judge_claim(claim, pairs, {}).word == "not computed"
 
@@ -226,8 +224,8 @@ def judge(
         (), {}, {}, {}, (),
     )  # fmt: skip
     index: CellIndex = {
-        ("s", "1", Printed.of(cell).name): TableCell(
-            0, 0, Printed.of(cell),
+        ("s", "1", cell.name): TableCell(
+            0, 0, cell,
             Result("s/x", ("m",), "m", {}, tuple(
                 CellRun("m", seed, "finished", "", value, False, (), "", None)
                 for seed, value in values[name].items()

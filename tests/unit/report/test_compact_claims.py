@@ -133,16 +133,16 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     tables = {("fedgo", "compact_accuracy"): table}
     found = judge_compact(bench, claim, tables, 0.5)
     assert found
-    assert found.judged.word == "holds everywhere"
-    assert found.judged.overall
-    assert found.judged.overall.lead == pytest.approx(6.5)
+    assert found.word == "holds everywhere"
+    assert found.overall
+    assert found.overall.lead == pytest.approx(6.5)
     assert len(found.pairs) == 6
     assert found.diverged == 0
-    assert "iverged" not in found.judged.why
+    assert "iverged" not in found.why
     gone = run_of(6, None, "diverged")
     lost = judge_compact(bench, claim.model_copy(update={"expect": "less"}), tables, 0.5)
     assert lost
-    assert lost.judged.word == "does not hold"
+    assert lost.word == "does not hold"
     fewer = [
         replace(cell, paper=replace(cell.paper, runs=cell.paper.runs[:4])) for cell in table.cells
     ]
@@ -150,8 +150,8 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     for direction in ("more", "less"):  # as clear as with five
         soon = judge_compact(bench, claim.model_copy(update={"expect": direction}), early, 0.5)
         assert soon
-        assert (soon.judged.word, soon.judged.needs) == ("undecided", "5")
-        assert "4 of 5 seeds" in soon.judged.why
+        assert (soon.word, soon.needs) == ("undecided", "5")
+        assert "4 of 5 seeds" in soon.why
     for column, direction, word in (
         ("FedGO", "more", "undecided"),  # the paper's method, with the worst seed left out
         ("FedDF", "more", "holds everywhere"),
@@ -169,7 +169,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         asked = claim.model_copy(update={"expect": direction})
         found = judge_compact(bench, asked, some, 0.5)
         assert found
-        assert (found.judged.word, found.diverged) == (word, len(rows))
-        assert f"{column} ({rows[0].label}), seed 6" in found.judged.why
+        assert (found.word, found.diverged) == (word, len(rows))
+        assert f"{column} ({rows[0].label}), seed 6" in found.why
     silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
     assert silent is None

@@ -34,8 +34,8 @@ def printed(
     kind = PrintedMetric(
         unit={"acc1": "percent", "worst10": "percent", "ece": "fraction"}.get(metric, "own")
     )
-    place = ("s", "table_1", "1", "d", "c", "m", metric)
-    return PrintedCell(*place, mean, std, "", decimals, "", kind)
+    number = ("d", "c", "m", metric, mean, std, "", decimals, "")
+    return PrintedCell(*number, "s", "table_1", "1", kind)
 
 
 def test_estimate_by_students_t() -> None:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
-from fedrepro.report.papers.published import PrintedCell
+from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.derived_files import read_derived
 from fedrepro.run.results import RunStatus
@@ -108,40 +108,6 @@ def diverged_in_words(seeds: Mapping[str, Sequence[int]]) -> str:
         if those
     ]
     return f" Diverged: {'; '.join(said)}." if said else ""
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A cell's printed content, as in :class:`fedrepro.report.papers.published.PrintedCell`."""
-
-    dataset: str
-    setting: str
-    method: str
-    metric: str
-    mean: float | None
-    std: float | None
-    text: str
-    decimals: int
-    doubt: str
-
-    @classmethod
-    def of(cls, cell: PrintedCell) -> "Printed":
-        return cls(
-            cell.dataset,
-            cell.setting,
-            cell.method,
-            cell.metric,
-            cell.mean,
-            cell.std,
-            cell.text,
-            cell.decimals,
-            cell.doubt,
-        )
-
-    @property
-    def name(self) -> tuple[str, str, str, str]:
-        """Identifies a printed cell within its table."""
-        return self.dataset, self.setting, self.method, self.metric
 
 
 @dataclass(frozen=True)

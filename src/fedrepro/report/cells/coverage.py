@@ -8,7 +8,7 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
-from fedrepro.report.cells.cell import ComputedTable, Printed
+from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published, State
@@ -127,7 +127,7 @@ def count(
         if key not in found:
             own = (cell for cell in target.cells if not workbench.surrogate_for(cell.setting))
             printed = (tables.printed_cell(target, cell, published) for cell in own)
-            answers = {Printed.of(cell).name: counts_of(False, None) for cell in printed if cell}
+            answers = {cell.name: counts_of(False, None) for cell in printed if cell}
         counted = counts.setdefault(owner, Counter())
         for each_counts in answers.values():
             counted.update(each_counts)
@@ -177,7 +177,7 @@ def count_any(
     for (system, _), target in workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
             for each in computed.compute(workbench, target, published):
-                name = system, each.printed.table, *Printed.of(each.printed).name
+                name = system, each.printed.table, *each.printed.name
                 has_value[name] = has_value.get(name, False) or each.value is not None
     counts = {system: Counter[str]() for system in published.systems}
     for (system, *_), there in has_value.items():

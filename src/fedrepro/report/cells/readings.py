@@ -8,10 +8,8 @@ from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import departures_of
 from fedrepro.methods.files import split
-from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
-from fedrepro.report.papers.published import Published
-
-Name = tuple[str, str, str, str]
+from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.papers.published import Name, Printed, Published
 
 
 @dataclass(frozen=True)

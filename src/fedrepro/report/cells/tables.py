@@ -22,7 +22,6 @@ from fedrepro.provenance.identity import (
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
-    Printed,
     Result,
     TableCell,
     TableColumn,
@@ -165,9 +164,9 @@ def _cell(
     difference = None
     if printed and printed.mean is not None and paper.mean is not None and verdict:
         difference = None if other_kind else paper.mean - printed.mean
-    shown = Printed.of(printed) if printed else None
     selection = _selection(target, cell)
-    return TableCell(*place, shown, paper, demo, selection, difference, verdict, other_data)
+    number = printed.number if printed else None
+    return TableCell(*place, number, paper, demo, selection, difference, verdict, other_data)
 
 
 def _selection(target: TableTarget, cell: Cell) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.claims import Finding, index_of, judge_claim, margin_of
-from fedrepro.report.cells.compact import CompactFinding, judge_compact
+from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
+from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.findings import Finding
 from fedrepro.report.cells.insights import sentence
 from fedrepro.report.cells.readings import Answer, Both, answers_by_table
 from fedrepro.report.cells.tables import compute
@@ -87,7 +88,7 @@ def what_follows(
     cells = [both for name, both in here.items() if name in own]
     said = (sentence(each, find) for each in published.insights_on(target.system, target.item))
     index, released = index_of(by_table, "text"), index_of(by_table, "released")
-    findings: dict[str, dict[str, Finding | CompactFinding | None]] = {}
+    findings: dict[str, dict[str, Finding | None]] = {}
     for claim in claims:
         pairs = pairs_of(claim, published)
         judged = (judge_claim(claim, pairs, each) for each in (index, released))

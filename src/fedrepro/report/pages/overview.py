@@ -18,10 +18,10 @@ from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.coverage import ARITHMETIC
-from fedrepro.report.cells.readings import Both, Name
+from fedrepro.report.cells.readings import Both
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
-from fedrepro.report.papers.published import Published, label_of, natural
+from fedrepro.report.papers.published import Name, Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
 Number = tuple[str, str]  # of a discrepancy: its system and number

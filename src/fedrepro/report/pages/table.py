@@ -11,13 +11,13 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
-from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
+from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow
 from fedrepro.report.cells.row_best import Best, best_of_rows
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.pages.run_files import landed_files, setting_beside, unpaged
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Printed, Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
 

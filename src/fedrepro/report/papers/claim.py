@@ -5,31 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from fedrepro.report.papers.selectors import CellSelector, CompactSelector
 from fedrepro.support.typed_yaml import Typed
-
-
-class CellSelector(Typed):
-    """Selects printed cells by some of their keys. A key may have several values.
-
-    On the left, ``*`` matches any text; on the right it means the text that it matched on the left,
-    and ``others`` every value that the left does not name, except the paper's references.
-    """
-
-    dataset: str | list[str] | None = None
-    setting: str | list[str] | None = None
-    method: str | list[str] | None = None
-    metric: str | list[str] | None = None
-
-
-class CompactSelector(Typed):
-    """Selects cells of a compact table by the labels of their column and row.
-
-    ``*`` is as in :class:`CellSelector`. On the right, ``others`` means every column that the left
-    does not name, except the paper's references.
-    """
-
-    column: str | list[str] | None = None
-    row: str | list[str] | None = None
 
 
 class CompactTest(Typed):

@@ -71,8 +71,15 @@ class PairedTest:
         p = 2 * float(stdtr(n - 1, -abs(mean - by) / error))
         return cls(n, mean, mean - half, mean + half, p)
 
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """Low, mean and high; None if a t test is not possible."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.lead, self.high
+
     def word(self, by: float) -> Single:
-        """What its own interval says."""
+        """The verdict of its own interval."""
         if self.low is None or self.high is None:
             return "undecided"
         return "holds" if self.low > by else "against by itself" if self.high < by else "undecided"

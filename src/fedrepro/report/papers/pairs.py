@@ -1,19 +1,16 @@
 """The pairs of printed cells that a claim compares, and whether they support it."""
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedrepro.report.papers.claim import CellSelector, Claim
+from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.estimate import student_t
 from fedrepro.report.papers.limits import variance_of
 from fedrepro.report.papers.published import KEYS, PrintedCell, Published, Spread
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
-
-OTHERS = "others"
 
 # "within the spread": it leads, but not beyond what the paper's own seeds scatter. "but for ties":
 # some numbers are equal as printed.
@@ -69,27 +66,27 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
     """
     items = {(claim.system, item) for item in claim.tables}
     cells = [cell for key in published.tables if key in items for cell in published.tables[key]]
-    cells = [cell for cell in cells if cell.mean is not None]
-    references = published.systems[claim.system].references
-    found = [
-        Pair(left, right, claim.sign * (left.mean - right.mean))
-        for left in cells
-        if (stars := _match(claim.left, left)) is not None
-        for right in cells
-        if left.mean is not None and right.mean is not None
-        if _answers(claim, left, right, stars, references)
-    ]
-    if not found:
+    numbers = [(cell, cell.mean) for cell in cells if cell.mean is not None]
+    selected = claim.left.pairs_with(
+        claim.right,
+        [{key: getattr(cell, key) for key in KEYS} for cell, _ in numbers],
+        published.systems[claim.system].references,
+    )
+    pairs = []
+    for left_index, right_index in selected:
+        (left, left_mean), (right, right_mean) = numbers[left_index], numbers[right_index]
+        pairs.append(Pair(left, right, claim.sign * (left_mean - right_mean)))
+    if not pairs:
         raise UserError(
             f"{PAPERS / claim.system}/claims.yaml: {claim.name}: matches no printed cells"
         )
-    return found
+    return pairs
 
 
 def judge_printed(
     claim: Claim, pairs: Sequence[Pair], spread: Spread | None = None
 ) -> PrintedFinding:
-    """Whether the printed numbers support the claim, allowing for rounding.
+    """The verdict of the printed numbers on the claim, allowing for rounding.
 
     Args:
         spread: what the paper's printed standard deviations are over.
@@ -129,7 +126,7 @@ def _has_spread(pair: Pair, spread: Spread) -> bool:
 
 
 def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
-    """Whether the pairs' mean lead exceeds the claimed one by the 95 % limit of Welch's t."""
+    """Return True if the mean lead exceeds the claimed one by the 95 % limit of Welch's t."""
     shares: dict[PrintedCell, float] = {}  # a number may be in several pairs
     for pair in pairs:
         shares[pair.left] = shares.get(pair.left, 0.0) + 1 / len(pairs)
@@ -146,47 +143,5 @@ def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
 
 
 def leads(claim: Claim, lead: float, rounding: float) -> bool:
-    """Whether the lead is positive, or at least the claim's ``by``, allowing for rounding."""
+    """Return True if a lead is positive, or at least the claimed one, allowing for rounding."""
     return lead > 0 if claim.by == 0 else lead >= claim.by - rounding - 1e-9
-
-
-def _match(place: CellSelector, cell: PrintedCell) -> dict[str, str] | None:
-    """What ``*`` matches in a cell, by key; None if the cell does not match."""
-    stars = {}
-    for key in KEYS:
-        wanted = getattr(place, key)
-        if wanted is None:
-            continue
-        for pattern in _several(wanted):
-            expression = re.escape(pattern).replace(r"\*", "(.+)")
-            if match := re.fullmatch(expression, getattr(cell, key)):
-                stars[key] = match[1] if match.groups() else ""
-                break
-        else:
-            return None
-    return stars
-
-
-def _answers(
-    claim: Claim,
-    left: PrintedCell,
-    right: PrintedCell,
-    stars: dict[str, str],
-    references: Iterable[str],
-) -> bool:
-    for key in KEYS:
-        wanted, value = getattr(claim.right, key), getattr(right, key)
-        if wanted is None:
-            same = value == getattr(left, key)
-        elif wanted == OTHERS:
-            named = CellSelector.model_validate({key: getattr(claim.left, key)})
-            same = _match(named, right) is None and value not in references
-        else:
-            same = value in {text.replace("*", stars.get(key, "")) for text in _several(wanted)}
-        if not same:
-            return False
-    return left is not right
-
-
-def _several(wanted: str | list[str]) -> list[str]:
-    return [wanted] if isinstance(wanted, str) else wanted

@@ -7,7 +7,7 @@ import csv
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ Entry = TypeVar("Entry", bound=Typed)
 ORDER = PAPERS / "systems.yaml"
 INSIGHTS = "what_follows.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
+Name = tuple[str, str, str, str]  # of a printed cell in its table: its values of KEYS
 
 Unit = Literal["percent", "fraction", "own"]
 MOST: dict[Unit, float] = {"percent": 100.0, "fraction": 1.0, "own": math.inf}
@@ -50,22 +51,16 @@ class PrintedMetric(Typed):
 
 
 @dataclass(frozen=True)
-class PrintedCell:
-    """One printed number.
+class Printed:
+    """One printed number, as a table's JSON keeps it.
 
     Attributes:
         mean: None if the printed cell is empty.
         std: None if no spread is printed.
-        table: as printed, such as "2.3", "I" or "Section F.1".
-        item: its name in the workflow, such as "table_2_3".
         decimals: of the printed mean.
         doubt: why the number is doubtful, or "".
-        kind: the metric's entry in paper.yaml.
     """
 
-    system: str
-    item: str
-    table: str
     dataset: str
     setting: str
     method: str
@@ -75,7 +70,32 @@ class PrintedCell:
     text: str
     decimals: int
     doubt: str
+
+    @property
+    def name(self) -> Name:
+        """Identifies a printed cell within its table."""
+        return self.dataset, self.setting, self.method, self.metric
+
+
+@dataclass(frozen=True)
+class PrintedCell(Printed):
+    """One printed number with its place and its unit.
+
+    Attributes:
+        table: as printed, such as "2.3", "I" or "Section F.1".
+        item: its name in the workflow, such as "table_2_3".
+        kind: the metric's entry in paper.yaml.
+    """
+
+    system: str
+    item: str
+    table: str
     kind: PrintedMetric
+
+    @property
+    def number(self) -> Printed:
+        """What a table's JSON keeps of it."""
+        return Printed(*(getattr(self, field.name) for field in fields(Printed)))
 
     @property
     def last_digit(self) -> float:
