@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+from pyarrow.parquet import read_table
 from safetensors.numpy import load_file
 
+from fedrepro.run.run_comparison import TABLES, numbers
 from fedrepro.support import checkout
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
@@ -166,13 +167,21 @@ def _call(tree: Path, into: Path, runs: list[Short], rounds: int) -> list[str | 
 
 def difference(then: Path, now: Path) -> str:
     """The first number of a run's folder that differs from another's, in words; "" for none."""
-    found = []
+    words: dict[str, float] = {}  # in the order of their rounds
     for file in sorted(then.glob("*.parquet")):
         if not (now / file.name).exists():
             return f"{file.name} is no longer written"
-        found += _differing_columns(file.stem, pd.read_parquet(file), now / file.name)
-    if found:
-        return min(found, key=lambda each: each[0])[1]
+        old, new = (read_table(folder / file.name).to_pydict() for folder in (then, now))
+        keys = TABLES[file.stem]
+        lost = [name for name in old if len(new.get(name, ())) != len(old[name])]
+        words |= {f"{file.stem}: {name} is no longer recorded as it was": 0 for name in lost}
+        for number in numbers({name: old[name] for name in old if name not in lost}, new, keys):
+            if number.differs:
+                round = number.row[0] if keys[0] == "round" else ROUNDS
+                numbers_of = f"{number.column} {number.after:.9g} instead of {number.before:.9g}"
+                words[f"round {round:.0f}: {numbers_of}"] = round
+    if words:
+        return min(words, key=words.__getitem__)
     old, new = load_file(then / "model.safetensors"), load_file(now / "model.safetensors")
     if old.keys() != new.keys():
         return f"model.safetensors: tensors: {sorted(old.keys() ^ new.keys())}"
@@ -181,21 +190,6 @@ def difference(then: Path, now: Path) -> str:
         return ""
     far = max(float(np.abs(old[name] - new[name]).max()) for name in changed)
     return f"round {ROUNDS}: {len(changed)} tensors of the model, by at most {far:.3g}"
-
-
-def _differing_columns(name: str, old: pd.DataFrame, file: Path) -> Iterator[tuple[float, str]]:
-    """The first difference of each column that older code recorded: its round, and words."""
-    new = pd.read_parquet(file)
-    for column in old:
-        if column not in new or len(new) != len(old):
-            yield 0, f"{name}: {column} is no longer recorded as it was"
-            continue
-        one, other = old[column].to_numpy(), new[column].to_numpy()
-        rows = np.flatnonzero((one != other) & ~(pd.isna(one) & pd.isna(other)))
-        if len(rows):
-            row = rows[0]
-            round = float(old["round"].iloc[row]) if "round" in old else ROUNDS
-            yield round, f"round {round:.0f}: {column} {other[row]:.9g} instead of {one[row]:.9g}"
 
 
 def _git(*arguments: str) -> str:

@@ -30,9 +30,11 @@ from fedrepro.config.targets import RunKey, SearchTarget, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.search import as_far_as_it_went
-from fedrepro.run import again, landed, run_archive
+from fedrepro.run import landed, run_archive
+from fedrepro.run.manifest import is_of_this_kind
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
+from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
 from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
@@ -283,10 +285,11 @@ def make_again(bench: Workbench, groups: Iterable[Group], cores: str) -> None:
         if left:
             make(left, bench, cores)
         for run in left:
-            found = again.compare(records[run], read_run(Path(), run))
-            print(f"{run.setting} {run.method} seed {run.seed}: {found.words}", flush=True)
-            outcomes["same bits" if found.words == again.SAME else "other bits"] += 1
-            wrong += not found.expected
+            kind = is_of_this_kind(records[run].manifest)
+            outcome: Outcome = compare_landed(records[run], read_run(Path(), run), same_kind=kind)
+            print(f"{run.setting} {run.method} seed {run.seed}: {outcome.words}", flush=True)
+            outcomes["same bits" if outcome.words == SAME else "other bits"] += 1
+            wrong += not outcome.expected
     print("; ".join(f"{words}: {number}" for words, number in outcomes.items()))
     if wrong:
         of = sum(outcomes.values())

@@ -13,7 +13,6 @@ first.
 
 import argparse
 import json
-import math
 import os
 import sys
 import tempfile
@@ -32,18 +31,17 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.engine.round import play_round
 from fedrepro.provenance import numerics
 from fedrepro.run import input_artifacts, landed, scoring
-from fedrepro.run.again import is_of_this_kind
 from fedrepro.run.assembly import make_plan
+from fedrepro.run.manifest import is_of_this_kind
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written
 from fedrepro.run.results import RunRecord, reference_runs
-from fedrepro.run.runner import data_of
+from fedrepro.run.run_comparison import SAME, Number, numbers
 from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
 SHARE, LOSS, LEAST = 0.01, 0.05, 0.01  # tolerances on another kind of machine
-SAME = "same bits"
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -199,7 +197,7 @@ def repeat(bench: Workbench, record: RunRecord) -> Replay:
     partition = _partition(bench, run, dataset)
     loaded = input_artifacts.load(bench.root, spec, dataset, partition)
     plan = make_plan(spec, dataset, partition, loaded)
-    data = data_of(plan, dataset, partition, loaded)
+    data = input_artifacts.data_of_plan(plan, dataset, partition, loaded)
     then_data = record.manifest.get("data", {})  # some results are older than some keys
     differing = [key for key in data if key in then_data and data[key] != then_data[key]]
     if differing:
@@ -225,23 +223,24 @@ def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tu
     missing = then.keys() - now.keys()  # columns that came later are not in older results
     if missing:
         return f"no longer recorded: {', '.join(sorted(missing))}", False
-    pairs = {name: (float(then[name]), float(now[name])) for name in then}
-    differing = {
-        name: pair
-        for name, pair in pairs.items()
-        if pair[0] != pair[1] and not all(map(math.isnan, pair))
-    }
+    rows = ({name: [float(row[name])] for name in then} for row in (then, now))
+    differing = [number for number in numbers(*rows, ()) if number.differs]
     if not differing:
         return SAME, True
-    worst, (a, b) = max(differing.items(), key=lambda each: abs(each[1][0] - each[1][1]))
-    words = f"{worst} {b:.6g} instead of {a:.6g}"
+    worst = max(differing, key=_distance)
+    words = f"{worst.column} {worst.after:.6g} instead of {worst.before:.6g}"
     near = all(
-        abs(a - b) <= (max(LEAST, LOSS * abs(a)) if "loss" in name else SHARE)
-        for name, (a, b) in differing.items()
+        _distance(number)
+        <= (max(LEAST, LOSS * abs(number.before)) if "loss" in number.column else SHARE)
+        for number in differing
     )
     if bits or not near:
         return words, False
     return f"within tolerance, on another kind of machine: {words}", True
+
+
+def _distance(number: Number) -> float:
+    return abs(number.before - number.after)
 
 
 if __name__ == "__main__":

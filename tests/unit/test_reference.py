@@ -237,8 +237,8 @@ def test_what_lies_in_results_is_not_compared_with_itself(
     monkeypatch.setattr(reference, "is_current", lambda *_: True)
     monkeypatch.setattr(reference, "make", lambda runs, *_: made.append(runs))
     group = reference.Group("Silos", "aaggff/compact_silos", [here, absent])
-    found = reference.again.Again("12 numbers differ, on the same kind of machine", False)
-    monkeypatch.setattr(reference.again, "compare", lambda *_: found)
+    found = reference.Outcome("12 numbers differ, on the same kind of machine", False)
+    monkeypatch.setattr(reference, "compare_landed", lambda *_, **__: found)
     with pytest.raises(UserError, match="1 of 1 runs differ from what was landed"):
         reference.make_again(bench, [group], 1)
     assert made == [[absent]]

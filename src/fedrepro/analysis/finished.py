@@ -15,9 +15,8 @@ from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import in_words, other_numbers
-from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run.assembly import Plan, compose, make_plan
-from fedrepro.run.input_artifacts import MODEL, load
+from fedrepro.run.input_artifacts import MODEL, data_of_plan, load
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, changed_files, read_run
 from fedrepro.run.store import load_tree
@@ -82,8 +81,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
     given = load(workbench.root, spec, dataset, partition)
     plan = make_plan(spec, dataset, partition, given)
-    hashes = {name: each.sha256 for name, each in given.items()}
-    data = data_of(dataset, held_by(partition, dataset), plan.weights_sha256, hashes)
+    data = data_of_plan(plan, dataset, partition, given)
     listed = other_numbers(differences_of(record, spec, data))
     # A model is read whatever code trained it: its analysis has an identity of its own.
     if why := in_words(each for each in listed if each.about in ("configuration", "data")):

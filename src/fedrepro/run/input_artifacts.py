@@ -21,8 +21,8 @@ from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
-from fedrepro.provenance.inputs import digest_of
-from fedrepro.run.assembly import StoredArtifact
+from fedrepro.provenance.inputs import data_of, digest_of, held_by
+from fedrepro.run.assembly import Plan, StoredArtifact
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import read_run
 from fedrepro.run.standing import digest_of_server, digest_of_share
@@ -124,6 +124,14 @@ def load(
         need: _load(root, need, source, spec, dataset, partition)
         for need, source in spec.given.items()
     }
+
+
+def data_of_plan(
+    plan: Plan, dataset: Dataset, partition: Partition, artifacts: Mapping[str, StoredArtifact]
+) -> dict[str, Any]:
+    """The identity of the data of a run that is ready to start, as its manifest states it."""
+    digests = {name: artifact.sha256 for name, artifact in artifacts.items()}
+    return data_of(dataset, held_by(partition, dataset), plan.weights_sha256, digests)
 
 
 def _load(

@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,18 @@ def hardware(device: str) -> dict[str, Any]:
     if device.startswith("cuda"):
         facts["accelerator"] = torch.cuda.get_device_name(device)
     return facts
+
+
+def is_of_this_kind(manifest: Mapping[str, Any]) -> bool:
+    """Return True if the machine and PyTorch of a manifest give the same bits as those here."""
+    there = manifest.get("hardware", {})
+    if "accelerator" in there and not torch.cuda.is_available():
+        return False
+    here = hardware("cuda" if "accelerator" in there else "cpu")
+    keys = ("machine", "processor", "vector_instructions", "accelerator")
+    same = all(here.get(key) == there.get(key) for key in keys)
+    there_torch = manifest.get("packages", {}).get("torch")
+    return same and bool(there_torch == torch.__version__.partition("+")[0])
 
 
 def timing(plan: Plan, state: State) -> dict[str, float]:

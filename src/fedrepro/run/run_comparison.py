@@ -1,4 +1,4 @@
-"""Compare two runs: their manifests, their code's history and their records."""
+"""Compare two runs: their manifests, their code's history and every number of their records."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.provenance import fingerprint
 from fedrepro.provenance.identity import changed_values, flatten, printable, shown
+from fedrepro.run.results import RunRecord
 from fedrepro.support import checkout
 from fedrepro.support.plugins import NONE, Folders
 
@@ -20,6 +21,105 @@ SECTIONS = {
     "numerics": ("numerics",),
 }
 PATCH = 40  # lines of a file's diff
+
+
+SAME = "same bits"
+SCORES = ("test_accuracy", "quality accuracy")  # shares from 0 to 1, of a model for all
+Table = Mapping[str, Sequence[float]]
+# The tables of a run, with the columns that name a row.
+TABLES = {
+    "rounds": ("round",),
+    "clients": ("round", "client"),
+    "decisions": ("round", "client"),
+    "mixtures": ("client", "weight"),
+}
+
+
+class Number(NamedTuple):
+    """A recorded number and the one of the same row and column in another record.
+
+    Attributes:
+        row: the values of the columns that name the row, such as the round.
+        after: NaN if the other record does not have it.
+    """
+
+    column: str
+    row: tuple[float, ...]
+    before: float
+    after: float
+
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after and not (
+            math.isnan(self.before) and math.isnan(self.after)
+        )
+
+
+def numbers(before: Table, after: Table, keys: Sequence[str]) -> Iterator[Number]:
+    """Every number of a table, with the one in the row of another table that ``keys`` name.
+
+    Without keys, both have one row.
+    """
+    rows = {row: place for place, row in enumerate(_rows(after, keys))}
+    for column in (name for name in before if name not in keys):
+        for row, value in zip(_rows(before, keys), before[column], strict=True):
+            there = column in after and row in rows
+            counterpart = after[column][rows[row]] if there else math.nan
+            yield Number(column, row, float(value), float(counterpart))
+
+
+def _rows(table: Table, keys: Sequence[str]) -> Iterable[tuple[float, ...]]:
+    return zip(*(table.get(key, ()) for key in keys), strict=True) if keys else [()]
+
+
+class Outcome(NamedTuple):
+    """The outcome of making a landed run again.
+
+    Attributes:
+        words: "same bits", or what differs and by how much.
+        expected: whether it may differ so: not on the kind of machine that made it.
+    """
+
+    words: str
+    expected: bool
+
+
+def compare_landed(landed: RunRecord, made: RunRecord, *, same_kind: bool) -> Outcome:
+    """Compare every number that was landed of a run with that of the run made here.
+
+    Args:
+        same_kind: whether it was landed from a machine like this one (manifest.is_of_this_kind).
+    """
+    if made.state != landed.state:
+        return Outcome(f"{made.state} instead of {landed.state}", expected=False)
+    compared = [
+        number
+        for table, keys in TABLES.items()
+        for number in numbers(getattr(landed, table), getattr(made, table), keys)
+    ]
+    measures = (_measures(record.quality) for record in (landed, made))
+    compared += numbers(*measures, ())
+    differing = [number for number in compared if number.differs]
+    if not differing:
+        return Outcome(SAME, expected=True)
+    shares = [abs(each.before - each.after) for each in differing if each.column in SCORES]
+    columns = sorted({number.column for number in differing})
+    points = f"accuracy by at most {100 * max(shares, default=0.0):.2f} points"
+    counts = f"{len(differing)} of {len(compared)} numbers differ ({', '.join(columns[:3])})"
+    if same_kind:
+        return Outcome(f"{counts}; {points}, on the same kind of machine", expected=False)
+    there = landed.manifest.get("hardware", {})
+    kind = f"{there.get('processor', 'unknown')}, {there.get('vector_instructions', 'unknown')}"
+    words = f"{counts}; {points}; landed from another kind of machine ({kind})"
+    return Outcome(words, expected=True)
+
+
+def _measures(quality: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The measures of a synthetic set as a table of one row; one that was not computed is NaN."""
+    return {
+        f"quality {name}": [math.nan if value is None else value]
+        for name, value in quality.get("numbers", {}).items()
+    }
 
 
 class Side(NamedTuple):
@@ -65,36 +165,30 @@ def of_rounds(before: Side, after: Side) -> list[str]:
     if without:
         return [f"no rounds are recorded by {name}" for name in without]
     columns = [name for name in before.rounds if name in after.rounds]
-    alone = [
+    lone_columns = [
         f"only {side.name} has the column {shown(name)}"
         for side in sides
         for name in side.rounds
         if name not in columns
     ]
-    rows = [_rows(side.rounds, columns) for side in sides]
-    for number in sorted(rows[0].keys() | rows[1].keys()):
-        for side, theirs in zip(sides, reversed(rows), strict=True):
-            if number not in theirs:
-                return [*alone, f"up to round {number:g} all is equal; only {side.name} has it"]
-        pairs = zip(columns, rows[0][number], rows[1][number], strict=True)
-        differing = [each for each in pairs if not _equal(*each[1:])]
-        if differing:
-            (name, old, new), more = differing[0], len(differing) - 1
-            also = f", and {more} more column{'s' if more > 1 else ''}" if more else ""
-            first = f"round {number:g} is the first that differs: {shown(name)}"
-            return [*alone, f"{first}: {old!r} -> {new!r}{also}"]
-    return [*alone, f"all {len(rows[0])} recorded rounds are equal"]
-
-
-def _rows(
-    rounds: Mapping[str, Sequence[float]], columns: Sequence[str]
-) -> dict[float, tuple[float, ...]]:
-    rows = zip(*(rounds[name] for name in columns), strict=False)
-    return dict(zip(rounds["round"], rows, strict=False))
-
-
-def _equal(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
+    rounds = [{*side.rounds["round"]} for side in sides]
+    shared = {name: before.rounds[name] for name in columns}
+    differing = [
+        number
+        for number in numbers(shared, after.rounds, ("round",))
+        if number.differs and number.row[0] in rounds[1]
+    ]
+    first = min((number.row[0] for number in differing), default=math.inf)
+    lone = min(rounds[0] ^ rounds[1], default=math.inf)
+    if lone < first:
+        side = sides[lone in rounds[1]]
+        return [*lone_columns, f"up to round {lone:g} all is equal; only {side.name} has it"]
+    if not differing:
+        return [*lone_columns, f"all {len(rounds[0])} recorded rounds are equal"]
+    number, *others = (number for number in differing if number.row[0] == first)
+    more = f", and {len(others)} more column{'s' if others[1:] else ''}" if others else ""
+    where = f"round {first:g} is the first that differs: {shown(number.column)}"
+    return [*lone_columns, f"{where}: {number.before!r} -> {number.after!r}{more}"]
 
 
 def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 import torch
 
-from fedrepro.run import again, manifest
+from fedrepro.run import manifest
 from fedrepro.run.results import RunRecord
+from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
 
 ROUNDS = {"round": [2, 4], "test_loss": [1.0, 0.5], "test_accuracy": [0.25, 0.5]}
 CLIENTS = {"round": [4, 4], "client": [0, 1], "test_accuracy": [0.5, float("nan")]}
@@ -28,8 +29,9 @@ class Record:
         self.manifest = here
 
 
-def compared(landed: Any, made: Any) -> again.Again:
-    return again.compare(cast(RunRecord, landed), cast(RunRecord, made))
+def compared(landed: Any, made: Any) -> Outcome:
+    same_kind = manifest.is_of_this_kind(landed.manifest)
+    return compare_landed(cast(RunRecord, landed), cast(RunRecord, made), same_kind=same_kind)
 
 
 def test_the_same_bits() -> None:
@@ -56,7 +58,7 @@ def test_what_differs(rounds: Any, clients: Any, words: str) -> None:
     """On the same kind of machine this must not be, on another one it may."""
     found = compared(Record(), Record(rounds, clients))
     assert re.match(words, found.words), found.words
-    assert found.expected == (found.words == again.SAME)
+    assert found.expected == (found.words == SAME)
     for key in ("machine", "processor", "vector_instructions"):
         elsewhere = compared(Record(**{key: "another"}), Record(rounds, clients))
         assert elsewhere.expected
@@ -81,7 +83,7 @@ DECISIONS = {"round": [4, 4], "client": [0, 1], "weight": [0.25, 0.75]}
 def test_all_that_was_landed_is_compared(made: dict[str, Any], words: str) -> None:
     quality = {"accuracy": 0.73, "fid": None}
     whole = {"mixtures": MIXTURES, "decisions": DECISIONS, "quality": quality}
-    assert compared(Record(**whole), Record(**whole)).words == again.SAME
+    assert compared(Record(**whole), Record(**whole)).words == SAME
     found = compared(Record(**whole), Record(**(whole | made)))
     assert re.match(words, found.words), found.words
 
@@ -89,12 +91,12 @@ def test_all_that_was_landed_is_compared(made: dict[str, Any], words: str) -> No
 def test_another_pytorch_may_round_differently() -> None:
     landed = Record()
     landed.manifest["packages"]["torch"] = "1.0.0"
-    assert not again.is_of_this_kind(landed.manifest)
-    assert again.is_of_this_kind(Record().manifest)
-    assert not again.is_of_this_kind({})
+    assert not manifest.is_of_this_kind(landed.manifest)
+    assert manifest.is_of_this_kind(Record().manifest)
+    assert not manifest.is_of_this_kind({})
     here = Record().manifest
     on_gpu = {**here, "hardware": {**here["hardware"], "accelerator": "a GPU that nobody has"}}
-    assert not again.is_of_this_kind(on_gpu)
+    assert not manifest.is_of_this_kind(on_gpu)
 
 
 def test_a_run_that_ends_otherwise_is_never_expected() -> None:
