@@ -110,12 +110,6 @@ WHOSE = {
     "cli/init.py _add write_atomically": "there was no such file; the list of papers gets a line",
     "cli/synth.py make_export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": OUTPUT,
-    "cli/warm.py _hand_over os.unlink": "the socket of the server that this command was sent to",
-    "cli/warm_server.py open_warm_start Path(folder).rmdir": MADE,
-    "cli/warm_server.py _remove_left_over folder.rmdir": "empty, of our name, uid and mode",
-    "cli/warm_server.py _unlink_dead place.unlink": "a dead socket in such a folder",
-    "cli/warm_server.py main Path(address(folder)).unlink": "this server's socket",
-    "cli/warm_server.py main Path(folder).rmdir": "it is empty, and this server's",
     "papers/aaggff/command_replay.py _write write_atomically": RESULT,
     # the site
     "report/pages/standalone.py write_standalone write_atomically": RESULT,

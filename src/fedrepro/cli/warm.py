@@ -3,13 +3,12 @@
 Importing PyTorch takes seconds of CPU, longer than many commands of the workflow run. The Snakefile
 therefore starts a server (:mod:`fedrepro.cli.warm_server`) that has imported everything. A command
 sends it its arguments, environment, working directory, stdin, stdout and stderr; then it forwards
-signals and waits. If that fails or the server is silent, the command starts normally.
+signals and waits. Without a server, the command starts normally.
 
 Keep the imports of this module few: every command pays for them.
 """
 
 import os
-import select
 import signal
 import socket
 import sys
@@ -19,20 +18,17 @@ from zlib import crc32
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.support.terminal import ASKED_TO_END, let_go, open_closed, say
 
-VARIABLE = "FEDREPRO_WARM"  # environment variable with the folder of the socket
-# Seconds for the server to answer, by beginning a command or, while it imports, by WAIT; and for it
-# to report the end of one.
-BEGINNING, ENDING = 60.0, 10.0
-WAIT = b"."
+VARIABLE = "FEDREPRO_WARM"  # environment variable with the name of the server
+CREDENTIALS = 12  # bytes: process, user and group at the other end of a socket
 
 
 def main() -> int:
     """Run a command. Return its exit status, as :func:`fedrepro.cli.main.main` does."""
     open_closed()
-    folder = os.environ.get(VARIABLE)
+    name = os.environ.get(VARIABLE)
     # Libraries read the number of threads on import, and the server imported them with one.
-    if folder and os.environ.get("OMP_NUM_THREADS") == "1":
-        begun = _hand_over(folder)
+    if name and os.environ.get("OMP_NUM_THREADS") == "1":
+        begun = _hand_over(name)
         if begun is not None:
             return _await(*begun)
     from fedrepro.cli import main as cli
@@ -43,33 +39,36 @@ def main() -> int:
         let_go(sys.stdout, sys.stderr)
 
 
-def address(folder: str) -> str:
-    """The socket's path. It differs between Python environments and copies of this package."""
-    return f"{folder}/{crc32(f'{sys.prefix} {__file__}'.encode()):x}"
+def address(name: str) -> str:
+    """The address of a server: an abstract socket of Linux, which vanishes with the server.
+
+    It differs between Python environments and copies of this package.
+    """
+    return f"\0fedrepro-{name}-{crc32(f'{sys.prefix} {__file__}'.encode()):x}"
 
 
-def _hand_over(folder: str) -> tuple[socket.socket, int] | None:
-    """The server, once it has started this command, and the process; None if it has not."""
+def is_of_this_user(connection: socket.socket) -> bool:
+    """Return True if the other end is a process of this user: anybody can connect."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS)
+    return int.from_bytes(peer[4:8], sys.byteorder) == os.geteuid()
+
+
+def _hand_over(name: str) -> tuple[socket.socket, int] | None:
+    """The server, once it has started this command, and the process; None if it has not.
+
+    While the server imports, this waits, as an ordinary start would.
+    """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    server.settimeout(BEGINNING)
     arguments = sys.argv[1:]
-    variables = (name + b"=" + value for name, value in os.environb.items())
+    variables = (key + b"=" + value for key, value in os.environb.items())
     try:
         here = os.getcwdb()  # noqa: PTH109 - pathlib takes long to import
         fields = (here, b"%d" % len(arguments), *map(os.fsencode, arguments), *variables)
-        server.connect(address(folder))
-        socket.send_fds(server, [b"\0".join(fields)], [0, 1, 2])
-        while (answer := server.recv(16)) == WAIT:
-            pass
-        if answer.isdigit():
-            server.settimeout(None)
-            return server, int(answer)
-    except TimeoutError:
-        say(f"fedrepro: no warm start: its server is silent for {BEGINNING:g} s")
-        try:  # noqa: SIM105 - contextlib takes long to import
-            os.unlink(address(folder))  # noqa: PTH108 - so that no other command waits for it
-        except OSError:
-            pass
+        server.connect(address(name))
+        if is_of_this_user(server):
+            socket.send_fds(server, [b"\0".join(fields)], [0, 1, 2])
+            if process := server.recv(16):
+                return server, int(process)
     except OSError:  # no server, such as on another node; or too large an environment
         pass
     server.close()  # the server then starts nothing, or kills what it has started
@@ -84,7 +83,7 @@ def _await(server: socket.socket, command: int) -> int:
     """
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        try:  # noqa: SIM105 - as above
+        try:  # noqa: SIM105 - contextlib takes long to import
             os.killpg(command, number)
         except ProcessLookupError:  # it has ended
             pass
@@ -92,35 +91,17 @@ def _await(server: socket.socket, command: int) -> int:
     for number in ASKED_TO_END:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
-    answer = _end_of(server, command)
-    try:
-        status = os.waitstatus_to_exitcode(int(answer))
-    except (ValueError, OverflowError):
-        said = f"answered {answer[:16]!r}" if answer else "ended or is silent"
-        say(f"fedrepro: the warm server {said}; run the command again")
+    ended = server.recv(16)
+    if not ended:
+        say("fedrepro: the warm server was killed; run the command again")
         return 1
+    status = os.waitstatus_to_exitcode(int(ended))
     if status < 0:
         _explain(signal.Signals(-status))
         if -status in ASKED_TO_END:
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
-
-
-def _end_of(server: socket.socket, command: int) -> bytes:
-    """What the server reports of the command's end; empty if it has ended or says nothing."""
-    answer = ended = server.fileno()
-    try:  # noqa: SIM105 - as above
-        ended = os.pidfd_open(command)
-    except OSError:  # it has ended, and the server has seen it
-        pass
-    if answer not in select.select([answer, ended], [], [])[0]:
-        select.select([answer], [], [], ENDING)
-    server.setblocking(False)
-    try:
-        return server.recv(16)
-    except OSError:
-        return b""
 
 
 def _explain(number: signal.Signals) -> None:

@@ -1,8 +1,13 @@
 """A process that has imported everything and forks for each command (:mod:`fedrepro.cli.warm`).
 
 It has one thread, computes nothing and holds no lock, so a fork behaves like a new process. It
-imports when the first command arrives, and says so meanwhile, to every command. It ends with the
-Snakemake call that started it, so the next call sees changed code.
+imports when the first command arrives. It ends with the Snakemake call that started it, so the next
+call sees changed code. Between it and each command is a keeper, which waits for the command's end
+and for that of its client.
+
+Snakemake's plug-ins for executors could not do without it: a process with threads, as Snakemake is,
+cannot fork safely; an executor is not told the command of a job, only how to call Snakemake for it;
+and a workflow that uses ours as a module chooses its executor itself.
 """
 
 import atexit
@@ -11,22 +16,19 @@ import importlib
 import io
 import os
 import pkgutil
-import re
 import select
-import selectors
 import signal
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 import fedrepro
-from fedrepro.cli.warm import VARIABLE, WAIT, address
+from fedrepro.cli.warm import VARIABLE, address, is_of_this_user
+from fedrepro.provenance.numerics import changed_since_the_start
 from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import let_go
 
@@ -38,40 +40,23 @@ ALONE = {
     **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-ENDED = 0  # replaces a command's process id when it has ended
-# The folder of a socket, among temporary files, and the socket's name in it.
-PREFIX = "fedrepro-warm-"
-FOLDER, SOCKET = re.compile(rf"{PREFIX}[0-9a-f]{{12}}"), re.compile("[0-9a-f]{1,8}")
-BEAT = 1.0  # seconds between two signs that the server is importing
-MOST_FILES = 250  # that one message on a socket carries; Linux allows 253
 
 
 def open_warm_start() -> None:
     """Start the server, so that commands which this process starts are forked; Linux only.
 
-    The server removes its folder and ends when this process ends, for whatever reason: it then
-    sees the end of a pipe that is never closed here.
+    The server ends when this process ends, for whatever reason: it then sees the end of a pipe that
+    is never closed here.
     """
     if sys.platform != "linux":  # macOS libraries do not survive a fork
         return
-    try:
-        folders = Path(tempfile.gettempdir())
-    except OSError:  # there is no folder that can be written to
-        return
-    _remove_left_over(folders)
-    folder = str(folders / f"{PREFIX}{os.urandom(6).hex()}")
+    name = os.urandom(6).hex()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        try:
-            Path(folder).mkdir(0o700)
-            listener.bind(address(folder))
-        except OSError:  # a full disk, or a path too long for a socket
-            with suppress(OSError):
-                Path(folder).rmdir()
-            return
+        listener.bind(address(name))
         listener.listen()
         until_the_end, _ = os.pipe()
         subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, folder, str(listener.fileno())],
+            [sys.executable, "-P", "-m", __name__, name, str(listener.fileno())],
             stdin=until_the_end,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -80,46 +65,17 @@ def open_warm_start() -> None:
             env={**os.environ, **ALONE},
         )
         os.close(until_the_end)
-    os.environ[VARIABLE] = folder
-
-
-def _remove_left_over(folders: Path) -> None:
-    """Remove the folders of this user's servers that were killed: nobody listens at their sockets.
-
-    A socket of another kind is not connected, but tells by its refusal whether one listens.
-    """
-    for folder in folders.glob(f"{PREFIX}*"):
-        with suppress(OSError):
-            about = folder.lstat()
-            private = stat.S_ISDIR(about.st_mode) and stat.S_IMODE(about.st_mode) == 0o700
-            if not FOLDER.fullmatch(folder.name) or not private or about.st_uid != os.getuid():
-                continue
-            for place in folder.iterdir():
-                if SOCKET.fullmatch(place.name) and stat.S_ISSOCK(place.lstat().st_mode):
-                    _unlink_dead(place)
-            folder.rmdir()  # fails if anything is left
-
-
-def _unlink_dead(place: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(place))
-        except ConnectionRefusedError:
-            place.unlink()
+    os.environ[VARIABLE] = name
 
 
 def main() -> int:
     """Serve; in each fork, run one command instead. Return the exit status."""
-    folder, listener = sys.argv[1:]
+    listener = socket.socket(fileno=int(sys.argv[-1]))
     # If Linux schedules by session first, niceness counts only within this new one.
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="utf-8")
-    arguments = _serve(socket.socket(fileno=int(listener)))
+    arguments = _serve(listener)
     if arguments is None:
-        with suppress(OSError):
-            Path(address(folder)).unlink(missing_ok=True)
-            Path(folder).rmdir()
         return 0
     from fedrepro.cli import main as cli
 
@@ -148,107 +104,55 @@ def _import_everything() -> None:
 
 
 def _serve(listener: socket.socket) -> list[str] | None:
-    """Fork until stdin and the last command end. Return None; in a fork, its arguments."""
+    """Fork for each client until stdin ends. Return None; in a command, its arguments."""
     os.close(os.pidfd_open(os.getpid()))  # an old Linux fails here, before anything has started
-    selector = selectors.DefaultSelector()
-    for source in (sys.stdin, listener):
-        selector.register(source, selectors.EVENT_READ)
-    if all(key.fileobj is listener for key, _ in selector.select()):
-        waiting = _answered_meanwhile(listener, _import_everything)
-        if len(list(Path("/proc/self/task").iterdir())) > 1:
-            return None  # a fork would lack the other threads, which may hold locks
-        for connection in waiting:
-            selector.register(connection, selectors.EVENT_READ)
-    while selector.get_map():
-        key = selector.select()[0][0]
-        match key.fileobj, key.data:
-            case [sys.stdin, _]:
-                selector.unregister(sys.stdin)
-                selector.unregister(listener)
-                listener.close()
-            case [socket.socket() as source, _] if source is listener:
-                selector.register(listener.accept()[0], selectors.EVENT_READ)
-            case [int() as ended, (connection, command)]:
-                _report_end(selector, ended, connection, command)
-            case [socket.socket() as connection, None]:
-                arguments = _fork(selector, connection)
-                if arguments is not None:
-                    return arguments
-            case [socket.socket() as connection, command]:
-                _hang_up(selector, connection, command)
+    sources = [sys.stdin, listener]
+    if sys.stdin in select.select(sources, [], [])[0]:
+        return None
+    _import_everything()
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        return None  # a fork would lack the other threads, which may hold locks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
+    while sys.stdin not in select.select(sources, [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            arguments = _keep(connection)
+            if arguments is None:
+                os._exit(0)
+            return arguments
+        connection.close()
     return None
 
 
-def _answered_meanwhile(listener: socket.socket, work: Callable[[], None]) -> list[socket.socket]:
-    """Do some work while a process tells every client that its command will begin.
+def _keep(connection: socket.socket) -> list[str] | None:
+    """Start the command that a client asks for, and tell the client how it ends.
 
-    It is a process, because an import may hold Python's lock for minutes on a busy machine.
-
-    Returns:
-        The connections of the clients that wait.
+    Return None after that; in the command, its arguments.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    usher = os.fork()
-    if usher == 0:
-        ours.close()
-        try:
-            _answer(listener, theirs)
-        finally:
-            os._exit(0)
-    theirs.close()
-    with ours:
-        work()
-        ours.send(WAIT)
-        files: list[int] = []
-        while got := socket.recv_fds(ours, len(WAIT), MOST_FILES):
-            if not got[0]:
-                break
-            files += got[1]
-    os.waitpid(usher, 0)
-    return [socket.socket(fileno=file) for file in files]
-
-
-def _answer(listener: socket.socket, server: socket.socket) -> None:
-    """Answer clients until the server ends, or asks for their connections."""
-    waiting: list[socket.socket] = []
-    while server not in (ready := select.select([listener, server], [], [], BEAT)[0]):
-        if listener in ready:
-            waiting.append(listener.accept()[0])
-        for connection in waiting:
-            with suppress(OSError):  # it has gone, which the server sees
-                connection.send(WAIT, socket.MSG_DONTWAIT)
-    if server.recv(len(WAIT)):
-        for first in range(0, len(waiting), MOST_FILES):
-            some = [each.fileno() for each in waiting[first : first + MOST_FILES]]
-            socket.send_fds(server, [WAIT], some)
-
-
-def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:
-    """Start the command that a client asks for. Return None; in the fork, its arguments."""
+    if not is_of_this_user(connection):
+        return None
     request, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
-    from fedrepro.provenance.numerics import changed_since_the_start
-
     # Without an answer, the client starts normally and imports the changed files.
     if not request or _has_gone(connection) or changed_since_the_start():
-        for file in files:
-            os.close(file)
-        selector.unregister(connection)
-        connection.close()
         return None
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     command = os.fork()
     if command == 0:
-        for key in selector.get_map().values():
-            if isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
-        selector.close()
+        connection.close()
         return _become(request, files)
     os.setpgid(command, command)  # so that signals also reach the compilers that it calls
     for file in files:
         os.close(file)
     with suppress(OSError):
         connection.send(b"%d" % command)
-    selector.modify(connection, selectors.EVENT_READ, command)
-    selector.register(os.pidfd_open(command), selectors.EVENT_READ, (connection, command))
+    ended = os.pidfd_open(command)
+    if ended not in select.select([connection, ended], [], [])[0]:  # the client has gone
+        with suppress(ProcessLookupError):
+            os.killpg(command, signal.SIGKILL)
+    _, status = os.waitpid(command, 0)
+    with suppress(OSError):
+        connection.send(b"%d" % status)
     return None
 
 
@@ -269,33 +173,11 @@ def _become(request: bytes, files: Iterable[int]) -> list[str]:
 
 
 def _has_gone(connection: socket.socket) -> bool:
-    """Whether a client was killed, or no longer waits for its command to begin."""
+    """Return True if a client was killed, so that nobody waits for its command."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
-
-
-def _hang_up(selector: selectors.BaseSelector, connection: socket.socket, command: int) -> None:
-    """Kill the command of a client that has gone."""
-    if command != ENDED:
-        with suppress(ProcessLookupError):
-            os.killpg(command, signal.SIGKILL)
-    selector.unregister(connection)
-    connection.close()
-
-
-def _report_end(
-    selector: selectors.BaseSelector, ended: int, connection: socket.socket, command: int
-) -> None:
-    """Tell a client how its command ended; the client then closes the connection."""
-    selector.unregister(ended)
-    os.close(ended)
-    _, status = os.waitpid(command, 0)
-    if connection.fileno() >= 0:
-        with suppress(OSError):
-            connection.send(b"%d" % status)
-        selector.modify(connection, selectors.EVENT_READ, ENDED)
 
 
 if __name__ == "__main__":
