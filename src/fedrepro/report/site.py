@@ -1,7 +1,7 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from fedrepro.report.pages.downloads import (
     as_csv,
     as_latex,
     as_png,
-    has_png,
     light_colours,
     rows_as_csv,
     standalone,
@@ -37,7 +36,7 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
 from fedrepro.report.pages.league_files import write_league
-from fedrepro.report.pages.method import MethodText, by_kind, method_page, stands_of
+from fedrepro.report.pages.method import MethodText, Standing, by_kind, method_page, standings_of
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.run_files import write_files, write_unpaged
@@ -50,6 +49,12 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sync_disk
 from fedrepro.support.terminal import say
 
+TEMPLATES: dict[type[Target], str] = {
+    TableTarget: "table.html.j2",
+    FigureTarget: "figure.html.j2",
+    SearchTarget: "search.html.j2",
+    ComputedTarget: "computed.html.j2",
+}
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -63,51 +68,16 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     Raises:
         UserError: if a table has not been computed yet or a file is damaged.
     """
-    renderer = Renderer(workbench.root)
-    page, records = _write_page(workbench, target, published, renderer)
-    renderer.write_assets()
+    writer = Writer(workbench, published)
+    page, records = writer.target(target)
+    writer.renderer.write_assets()
     if len(target.runs) <= MANY:
-        write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
+        writer.runs_and_inputs(records)
     elif records:
         line = f"the pages of its {len(records):,} runs come with the site (`fedrepro site`)"
         say(f"fedrepro: {page}: {line}")
     sync_disk()
     return page
-
-
-def _write_page(
-    workbench: Workbench, target: Target, published: Published, renderer: Renderer
-) -> tuple[Path, list[RunRecord]]:
-    """The page of a target alone, with its downloads, and the runs that it shows."""
-    page = target.page.relative_to(SITE)
-    if isinstance(target, TableTarget):
-        table = read_table(workbench.root, target)
-        if table is None:
-            raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
-        content = table_page(workbench, target, table, published)
-        _write_downloads(renderer, page, table, content, published)
-        records, template = runs_of(workbench.root, table), "table.html.j2"
-    elif isinstance(target, FigureTarget):
-        content = figure_page(workbench, target, published)
-        content["png"] = has_png()
-        _write_figure(renderer, page, content["drawn"], png=content["png"])
-        records, template = content["records"], "figure.html.j2"
-    elif isinstance(target, SearchTarget):
-        content = search_page(workbench, target, published)
-        records, template = content["records"], "search.html.j2"
-    else:
-        assert isinstance(target, ComputedTarget)
-        cells = computed.compute(workbench, target, published)
-        words = computed.compute_words(workbench, target, published)
-        parts = [
-            item
-            for system, item in workbench.targets()
-            if system == target.system and split_part(item)[0] == target.item != item
-        ]
-        content = computed_page(cells, words, parts, target, published)
-        records, template = [], "computed.html.j2"
-    _write_bibliography(renderer, published, target.system)
-    return renderer.write(page, template, content), records
 
 
 def write_whole_site(
@@ -120,106 +90,16 @@ def write_whole_site(
     Returns:
         The start page.
     """
-    renderer, records = Renderer(workbench.root), dict[RunKey, RunRecord]()
+    writer, records = Writer(workbench, published), dict[RunKey, RunRecord]()
     targets = workbench.targets(scale)
     with tables.computed_once():
         for target in targets.values():
             if isinstance(target, TableTarget):
                 tables.write(workbench, target, published)
         for target in targets.values():
-            _, shown = _write_page(workbench, target, published, renderer)
-            records |= {record.run: record for record in shown}
-        shown = [*records.values()]
-        write_runs(workbench, published, renderer, [*shown, *_given(workbench, shown)])
-        return write_site(workbench, published, methods, scale, {record.run for record in shown})
-
-
-def _write_downloads(
-    renderer: Renderer,
-    page: Path,
-    table: ComputedTable,
-    content: Mapping[str, Any],
-    published: Published,
-) -> None:
-    """A table as CSV, LaTeX and JSON, beside its page."""
-    system = published.systems.get(table.system)
-    columns = [*content["shown"], *content["folded"]]
-    renderer.write_text(page.with_suffix(".csv"), as_csv(table))
-    best = [row.best for row in content["rows"]]
-    latex = as_latex(table, columns, system.paper if system else "", content["own"], best)
-    renderer.write_text(page.with_suffix(".tex"), latex)
-    renderer.write_text(page.with_suffix(".json"), table.to_json())
-    write_unpaged(renderer, table)
-
-
-def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:
-    """A figure's panels as separate files, and its numbers, beside its page."""
-    if not png:
-        line = "drawn as SVG only; for PNG, `pip install '.[png]'` in the clone"
-        say(f"fedrepro: {SITE / page}: {line}")
-    sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
-    colours = light_colours(sheet)
-    for number, panel in enumerate(drawn.panels, start=1):
-        if panel.svg.startswith("<svg"):  # without images
-            svg = standalone(panel.svg, colours)
-            place = page.with_name(f"{page.stem}-{number}.svg")
-            renderer.write_text(place, svg)
-            if png:
-                renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
-    if drawn.rows:
-        renderer.write_text(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
-
-
-def _write_bibliography(renderer: Renderer, published: Published, system: str) -> None:
-    if reference := published.references.of_paper(system):
-        key, work = reference
-        renderer.write_text(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
-
-
-def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
-    """Every run that a table's JSON links to."""
-    found = {}
-    results = (result for cell in table.cells for result in (cell.paper, cell.demo) if result)
-    for result in results:
-        for run in result.runs:
-            if run.page and run.page not in found:
-                record = read_run(root, result.run_of(run), reference=run.reference)
-                found[run.page] = record
-    return list(found.values())
-
-
-def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The inputs of this machine's runs: they are made before these runs."""
-    own = [record.run for record in records if not record.reference]
-    runs = with_inputs(workbench, own)[len(own) :]
-    return [record for run in runs if (record := read_run(workbench.root, run)).manifest]
-
-
-def write_runs(
-    workbench: Workbench, published: Published, renderer: Renderer, records: Sequence[RunRecord]
-) -> None:
-    """A page for each run. Runs with the same partition share its picture."""
-    drawn: dict[Path, PartitionMap | None] = {}
-    wanted = {record.run for record in records}
-    uses = overview.tables_of_runs(workbench, published, wanted)
-    cells = cells_of_runs(workbench, published, wanted)
-    for record in records:
-        partition = None
-        if record.run.setting in workbench.settings:
-            path = workbench.setting(record.run.setting).partition_path(record.run.seed)
-            path = path.with_suffix(".json")
-            if path not in drawn:
-                there = (workbench.root / path).exists()
-                drawn[path] = draw_partition(workbench.root, path) if there else None
-            partition = drawn[path]
-        given = {
-            need: read_run(workbench.root, run)
-            for need, run in inputs_of(workbench, record.run).items()
-        }
-        needed, asked = uses.get(record.run, []), cells.get(record.run, [])
-        files = write_files(renderer, record)
-        content = run_page(record, partition, needed, asked, given, files, workbench.plugins)
-        renderer.write(record.page, "run.html.j2", content)
+            records |= {record.run: record for record in writer.target(target)[1]}
+        writer.runs_and_inputs([*records.values()])
+        return write_site(workbench, published, methods, scale, set(records))
 
 
 @read_once()
@@ -236,39 +116,25 @@ def write_site(
         methods: the descriptions for the pages of methods.
         written: runs whose pages are up to date.
     """
-    renderer = Renderer(workbench.root)
+    writer = Writer(workbench, published)
+    renderer, targets = writer.renderer, workbench.targets(scale)
     renderer.write_assets()
-    targets = workbench.targets(scale)
-    found = {
+    computed_tables = {
         key: table
         for key, target in targets.items()
         if isinstance(target, TableTarget) and (table := read_table(workbench.root, target))
     }
-    counts = coverage.count(workbench, published, found)
     for system, item in published.tables:
         if (system, item) not in targets:
             content = printed_page(published, system, item)
             renderer.write(Path(system, f"{item}.html"), "printed.html.j2", content)
-            _write_bibliography(renderer, published, system)
+            writer.bibliography(system)
     reference = reference_runs(workbench.root)
     own = overview.runs_with_cost(workbench)
-    # Pages of this machine's runs are made with their tables' pages; the rest are made here.
-    many = {run for target in targets.values() if len(target.runs) > MANY for run in target.runs}
-    many.difference_update(written)
-    left = [
-        record
-        for record in own
-        if record.run in many or not (workbench.root / SITE / record.page).exists()
-    ]
-    write_runs(workbench, published, renderer, [*reference, *left])
-    by_table = answers_by_table(workbench, found, published)
-    entries = overview.ledger(published, targets, by_table)
-    renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)
-    renderer.write(
-        Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
-    )
-    views = views_of(workbench, published, found)
-    league = league_of(workbench, found)
+    writer.runs([*reference, *_without_page(workbench.root, targets.values(), own, written)])
+    by_table = answers_by_table(workbench, computed_tables, published)
+    views = views_of(workbench, published, computed_tables)
+    league = league_of(workbench, computed_tables)
     claims = {
         **claims_page(published, views),
         "findings": findings_of(views),
@@ -276,50 +142,195 @@ def write_site(
     }
     if league.played:
         write_league(renderer, league)
-    renderer.write(Path("claims.html"), "claims.html.j2", claims)
-    compared = compare_pages(workbench, found)
-    for file, content in compared.items():
-        renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
-    for address, content in pairs_of(compared).items():
-        renderer.write(Path("compare", address), "pair.html.j2", content)
-    _write_methods(workbench, published, renderer, methods, league, compared)
-    renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
-    runs = [*reference, *own]
-    listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
-    text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
-    renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
+    compared = compare_pages(workbench, computed_tables)
+    pages = {
+        "discrepancies": overview.ledger(published, targets, by_table),
+        "cost": overview.cost(workbench, published, own, reference),
+        "claims": claims,
+    }
+    for name, page in pages.items():
+        renderer.write(Path(f"{name}.html"), f"{name}.html.j2", page)
+    writer.comparisons(compared)
+    writer.methods(methods, league, compared)
+    writer.list_of_pages(targets, methods, [*reference, *own])
     # The workflow waits for the start page, so write it last.
+    counts = coverage.count(workbench, published, computed_tables)
     content = overview.start_page(
-        workbench, published, targets, found, counts, claims, by_table, workbench.scale(scale)
-    )
+        workbench, published, targets, computed_tables, counts, claims, by_table,
+        workbench.scale(scale),
+    )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
     sync_disk()
     return start
 
 
-def _write_methods(
-    workbench: Workbench,
-    published: Published,
-    renderer: Renderer,
-    methods: Sequence[MethodText],
-    league: League,
-    compared: Mapping[str, Mapping[str, Any]],
-) -> None:
-    """A page for each method, wrapper and server optimizer, and the list of them."""
-    used = overview.tables_of_parts(workbench, published)
-    stands, labels, left_out = stands_of(workbench, league.played)
-    files = {content["name"]: f"{file}.html" for file, content in compared.items()}
-    for method in methods:
-        name = method.facts["name"]
-        reference = published.references.of_method(name)
-        content = method_page(
-            method,
-            used.get(name, []),
-            reference[1] if reference else None,
-            stands.get(name, ()),
-            {label: files[label] for label in labels.get(name, ()) if label in files},
-            left_out.get(name, {}),
-        )
-        renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
-    listed = {"groups": by_kind(methods), "used": used}
-    renderer.write(Path("methods/index.html"), "methods.html.j2", listed)
+def _without_page(
+    root: Path, targets: Iterable[Target], own: Iterable[RunRecord], written: Collection[RunKey]
+) -> list[RunRecord]:
+    """This machine's runs whose pages are not made with their tables' pages."""
+    many = {run for target in targets if len(target.runs) > MANY for run in target.runs}
+    many.difference_update(written)
+    return [run for run in own if run.run in many or not (root / SITE / run.page).exists()]
+
+
+class Writer:
+    """Writes pages of a workbench's site, each with what it links to."""
+
+    def __init__(self, workbench: Workbench, published: Published) -> None:
+        self.workbench, self.published = workbench, published
+        self.renderer = Renderer(workbench.root)
+
+    def target(self, target: Target) -> tuple[Path, list[RunRecord]]:
+        """The page of a target with its downloads, and the runs that it shows."""
+        workbench, published = self.workbench, self.published
+        page = target.page.relative_to(SITE)
+        records: list[RunRecord] = []
+        content: Mapping[str, Any]
+        if isinstance(target, TableTarget):
+            table = read_table(workbench.root, target)
+            if table is None:
+                raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
+            content = table_page(workbench, target, table, published)
+            self._table_downloads(page, table, content)
+            records = _runs_of(workbench.root, table)
+        elif isinstance(target, FigureTarget):
+            content = figure_page(workbench, target, published)
+            self._figure_downloads(page, content["drawn"], png=content["png"])
+            records = content["records"]
+        elif isinstance(target, SearchTarget):
+            content = search_page(workbench, target, published)
+            records = content["records"]
+        else:
+            assert isinstance(target, ComputedTarget)
+            cells = computed.compute(workbench, target, published)
+            words = computed.compute_words(workbench, target, published)
+            parts = [
+                item
+                for system, item in workbench.targets()
+                if system == target.system and split_part(item)[0] == target.item != item
+            ]
+            content = computed_page(cells, words, parts, target, published)
+        self.bibliography(target.system)
+        return self.renderer.write(page, TEMPLATES[type(target)], content), records
+
+    def _table_downloads(
+        self, page: Path, table: ComputedTable, content: Mapping[str, Any]
+    ) -> None:
+        """A table as CSV, LaTeX and JSON, beside its page."""
+        system = self.published.systems.get(table.system)
+        columns = [*content["shown"], *content["folded"]]
+        best = [row.best for row in content["rows"]]
+        latex = as_latex(table, columns, system.paper if system else "", content["own"], best)
+        texts = {".csv": as_csv(table), ".tex": latex, ".json": table.to_json()}
+        for ending, text in texts.items():
+            self.renderer.write_text(page.with_suffix(ending), text)
+        write_unpaged(self.renderer, table)
+
+    def _figure_downloads(self, page: Path, drawn: Drawn, *, png: bool) -> None:
+        """A figure's panels as separate files, and its numbers, beside its page."""
+        renderer = self.renderer
+        if not png:
+            line = "drawn as SVG only; for PNG, `pip install '.[png]'` in the clone"
+            say(f"fedrepro: {SITE / page}: {line}")
+        sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
+        colours = light_colours(sheet)
+        for number, panel in enumerate(drawn.panels, start=1):
+            if panel.svg.startswith("<svg"):  # without images
+                svg = standalone(panel.svg, colours)
+                place = page.with_name(f"{page.stem}-{number}.svg")
+                renderer.write_text(place, svg)
+                if png:
+                    renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
+        if drawn.rows:
+            renderer.write_text(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
+
+    def bibliography(self, system: str) -> None:
+        if reference := self.published.references.of_paper(system):
+            key, work = reference
+            self.renderer.write_text(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
+
+    def runs_and_inputs(self, records: Sequence[RunRecord]) -> None:
+        """Pages of runs and of the inputs of this machine's runs, which are made before these."""
+        own = [record.run for record in records if not record.reference]
+        inputs = with_inputs(self.workbench, own)[len(own) :]
+        made = (read_run(self.workbench.root, run) for run in inputs)
+        self.runs([*records, *(record for record in made if record.manifest)])
+
+    def runs(self, records: Sequence[RunRecord]) -> None:
+        """A page for each run. Runs with the same partition share its picture."""
+        workbench = self.workbench
+        partitions: dict[Path, PartitionMap | None] = {}
+        wanted = {record.run for record in records}
+        uses = overview.tables_of_runs(workbench, self.published, wanted)
+        cells = cells_of_runs(workbench, self.published, wanted)
+        for record in records:
+            run, partition = record.run, None
+            if run.setting in workbench.settings:
+                path = workbench.setting(run.setting).partition_path(run.seed)
+                path = path.with_suffix(".json")
+                if path not in partitions:
+                    there = (workbench.root / path).exists()
+                    partitions[path] = draw_partition(workbench.root, path) if there else None
+                partition = partitions[path]
+            inputs = {
+                need: read_run(workbench.root, source)
+                for need, source in inputs_of(workbench, run).items()
+            }
+            needed, asked = uses.get(run, []), cells.get(run, [])
+            files = write_files(self.renderer, record)
+            content = run_page(record, partition, needed, asked, inputs, files, workbench.plugins)
+            self.renderer.write(record.page, "run.html.j2", content)
+
+    def comparisons(self, compared: Mapping[str, Mapping[str, Any]]) -> None:
+        """A page for each method beside all others, one for each two methods, and their list."""
+        for file, content in compared.items():
+            self.renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
+        for address, content in pairs_of(compared).items():
+            self.renderer.write(Path("compare", address), "pair.html.j2", content)
+        self.renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
+
+    def methods(
+        self,
+        methods: Sequence[MethodText],
+        league: League,
+        compared: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """A page for each method, wrapper and server optimizer, and the list of them."""
+        used = overview.tables_of_parts(self.workbench, self.published)
+        standings = standings_of(self.workbench, league.played)
+        files = {content["name"]: f"{file}.html" for file, content in compared.items()}
+        for method in methods:
+            name = method.facts["name"]
+            reference = self.published.references.of_method(name)
+            standing = standings.get(name, Standing())
+            work = reference[1] if reference else None
+            content = method_page(method, used.get(name, []), work, standing, files)
+            self.renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
+        listed = {"groups": by_kind(methods), "used": used}
+        self.renderer.write(Path("methods/index.html"), "methods.html.j2", listed)
+
+    def list_of_pages(
+        self,
+        targets: Mapping[tuple[str, str], Target],
+        methods: Sequence[MethodText],
+        runs: Sequence[RunRecord],
+    ) -> None:
+        """The names of all pages, which the pages' search reads."""
+        facts = [method.facts for method in methods]
+        listed = overview.all_pages(self.published, targets, facts, runs)
+        text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
+        self.renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
+
+
+def _runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
+    """Every run that a table's JSON links to."""
+    runs = {
+        run.page: (result, run)
+        for cell in table.cells
+        for result in cell.results
+        for run in result.runs
+        if run.page
+    }
+    return [
+        read_run(root, result.run_of(run), reference=run.reference) for result, run in runs.values()
+    ]

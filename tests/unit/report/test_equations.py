@@ -13,7 +13,7 @@ from fedrepro.report.pages.equations import (
     symbols_in,
     without_equations,
 )
-from fedrepro.report.pages.method import MethodText, method_page
+from fedrepro.report.pages.method import MethodText, Standing, method_page
 from fedrepro.support.plugins import NONE
 
 
@@ -24,7 +24,7 @@ def methods() -> dict[str, MethodText]:
 
 @pytest.mark.parametrize("name", registry.parts())
 def test_every_method_has_equations_that_are_mathml(name: str) -> None:
-    page = method_page(methods()[name], [], None)
+    page = method_page(methods()[name], [], None, Standing(), {})
     parts = [part for parts in page["equations"] for part in parts]
     assert parts
     assert all(part.startswith("<math") for part in parts)

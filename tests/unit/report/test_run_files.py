@@ -13,8 +13,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.pages import foot, run_files
-from fedrepro.report.pages.templates import SITE, Renderer
+from fedrepro.report.pages import footer, run_files
+from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers import published
 from fedrepro.run.results import LOGS, read_run
 from support.manifests import write_manifest
@@ -34,7 +34,7 @@ def bench(tmp_path: Path) -> Workbench:
 def page_of(bench: Workbench, reference: bool = False) -> tuple[Path, str]:
     """A run's page, and its text."""
     record = read_run(bench.root, RUN, reference)
-    site.write_runs(bench, published.load(bench.root), Renderer(bench.root), [record])
+    site.Writer(bench, published.load(bench.root)).runs([record])
     path = bench.root / SITE / record.page
     return path, path.read_text(encoding="utf-8")
 
@@ -167,11 +167,11 @@ def test_the_repository_is_what_metadata_or_the_citation_say(
         def get_all(self, name: str) -> list[str] | None:
             return urls
 
-    monkeypatch.setattr(foot, "metadata", lambda package: Metadata())
-    monkeypatch.setattr(foot, "ORIGIN", tmp_path)
+    monkeypatch.setattr(footer, "metadata", lambda package: Metadata())
+    monkeypatch.setattr(footer, "ORIGIN", tmp_path)
     if cited:
         text = yaml.safe_dump({"title": "x", "repository-code": cited})
-        (tmp_path / foot.CITATION).write_text(text, encoding="utf-8")
-    foot.repository.cache_clear()
-    assert foot.repository() == found
-    foot.repository.cache_clear()
+        (tmp_path / footer.CITATION).write_text(text, encoding="utf-8")
+    footer.repository.cache_clear()
+    assert footer.repository() == found
+    footer.repository.cache_clear()

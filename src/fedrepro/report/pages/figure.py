@@ -9,6 +9,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import in_words
 from fedrepro.report.pages.about import about
+from fedrepro.report.pages.downloads import has_png
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
 from fedrepro.run.replayed import of_another
@@ -32,6 +33,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
     return {
         "title": figure.title,
         "drawn": drawn,
+        "png": has_png(),
         "scale": target.scale,
         "study": target.figure.study,
         "runs": len(target.runs),
@@ -50,11 +52,13 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
 def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
     """Runs without a result, each with the reason."""
     return [
-        {"name": f"{record.run.setting} {record.run.method}, seed {record.run.seed}",
-         "why": record.why}
+        {
+            "name": f"{record.run.setting} {record.run.method}, seed {record.run.seed}",
+            "why": record.why,
+        }
         for record in records
         if record.state != "finished"
-    ]  # fmt: skip
+    ]
 
 
 def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str, str]]:

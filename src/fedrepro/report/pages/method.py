@@ -1,9 +1,9 @@
 """The page of a method, wrapper or server optimizer."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
@@ -55,77 +55,74 @@ class Stand:
     of: int
 
 
-def stands_of(
-    workbench: Workbench, played: Iterable[Played]
-) -> tuple[dict[str, list[Stand]], dict[str, list[str]], dict[str, dict[str, str]]]:
-    """By part of a composition: where it stands beside FedAvg, and the labels of its columns.
+@dataclass(frozen=True)
+class Standing:
+    """A part of compositions at scale compact, in columns with it alone or around FedAvg.
 
-    Also the columns that have no rank, and why, as the league says it.
-
-    Only columns with the part alone, or the part around FedAvg, count.
+    Attributes:
+        stands: where it stands beside FedAvg.
+        labels: of its columns, each once.
+        left_out: the labels of columns without a rank, and why, as the league says it.
     """
-    stands: dict[str, list[Stand]] = {}
-    labels: dict[str, list[str]] = {}
-    left_out: dict[str, dict[str, str]] = {}
-    for each in played:
-        table = workbench.experiments[each.match.system].compact[each.match.item]
-        setting = workbench.setting(each.match.setting)
+
+    stands: list[Stand] = field(default_factory=list)
+    labels: dict[str, None] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def standings_of(workbench: Workbench, played: Iterable[Played]) -> dict[str, Standing]:
+    """The standing of each part of a composition that has any."""
+    standings: defaultdict[str, Standing] = defaultdict(Standing)
+    for match in played:
+        table = workbench.experiments[match.match.system].compact[match.match.item]
+        setting = workbench.setting(match.match.setting)
         for column in table.columns:
-            names = column.methods_at("compact")
+            names, label = column.methods_at("compact"), column.label
             composition, _ = workbench.compose(setting, names[0])
             parts = [part.partition("@")[0] for part in composition.split("+") if part != "fedavg"]
             if len(names) > 1 or len(parts) != 1:
                 continue
-            if column.label not in labels.setdefault(parts[0], []):
-                labels[parts[0]].append(column.label)
-            if why := each.left_out.get(column.label):
-                left_out.setdefault(parts[0], {})[column.label] = why
-            lead = each.lead(column.label, BASELINE_LABEL)
-            if lead and column.label in each.ranks:
-                rank, of = each.ranks[column.label], len(each.ranks)
-                stands.setdefault(parts[0], []).append(
-                    Stand(each.match, column.label, lead, rank, of)
-                )
-    return stands, labels, left_out
+            standing = standings[parts[0]]
+            standing.labels[label] = None
+            if why := match.left_out.get(label):
+                standing.left_out[label] = why
+            lead = match.lead(label, BASELINE_LABEL)
+            if lead and label in match.ranks:
+                stand = Stand(match.match, label, lead, match.ranks[label], len(match.ranks))
+                standing.stands.append(stand)
+    return dict(standings)
 
 
 def method_page(
     method: MethodText,
     uses: Sequence[Mapping[str, str]],
     reference: Reference | None,
-    stands: Sequence[Stand] = (),
-    compared: Mapping[str, str] = MappingProxyType({}),
-    left_out: Mapping[str, str] = MappingProxyType({}),
+    standing: Standing,
+    compared: Mapping[str, str],
 ) -> dict[str, Any]:
     """The content of a method's page.
 
     Args:
         uses: the tables and figures with this method.
-        stands: where it leads and trails at scale compact.
-        compared: the labels of its columns, with the pages that compare them with others.
-        left_out: the labels of its columns without a rank, and why.
+        compared: by the label of a column, the page that compares it with others.
     """
     paragraphs = method.documentation.split("\n\n")
-    said = without_equations(method.documentation)
-    title, *rest = [text for text in said if not text.startswith("http")]
+    prose = without_equations(method.documentation)
+    title, *rest = [text for text in prose if not text.startswith("http")]
     # The reference has the paper's title; what follows it is what differs.
     rest = [left for text in rest if (left := PAPER.sub("", text))]
     return {
+        **vars(method),
         "reference": reference,
-        "facts": method.facts,
         "title": title,
         "equations": [equations_in(text) for text in paragraphs if is_equation(text)],
         "symbols": [symbols_in(text) for text in paragraphs if text.startswith(SYMBOLS)],
         "difference": rest[0] if rest else "",
         "paragraphs": rest[1:],
-        "hooks": method.hooks,
-        "stands": sorted(stands, key=lambda each: -each.lead.lead),
-        "compared": compared,
-        "left_out": left_out,
+        "stands": sorted(standing.stands, key=lambda stand: -stand.lead.lead),
+        "compared": {name: compared[name] for name in standing.labels if name in compared},
+        "left_out": standing.left_out,
         "is_baseline": method.facts["name"] == BASELINE,
-        "meanings": method.meanings,
-        "source": method.source,
-        "file": method.file,
         "uses": uses,
     }
 
