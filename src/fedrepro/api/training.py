@@ -323,11 +323,12 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
     from fedrepro.config.searches import values_in
     from fedrepro.methods import registry
     from fedrepro.methods.facts import defaults_of
-    from fedrepro.methods.files import split, unknown_part
+    from fedrepro.methods.files import unknown_part
+    from fedrepro.support.names import Composition
     from fedrepro.support.plugins import NONE
 
     known = registry.parts()
-    names = [name for name, _ in split(composition)]
+    names = Composition.parse(composition).names
     for name in (each for each in names if each not in known):
         for part in (each for each in known if name.startswith(f"{each}_")):
             if said := values_in(name.removeprefix(part), defaults_of(part)):

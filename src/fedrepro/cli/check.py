@@ -26,13 +26,15 @@ def handle(arguments: argparse.Namespace) -> int:
     from fedrepro.check import suite, world
     from fedrepro.config.loading import folders_here
     from fedrepro.methods import registry
-    from fedrepro.methods.files import split
+    from fedrepro.support.names import Composition
 
     folders = folders_here()
     world.PLUGINS.set(folders)
     name = arguments.method
     method, _ = registry.compose(name, folders=folders)
-    parts = [part for each, _ in split(name) if (part := registry.part(each, folders))]
+    parts = [
+        part for each in Composition.parse(name).names if (part := registry.part(each, folders))
+    ]
     if not all(layer.classifies for layer in method.layers()):
         expectation = "a method that trains a classifier: the check's samples are for classifiers"
         raise bad_value("the command line", "METHOD", name, expectation)

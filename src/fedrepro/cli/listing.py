@@ -160,6 +160,7 @@ def list_models(arguments: argparse.Namespace) -> None:
 
 def list_settings(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
+    from fedrepro.support.names import SettingName
 
     bench = load()
     if arguments.name is not None and arguments.name not in bench.experiments:
@@ -172,8 +173,8 @@ def list_settings(arguments: argparse.Namespace) -> None:
     cells = [
         (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))
         for name, each in bench.settings.items()
-        if arguments.name in (None, name.partition("/")[0])
-        and "_" not in name.partition("@validation")[2]  # a candidate's of a search
+        if arguments.name in (None, each.system)
+        and "_" not in SettingName.parse(name).validation  # a candidate's of a search
     ]
     print_rows(("name", "dataset", "partition", "model", "rounds"), cells)
 

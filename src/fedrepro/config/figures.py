@@ -21,7 +21,7 @@ from fedrepro.config.tables import (
     named_settings,
     settings_instead,
 )
-from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingInstead, SettingName
+from fedrepro.config.values import LocalSetting, MethodName, PositiveWhole, Scale, SettingInstead
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
 Needs = list[tuple[str, str]]  # settings and methods of the runs that a figure shows
@@ -117,7 +117,7 @@ class MethodGrid(Typed):
     """
 
     label: str
-    methods: list[list[Composition]] = Field(min_length=1)
+    methods: list[list[MethodName]] = Field(min_length=1)
 
 
 class HeatMap(FigureSpec):
@@ -136,8 +136,8 @@ class HeatMap(FigureSpec):
     """
 
     kind: Literal["heat_map"]
-    setting: SettingName
-    demo: SettingName | None = None
+    setting: LocalSetting
+    demo: LocalSetting | None = None
     metric: Metric = ACCURACY
     summary: Summary = Summary()
     x: GridAxis
@@ -189,8 +189,8 @@ class Landscape(FigureSpec):
     kind: Literal["landscape"]
     analysis = "landscapes"
     first_seed_only = True
-    setting: SettingName
-    demo: SettingName | None = None
+    setting: LocalSetting
+    demo: LocalSetting | None = None
     columns: list[Column] = Field(min_length=1)
 
     def needs(self, scale: Scale) -> Needs:
@@ -254,7 +254,7 @@ class View(Place):
         demo_through: the models that replace them at scale demo.
     """
 
-    method: Composition
+    method: MethodName
     through: Through
     demo_through: Through | None = None
 
@@ -345,9 +345,9 @@ class Varied(Typed):
     """
 
     at: Real
-    setting: SettingName
-    demo: SettingName | None = None
-    methods: list[Composition] = Field(min_length=1)
+    setting: LocalSetting
+    demo: LocalSetting | None = None
+    methods: list[MethodName] = Field(min_length=1)
 
     def setting_at(self, scale: Scale) -> str | None:
         return self.demo if scale == "demo" else self.setting

@@ -9,7 +9,7 @@ from typing import Any
 from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
-from fedrepro.config.settings import RELEASED, ArtifactFromData, ArtifactFromRun, Config, Overrides
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromRun, Config, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import Column, named_settings, settings_instead
 from fedrepro.config.workbench import (
@@ -27,6 +27,7 @@ from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.names import RELEASED
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import parsed, read_text, read_yaml, validate
@@ -214,7 +215,7 @@ def _check_references(
     for where, value in _named_settings(experiment):
         if value is not None and "/" not in value and value not in experiment.readings:
             wanted, choices = "a setting of this file", experiment.readings
-            if value.removesuffix(RELEASED) in experiment.settings:
+            if str(value).removesuffix(RELEASED) in experiment.settings:
                 raise bad_value(shown, where, value, f"{wanted} with `released` keys")
             raise bad_value(shown, where, value, wanted, choices)
     for where, columns, named in _columns_named(experiment):

@@ -17,7 +17,8 @@ from pydantic import Field, field_validator, model_validator
 from fedrepro.config.metrics import SearchedScore, SearchMetric
 from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import Summary
-from fedrepro.config.values import Composition, Hyperparameters, Scalar, Scale, SettingName
+from fedrepro.config.values import Hyperparameters, LocalSetting, MethodName, Scalar, Scale
+from fedrepro.support.names import Composition
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 
 MOST = 1000  # candidates of a method
@@ -52,7 +53,7 @@ class Searched(Typed):
         method: a method, or a composition.
     """
 
-    method: Composition
+    method: MethodName
     label: str | None = Field(default=None, description="Default: the method's name.")
     grid: Annotated[dict[str, Values], Field(min_length=1)] = later(
         {},
@@ -97,7 +98,7 @@ class Searched(Typed):
     @property
     def parts(self) -> list[str]:
         """The names in its composition, as in `methods` of the experiment file."""
-        return [part.partition("@")[0] for part in self.method.split("+")]
+        return list(Composition.parse(self.method).names)
 
     def place_of(self, key: str) -> tuple[str, str]:
         """The part and the hyperparameter of a key of the grid."""
@@ -106,12 +107,10 @@ class Searched(Typed):
 
     def candidate(self, values: Mapping[str, Scalar]) -> Candidate:
         """The candidate with these values."""
-        names = []
-        for part in self.method.split("+"):
-            name, at, fidelity = part.partition("@")
-            names.append(f"{self._variant(name, values)}{at}{fidelity}")
+        parts = Composition.parse(self.method).parts
+        method = Composition.of(part.named(self._variant(part.name, values)) for part in parts)
         own = (f"_{key}{_written(values[key])}" for key in sorted(self.keys))
-        return Candidate(values, "+".join(names), "".join(own))
+        return Candidate(values, str(method), "".join(own))
 
     def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:
         places = sorted(
@@ -237,8 +236,8 @@ class Search(Typed):
     """
 
     title: str
-    setting: SettingName
-    demo: SettingName | None = Field(default=None, description="Replaces it at scale demo.")
+    setting: LocalSetting
+    demo: LocalSetting | None = Field(default=None, description="Replaces it at scale demo.")
     seeds: Seeds | None = Field(default=None, description="Replace the experiment's.")
     validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")] = (
         Field(description="The share of its training samples that each client validates on.")

@@ -17,11 +17,12 @@ from pydantic import (
 
 from fedrepro.config.metrics import named
 from fedrepro.config.values import (
-    Composition,
     Device,
     Executor,
     Fraction,
     Hyperparameters,
+    LocalSetting,
+    MethodName,
     Momentum,
     Name,
     NonNegativeReal,
@@ -30,18 +31,16 @@ from fedrepro.config.values import (
     PositiveWhole,
     Scale,
     Seed,
-    SettingName,
     Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, nearest
+from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, plain_or, validate
 from fedrepro.support.typed_yaml import later as later
-
-RELEASED = "@released"
 
 
 class Seeds(Typed):
@@ -333,8 +332,8 @@ class AvailabilitySpec(Typed):
 class ArtifactFromRun(Typed):
     """An artifact of another run."""
 
-    setting: SettingName = Field(description="A setting of this file.")
-    method: Composition = Field(description="The method of the run that makes the artifact.")
+    setting: LocalSetting = Field(description="A setting of this file.")
+    method: MethodName = Field(description="The method of the run that makes the artifact.")
     seed: Seed | None = Field(
         default=None, description="Default: the seed of the run that uses it."
     )
@@ -506,7 +505,7 @@ class Setting(Typed):
     byzantine: NonNegativeWhole = later(
         0, "How many clients, drawn with the seed, give discriminators that output 1 for any input."
     )
-    keep: dict[Composition, list[PositiveWhole]] = later(
+    keep: dict[MethodName, list[PositiveWhole]] = later(
         {}, "By method, the rounds after which all clients' models and the server's are kept."
     )
     judge: Judge | None = Field(
@@ -553,6 +552,16 @@ class Setting(Typed):
         return self._name
 
     @property
+    def system(self) -> str:
+        """The system whose experiment file has it."""
+        return SettingName.parse(self._name).system
+
+    @property
+    def local_name(self) -> str:
+        """Its name without the system's."""
+        return SettingName.parse(self._name).local
+
+    @property
     def keys_of_papers(self) -> tuple[str, ...]:
         """Its keys for which a paper's package changes a run's inputs."""
         return tuple(key for key in papers.files_of("given") if getattr(self, key))
@@ -575,7 +584,7 @@ class Setting(Typed):
         partition = self.partition.model_copy(update={"validation": share})
         methods = {**self.methods, **variants}
         reading = self.model_copy(update={"partition": partition, "methods": methods})
-        reading._name = f"{self._name.partition('/')[0]}/{name}"
+        reading._name = str(SettingName(self.system, name))
         return reading
 
     def value_of(self, key: str) -> Any:

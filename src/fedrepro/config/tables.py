@@ -9,13 +9,13 @@ from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.settings import Seeds
 from fedrepro.config.values import (
     SCALES,
-    AnySettingName,
-    Composition,
+    AnySetting,
+    LocalSetting,
+    MethodName,
     Name,
     PositiveWhole,
     Scale,
     SettingInstead,
-    SettingName,
 )
 from fedrepro.measures.base import Mix
 from fedrepro.support.typed_yaml import Typed, later
@@ -59,8 +59,8 @@ class Place(Typed):
     """
 
     label: str
-    setting: SettingName
-    demo: SettingName | None = None
+    setting: LocalSetting
+    demo: LocalSetting | None = None
 
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
@@ -96,7 +96,7 @@ def wrapped(around: str | None, methods: Sequence[str]) -> tuple[str, ...]:
 class Row(Place):
     """One setting of a table, and its metric."""
 
-    around: Composition | None = later(None, AROUND + "the methods of all columns.")
+    around: MethodName | None = later(None, AROUND + "the methods of all columns.")
     metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
         default={},
@@ -112,10 +112,10 @@ class RowOfTable(Row):
         setting: a setting's name, or SYSTEM/SETTING of another experiment file.
     """
 
-    setting: AnySettingName
-    demo: AnySettingName | None = None
+    setting: AnySetting
+    demo: AnySetting | None = None
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
-    demo_instead: dict[str, SettingName] = later({}, "The same for the row's `demo`.")
+    demo_instead: dict[str, LocalSetting] = later({}, "The same for the row's `demo`.")
     league: Name | None = later(
         None, "The group of the league to which the row belongs, with all its columns."
     )
@@ -137,9 +137,9 @@ class Column(Typed):
     """
 
     label: str
-    method: Composition | Annotated[list[Composition], Field(min_length=1)]
-    demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
-    around: Composition | None = later(None, AROUND + "each of them.")
+    method: MethodName | Annotated[list[MethodName], Field(min_length=1)]
+    demo: MethodName | Annotated[list[MethodName], Field(min_length=1)] | None = None
+    around: MethodName | None = later(None, AROUND + "each of them.")
     published: str | dict[str, str] | None = Field(
         default=None,
         description="The printed name of the column, or what differs from the printed row.",

@@ -9,6 +9,7 @@ from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import Candidate, Search, Searched
 from fedrepro.config.tables import ColumnOfTable, RowOfTable, Table
 from fedrepro.config.values import Scalar, Scale
+from fedrepro.support.names import SettingName
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,11 @@ class RunKey:
     setting: str
     method: str
     seed: int
+
+    @property
+    def system(self) -> str:
+        """The system whose experiment file has its setting."""
+        return SettingName.parse(self.setting).system
 
     @property
     def folder(self) -> Path:

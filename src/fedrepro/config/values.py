@@ -34,13 +34,13 @@ Name = Annotated[
     expected("a name of letters, digits, '_', '-' and '.'"),
 ]
 # The name of a setting; `@released` selects the released code's values.
-SettingName = Annotated[
+LocalSetting = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
     expected("the name of a setting, optionally with '@released'"),
 ]
 # The same, of this file or, as SYSTEM/SETTING, of another experiment file.
-AnySettingName = Annotated[
+AnySetting = Annotated[
     str,
     Field(
         pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*/)?[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$",
@@ -54,7 +54,7 @@ SettingInstead = Annotated[
     Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),
     expected("the name of a setting, in which * may stand for the row's"),
 ]
-Composition = Annotated[
+MethodName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),
     expected("method names joined by '+', such as ima+fedprox"),

@@ -19,7 +19,6 @@ from fedrepro.config.searches import (
     variants_of,
 )
 from fedrepro.config.settings import (
-    RELEASED,
     ArtifactFromData,
     ArtifactFromFile,
     ArtifactFromRun,
@@ -50,6 +49,7 @@ from fedrepro.methods.facts import (
 )
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.names import RELEASED, Composition, Part, SettingName
 from fedrepro.support.packaged import ORIGIN
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
@@ -69,7 +69,7 @@ def how_to_add(name: str, root: Path) -> str:
 
     Returns "" if the workbench already has the system, or if the package does not ship it.
     """
-    system = name.partition("/")[0]
+    system = SettingName.parse(name).system
     if system not in shipped() or (root / EXPERIMENTS / f"{system}.yaml").exists():
         return ""
     return f"; `fedrepro init --with {system}` adds {system} to this workbench"
@@ -237,7 +237,7 @@ class Experiment(Typed):
         for key in searched.grid:
             part, name = searched.place_of(key)
             base, said = self.part(setting, part) if setting else (part, {})
-            released = f"{part}{RELEASED}" in searched.method.split("+")
+            released = Part(part, RELEASED) in Composition.parse(searched.method).parts
             value = said.get(name, defaults_of(base, self._own, released).get(name, UNKNOWN))
             value = searched.published.get(key, value)
             if value is UNKNOWN:
@@ -281,10 +281,10 @@ class Workbench:
             UserError: when there is none, with the nearest name.
         """
         if name not in self.settings:
-            base = name.removesuffix(RELEASED)
-            if base in self.settings:
+            base = SettingName.parse(name).plain
+            if str(base) in self.settings:
                 wanted = f"a setting with `released` keys; {base} has none"
-                raise bad_value(self.files[base.partition("/")[0]], "setting", name, wanted)
+                raise bad_value(self.files[base.system], "setting", name, wanted)
             wanted = f"the name of a setting{how_to_add(name, self.root)}"
             raise bad_value(EXPERIMENTS, "setting", name, wanted, self.settings)
         return self.settings[name]
@@ -303,7 +303,7 @@ class Workbench:
 
         The number of samples of a natural client does not depend on the seed.
         """
-        seed = self.seeds("paper", setting.partition("/")[0])[0]
+        seed = self.seeds("paper", SettingName.parse(setting).system)[0]
         return self.setting(setting).partition_path(seed).with_suffix(".json")
 
     def is_prepared(self, setting: str) -> bool:
@@ -445,7 +445,7 @@ class Workbench:
         late = max(setting.keep.get(method, ()), default=0)
         if late > setting.rounds:
             where = self._file_of(setting)
-            key = f"settings.{name.partition('/')[2]}.keep.{method}"
+            key = f"settings.{setting.local_name}.keep.{method}"
             raise bad_value(where, key, late, f"a round of the run, at most {setting.rounds}")
         here = f"{name} {method} seed {seed}"
         if here in above:
@@ -455,7 +455,7 @@ class Workbench:
             )
         needs = requires_of(composition, self.plugins)
         if setting.byzantine and "discriminators" not in needs:
-            where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
+            where, key = self._file_of(setting), f"settings.{setting.local_name}.byzantine"
             expectation = f"none for method {method}, which uses no discriminators"
             raise bad_value(where, key, setting.byzantine, expectation)
         taken = (name for name in optional_of(composition, self.plugins) if name in setting.given)
@@ -480,8 +480,7 @@ class Workbench:
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
     ) -> ResolvedSource:
         """The source of an input that a run's method requires."""
-        system, _, name = setting.name.partition("/")
-        where, key = self._file_of(setting), f"settings.{name}.given.{need}"
+        where, key = self._file_of(setting), f"settings.{setting.local_name}.given.{need}"
         source = setting.given.get(need)
         match source:
             case None:
@@ -491,7 +490,9 @@ class Workbench:
                 )
             case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed
-                return self._run_spec(f"{system}/{source.setting}", source.method, its_own, above)
+                return self._run_spec(
+                    f"{setting.system}/{source.setting}", source.method, its_own, above
+                )
             case ArtifactFromFile():
                 return ResolvedFile(source.file, source.sha256)
         if need != "unlabelled":
@@ -505,19 +506,18 @@ class Workbench:
         return source
 
     def _file_of(self, setting: Setting) -> Path:
-        return self.files[setting.name.partition("/")[0]]
+        return self.files[setting.system]
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
-        parts: list[str] = []
+        parts: list[Part] = []
         hyperparameters: dict[str, Hyperparameters] = {}
-        for part in method.split("+"):
-            name, at, fidelity = part.partition("@")
-            base, values = self._experiment_of(setting).part(setting, name)
-            parts.append(f"{base}{at}{fidelity}")
+        for part in Composition.parse(method).parts:
+            base, values = self._experiment_of(setting).part(setting, part.name)
+            parts.append(part.named(base))
             values.pop("parent", None)
             hyperparameters[base] = values
-        return "+".join(parts), hyperparameters
+        return str(Composition.of(parts)), hyperparameters
 
     def with_variant(
         self, setting: Setting, method: str, values: Mapping[str, Scalar], option: str = "--set"
@@ -535,8 +535,7 @@ class Workbench:
                 method's name has a value of, and for a name that another method has.
         """
         line, experiment = "the command line", self._experiment_of(setting)
-        names = [part.partition("@")[0] for part in method.split("+")]
-        bases = {name: experiment.part(setting, name) for name in names}
+        bases = {name: experiment.part(setting, name) for name in Composition.parse(method).names}
         for base, _ in bases.values():
             if base not in part_files(self.plugins):
                 fields_of = partial(defaults_of, folders=self.plugins)
@@ -582,7 +581,7 @@ class Workbench:
         return replace(self, experiments=experiments), candidate.method
 
     def _experiment_of(self, setting: Setting) -> Experiment:
-        return self.experiments[setting.name.partition("/")[0]]
+        return self.experiments[setting.system]
 
     def parent_of(self, run: RunKey) -> RunKey | None:
         """The run whose first rounds a run may share: its parent run.
@@ -592,17 +591,16 @@ class Workbench:
         changes what a run waits for.
         """
         setting = self.setting(run.setting)
-        first, _, rest = run.method.partition("+")
-        name, at, fidelity = first.partition("@")
-        base, values = self._experiment_of(setting).part(setting, name)
+        method = Composition.parse(run.method)
+        first, inner = method.parts[0], method.inner
+        base, values = self._experiment_of(setting).part(setting, first.name)
         if shares_prefix_with_inner(base, self.plugins):
-            return RunKey(run.setting, rest or "fedavg", run.seed)
+            return RunKey(run.setting, str(inner) or "fedavg", run.seed)
         parent = values.get("parent")
         if not parent:
             return None
-        return RunKey(
-            run.setting, "+".join(filter(None, (f"{parent}{at}{fidelity}", rest))), run.seed
-        )
+        parts = (first.named(str(parent)), *inner.parts)
+        return RunKey(run.setting, str(Composition.of(parts)), run.seed)
 
     @cached_property
     def _made(self) -> dict[tuple[object, ...], TableTarget]:

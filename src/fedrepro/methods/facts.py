@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedrepro.methods.files import METHODS, part_files, split
+from fedrepro.methods.files import METHODS, part_files
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, load_valid
 from fedrepro.support.files import read_json, write_atomically
+from fedrepro.support.names import Composition
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
 # The packages that methods may import, which can therefore define these facts.
@@ -109,7 +110,7 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
     """The facts of a composition's parts together; unknown parts are skipped."""
     asked = "torch" in sys.modules or folders.root is None
     known = None if asked else _written(folders, methods)
-    names = [name for name, _ in split(composition)]
+    names = Composition.parse(composition).names
     if known is None:
         # Importing PyTorch once is enough. Plug-ins that nobody asked for are not imported.
         if not asked and methods is None:

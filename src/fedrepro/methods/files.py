@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.names import Composition
 
 METHODS = Path(__file__).parent
 SERVER_OPTIMIZERS = METHODS / "server"
@@ -33,33 +34,6 @@ def _packaged() -> dict[str, Path]:
         for file in sorted(folder.glob("*.py"))
         if not file.stem.startswith("_") and file not in NO_PARTS
     }
-
-
-def split(composition: str) -> list[tuple[str, bool]]:
-    """The parts of a composition: (name, whether ``@released``).
-
-    Raises:
-        UserError: for an empty part or a fidelity other than paper or released.
-
-    Examples:
-        >>> from fedrepro.methods.files import split
-        >>> split("ima+fedprox@released")
-        [('ima', False), ('fedprox', True)]
-    """
-    parts = []
-    for text in composition.split("+"):
-        name, at, fidelity = text.partition("@")
-        if not name:
-            raise bad_value(
-                "method", "name", composition, "names joined by '+', such as ima+fedprox"
-            )
-        if at and fidelity not in ("paper", "released"):
-            raise bad_value(
-                "method", composition, fidelity, "'paper' or 'released' after '@'",
-                ("paper", "released"),
-            )  # fmt: skip
-        parts.append((name, fidelity == "released"))
-    return parts
 
 
 def unknown_part(
@@ -89,4 +63,4 @@ def unknown_part(
 def module_files(composition: str, folders: plugins.Folders = plugins.NONE) -> list[Path]:
     """The source files that define a composition's parts."""
     files = part_files(folders)
-    return [files[name] for name, _ in split(composition) if name in files]
+    return [files[name] for name in Composition.parse(composition).names if name in files]

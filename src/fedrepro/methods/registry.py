@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.methods import _checks
-from fedrepro.methods.files import METHODS, part_files, split, unknown_part
+from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid
+from fedrepro.support.names import Composition
 from fedrepro.support.old_names import refuse_old_hooks
 
 if TYPE_CHECKING:
@@ -241,12 +242,13 @@ def compose(
     wrappers: list[tuple[str, Any]] = []
     method: Any = None
     optimizer: Any = None
-    for name, released in split(composition):
+    for named in Composition.parse(composition).parts:
+        name = named.name
         found = part(name, folders)
         if found is None:
             raise unknown_part(where, "part", name, folders, partial(_fields_of, folders=folders))
         made = _make(found, name, (hyperparameters or {}).get(name, {}))
-        if released:
+        if named.released:
             if not found.cls.deviations():
                 raise bad_value(
                     where, "fidelity", f"{name}@released", "a part whose released code departs"

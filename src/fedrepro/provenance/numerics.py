@@ -21,12 +21,13 @@ from types import MappingProxyType
 
 import fedrepro
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.methods.files import part_files, split
+from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import UserError
+from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE as NONE_OF_ITS_OWN
 from fedrepro.support.plugins import Folders, parse
 
@@ -60,7 +61,7 @@ def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict
         UserError: for an unknown method.
     """
     files = part_files(folders)
-    parts = [name for name, _ in split(composition) if name in files]
+    parts = [name for name in Composition.parse(composition).names if name in files]
     return {CORE: _id(CORE, of_core())} | {
         f"method {name}": of_file(f"method {name}", files[name]) for name in parts
     }

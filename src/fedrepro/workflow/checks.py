@@ -12,10 +12,11 @@ from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import facts, registry
-from fedrepro.methods.files import part_files, split
+from fedrepro.methods.files import part_files
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError, bad_value, exit_on_user_error
 from fedrepro.support.files import write_atomically
+from fedrepro.support.names import Composition
 
 # Composing imports torch, which takes two seconds, so the result of the check is cached.
 MARK = Path(".snakemake/fedrepro-checked")
@@ -78,7 +79,7 @@ def check_methods(workbench: Workbench) -> None:
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """A hash of checked claims and of their methods' code."""
     compositions = {composition for _, composition, _ in (*claims, *searched)}
-    parts = {name for each in compositions for name, _ in split(each)}
+    parts = {name for each in compositions for name in Composition.parse(each).names}
     files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")

@@ -34,7 +34,7 @@ from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
-from fedrepro.methods.files import part_files, split, unknown_part
+from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
@@ -42,6 +42,7 @@ from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, exit_on_user_error
+from fedrepro.support.names import Composition
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
@@ -358,7 +359,7 @@ class Graph:
 
     def _refuse_unknown(self, composition: str) -> None:
         """Raise UserError for a part that does not exist: its job would fail much later."""
-        for name, _ in split(composition):
+        for name in Composition.parse(composition).names:
             if name not in self._parts:
                 own = self.bench.plugins
                 fields_of = partial(defaults_of, folders=own)

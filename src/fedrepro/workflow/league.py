@@ -19,6 +19,7 @@ from fedrepro.report.cells.tables import result_of
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.names import Composition
 from fedrepro.workflow.cost import CostModel
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ def refuse_unknown(workbench: Workbench, method: str) -> None:
         *part_files(workbench.plugins),
         *(name for each in workbench.experiments.values() for name in each.methods),
     }
-    for part in method.split("+"):
-        if part.partition("@")[0] not in known:
-            raise bad_value("the command line", "METHOD", part, "a method", known)
+    for part in Composition.parse(method).parts:
+        if part.name not in known:
+            raise bad_value("the command line", "METHOD", str(part), "a method", known)
 
 
 def obstacle(workbench: Workbench, match: Match, name: str) -> str:

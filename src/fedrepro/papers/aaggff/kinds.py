@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
 from fedrepro.config.tables import Column, ComputedSpec, Place, named_settings
-from fedrepro.config.values import Composition, Scale, SettingName
+from fedrepro.config.values import LocalSetting, MethodName, Scale
 
 
 class Regret(FigureSpec):
@@ -20,7 +20,7 @@ class Regret(FigureSpec):
 
     kind: Literal["regret"]
     analysis = "regrets"
-    method: Composition
+    method: MethodName
     panels: list[Place] = Field(min_length=1)
 
     def needs(self, scale: Scale) -> Needs:
@@ -69,7 +69,7 @@ class ClientStatistics(ComputedSpec):
 
     kind: Literal["client_statistics"]
     heading = "What clients hold"
-    settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
+    settings: dict[str, LocalSetting] = Field(description="The setting of each printed data set.")
 
     def counted_in(self) -> Mapping[str, str]:
         return self.settings

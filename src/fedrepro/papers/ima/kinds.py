@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
 from fedrepro.config.tables import Place, named_settings
-from fedrepro.config.values import Composition, PositiveWhole, Scale
+from fedrepro.config.values import MethodName, PositiveWhole, Scale
 
 Term = Literal[
     "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
@@ -26,7 +26,7 @@ class OfKeptModels(FigureSpec):
 
     analysis = "decompositions"
     joins_seeds = True
-    method: Composition
+    method: MethodName
     samples: PositiveWhole = 2000
     panels: list[Place] = Field(min_length=1)
 

@@ -16,6 +16,7 @@ from fedrepro.methods.facts import defaults_of
 from fedrepro.report.cells.compact import CENTRAL, pairs_of
 from fedrepro.report.papers.claim import Claim
 from fedrepro.support.errors import UserError
+from fedrepro.support.names import Composition
 
 Values = dict[str, Any]
 # What a scheme has besides its kind of heterogeneity.
@@ -217,9 +218,9 @@ def _of_method(workbench: Workbench, setting: Setting, method: str, seed: int) -
 
 def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
     found: Values = {}
-    for part in spec.composition.split("+"):
-        base, _, released = part.partition("@")
-        defaults = defaults_of(base, workbench.plugins, bool(released))
+    for part in Composition.parse(spec.composition).parts:
+        base = part.name
+        defaults = defaults_of(base, workbench.plugins, part.released)
         values: Mapping[str, Any] = {**defaults, **spec.hyperparameters[base]}
         found |= {f"{base}: {key}": value for key, value in values.items()}
     for need, source in spec.given.items():

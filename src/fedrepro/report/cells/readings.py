@@ -3,13 +3,12 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
-from fedrepro.config.settings import RELEASED
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import departures_of
-from fedrepro.methods.files import split
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.papers.published import Name, Printed, Published
+from fedrepro.support.names import Composition, SettingName
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[
     metric = target.table.metric_of(cell.row, cell.column)
     composition, _ = workbench.compose(workbench.setting(cell.setting), cell.methods[0])
     parts = {
-        "settings": cell.setting.endswith(RELEASED),
-        "methods": any(released for _, released in split(composition)),
+        "settings": SettingName.parse(cell.setting).is_released,
+        "methods": any(part.released for part in Composition.parse(composition).parts),
         "scoring": metric.as_released,
     }
     return tuple(name for name, is_so in parts.items() if is_so)
@@ -89,13 +88,13 @@ def answers_of(
         released = released_in(workbench, target, wanted)
         setting = workbench.setting(wanted.setting)
         composition, _ = workbench.compose(setting, cell.paper.chosen or wanted.methods[0])
-        plain = workbench.setting(setting.name.removesuffix(RELEASED))
+        plain = workbench.setting(str(SettingName.parse(setting.name).plain))
         settings = tuple(plain.released) if "settings" in released or not released else ()
         methods = (
             number
-            for name, is_released in split(composition)
-            if is_released or not released
-            for number in departures_of(name, workbench.plugins)
+            for part in Composition.parse(composition).parts
+            if part.released or not released
+            for number in departures_of(part.name, workbench.plugins)
             if number in ledger
         )
         yield Answer(

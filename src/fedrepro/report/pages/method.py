@@ -17,6 +17,7 @@ from fedrepro.report.pages.equations import (
 )
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
+from fedrepro.support.names import Composition
 
 PAPER = re.compile(r'^The paper is "[^"]*"(?: \([^)]*\))?[.;:]?\s*')
 KINDS = ("method", "wrapper", "server optimizer", "pre-training")
@@ -79,7 +80,7 @@ def standings_of(workbench: Workbench, played: Iterable[Played]) -> dict[str, St
         for column in table.columns:
             names, label = column.methods_at("compact"), column.label
             composition, _ = workbench.compose(setting, names[0])
-            parts = [part.partition("@")[0] for part in composition.split("+") if part != "fedavg"]
+            parts = [name for name in Composition.parse(composition).names if name != "fedavg"]
             if len(names) > 1 or len(parts) != 1:
                 continue
             standing = standings[parts[0]]

@@ -23,6 +23,7 @@ from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Name, Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
+from fedrepro.support.names import Composition
 
 Number = tuple[str, str]  # of a discrepancy: its system and number
 
@@ -395,6 +396,6 @@ def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[d
         use = _use(target, papers)
         for setting, method in {(run.setting, run.method) for run in target.runs}:
             composition, _ = workbench.compose(workbench.setting(setting), method)
-            for part in composition.split("+"):
-                found.setdefault(part.partition("@")[0], {})[use["page"]] = use
+            for name in Composition.parse(composition).names:
+                found.setdefault(name, {})[use["page"]] = use
     return {part: list(uses.values()) for part, uses in found.items()}

@@ -17,6 +17,7 @@ from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
+from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.printing import sentence_case
 
@@ -63,7 +64,7 @@ def run_page(
         "run": record.run,
         "answers": answers,
         "headlines": headlines,
-        "methods": [part.partition("@")[0] for part in composition.split("+")],
+        "methods": list(Composition.parse(composition).names),
         "charts": charts,
         "once": not charts and any(_known_once(record, answer) for answer in headlines),
         "by_products": [panel for panel in by_products if panel],

@@ -14,6 +14,7 @@ from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.report.pages.templates import plain
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run
+from fedrepro.support.names import Composition
 
 WIDEST = 9  # most values of a hyperparameter in a chart
 
@@ -62,7 +63,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         views.append(
             SearchView(
                 searched.label or searched.method,
-                tuple(part.partition("@")[0] for part in composition.split("+")),
+                Composition.parse(composition).names,
                 found,
                 _rows(found, small=target.scale == "compact"),
                 _chart(target, found),

@@ -20,6 +20,7 @@ from fedrepro.report.pages.run_files import landed_files, setting_beside, unpage
 from fedrepro.report.papers.published import Printed, Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
+from fedrepro.support.names import Composition
 
 
 @dataclass(frozen=True)
@@ -395,6 +396,6 @@ def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
     methods = []
     for column in target.table.columns:
         composition, _ = workbench.compose(setting, column.methods_at(target.scale)[0])
-        parts = [part.partition("@")[0] for part in composition.split("+")]
+        parts = list(Composition.parse(composition).names)
         methods.append({"label": column.label, "parts": parts})
     return methods
