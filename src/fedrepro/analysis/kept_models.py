@@ -71,12 +71,12 @@ class KeptModels:
     @cached_property
     def clients(self) -> Mapping[int, tuple[int, ...]]:
         """Each round -> the clients whose models were kept after it, in order."""
-        found: dict[int, list[int]] = {}
+        by_round: dict[int, list[int]] = {}
         for name in self.record.manifest["files"]:
             kept = KEPT.fullmatch(name)
             if kept and kept[2]:
-                found.setdefault(int(kept[1]), []).append(int(kept[2]))
-        return {number: tuple(sorted(found[number])) for number in sorted(found)}
+                by_round.setdefault(int(kept[1]), []).append(int(kept[2]))
+        return {number: tuple(sorted(by_round[number])) for number in sorted(by_round)}
 
     @property
     def averages(self) -> bool:
@@ -113,11 +113,11 @@ class KeptModels:
             return KeptModel("last", self.opened.model)
         if word.endswith(".safetensors"):
             return self._from_file(Path(word))
-        found = MODEL.fullmatch(word)
-        if not found:
+        match = MODEL.fullmatch(word)
+        if not match:
             raise UserError(f"landscape: model {word!r}: expected {WORDS}{nearest(word, ['last'])}")
         self.require_kept()
-        number, which = int(found[1]), found[2]
+        number, which = int(match[1]), match[2]
         if number not in self.clients:
             rounds = ", ".join(map(str, self.clients))
             raise UserError(f"landscape: model {word!r}: expected a round that was kept: {rounds}")

@@ -138,8 +138,8 @@ def axes(
     Args:
         margin: how far the grid extends beyond them, as a share of their larger extent.
     """
-    found = torch.tensor(places, dtype=torch.float64)
-    low, high = found.amin(0), found.amax(0)
+    corners = torch.tensor(places, dtype=torch.float64)
+    low, high = corners.amin(0), corners.amax(0)
     beyond = margin * float((high - low).max())
     x, y = (
         torch.linspace(float(low[axis]) - beyond, float(high[axis]) + beyond, points).tolist()

@@ -60,8 +60,8 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
     centre = finished.model
 
     def score(params: Tree) -> tuple[float, float]:
-        found = evaluate(context.net, context.task, params, samples, len(samples))
-        return found.loss, found.accuracy
+        scores = evaluate(context.net, context.task, params, samples, len(samples))
+        return scores.loss, scores.accuracy
 
     rngs = stream(run.seed, "landscape", 0), stream(run.seed, "landscape", 1)
     axis = np.linspace(-REACH, REACH, POINTS).tolist()
@@ -152,12 +152,12 @@ def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel
         weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
         name = "mean"
     # Clients have their aggregation weights; models of several rounds equal ones, as in IMA.
-    found = [KeptModel(name, average_of([each.params for each in models], weights))]
+    marks = [KeptModel(name, average_of([each.params for each in models], weights))]
     taken = {each.round for each in models if each.name.startswith(("IMA", "global"))}
     with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
     if latest and with_global and latest not in taken:
-        found.append(finished.model(str(latest)))
-    return found
+        marks.append(finished.model(str(latest)))
+    return marks
 
 
 def _mark(score: Any, model: KeptModel, x: float, y: float | None, nearest: Tree) -> dict[str, Any]:
@@ -205,8 +205,8 @@ def _resumed(
     """All rows; reuses those in ``partial`` if they are of the same plane."""
     done: list[tuple[Row, Row]] = []
     with suppress(FileNotFoundError, UserError):
-        found = checksummed_json.read(partial, identity)
-        done = [(loss, accuracy) for loss, accuracy in found["rows"]]
+        saved = checksummed_json.read(partial, identity)
+        done = [(loss, accuracy) for loss, accuracy in saved["rows"]]
     for row in make(ys[len(done) :]):
         done.append(row)
         checksummed_json.write(partial, {"rows": done}, identity)

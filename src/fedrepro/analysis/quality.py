@@ -61,18 +61,18 @@ def _inside(samples: Tensor, around: Tensor, neighbours: int) -> float:
 
 def diversity(samples: Tensor, labels: Tensor) -> dict[int, float]:
     """Class -> mean distance of two different samples, for classes with at least two."""
-    found = {}
+    means = {}
     for label in labels.unique().tolist():
         own = samples[labels == label].flatten(1)
         if len(own) > 1:
-            found[int(label)] = float(torch.pdist(own.double()).mean())
-    return found
+            means[int(label)] = float(torch.pdist(own.double()).mean())
+    return means
 
 
 def nearest(samples: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Each sample's distance to its nearest neighbour in ``others``, and its index, [n]."""
-    found = distances(samples, among).min(1)
-    return found.values, found.indices
+    closest = distances(samples, among).min(1)
+    return closest.values, closest.indices
 
 
 def membership(made: Tensor, members: Tensor, others: Tensor) -> float:

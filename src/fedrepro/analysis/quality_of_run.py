@@ -287,11 +287,11 @@ def _by_class(
     eye: judging.Trained, made: TensorSamples, real: TensorSamples, classes: int
 ) -> list[dict[str, Any]]:
     pixels = quality.diversity(*_inputs(made)), quality.diversity(*_inputs(real))
-    found = []
+    rows = []
     for label in range(classes):
         own = made.some(np.flatnonzero(made.y.cpu().numpy() == label))
         ours, theirs = (each.get(label, math.nan) for each in pixels)
-        found.append(
+        rows.append(
             {
                 "class": label,
                 "samples": len(own),
@@ -299,7 +299,7 @@ def _by_class(
                 "recognised": _finite(judging.accuracy(eye.module, own)),
             }
         )
-    return found
+    return rows
 
 
 def _ratio(ours: Mapping[int, float], real: tuple[Tensor, Tensor]) -> float:

@@ -14,8 +14,8 @@ from fedrepro.support.errors import bad_value
 
 def studies() -> Mapping[str, Path]:
     """The result file of every study, without importing any."""
-    found = papers.files_of("study")
-    return {f"{file.parent.name}_{name}": file for name, file in found.items()}
+    files = papers.files_of("study")
+    return {f"{file.parent.name}_{name}": file for name, file in files.items()}
 
 
 def file_of(name: str) -> Path:
@@ -24,10 +24,10 @@ def file_of(name: str) -> Path:
     Raises:
         UserError: when there is no such study, with the nearest name.
     """
-    found = studies()
-    if name not in found:
-        raise bad_value("the command line", "study", name, "the name of a study", found)
-    return found[name]
+    known = studies()
+    if name not in known:
+        raise bad_value("the command line", "study", name, "the name of a study", known)
+    return known[name]
 
 
 def make(name: str) -> dict[str, Any]:
@@ -37,5 +37,5 @@ def make(name: str) -> dict[str, Any]:
         UserError: when there is no such study.
     """
     module = papers.import_file(file_of(name))
-    found: dict[str, Any] = module.study()
-    return found
+    content: dict[str, Any] = module.study()
+    return content

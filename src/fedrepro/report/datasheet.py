@@ -98,7 +98,7 @@ def _about(
 def _in_words(about: Mapping[str, Any]) -> str:
     run, source, shape = about["run"], about["source"], "x".join(map(str, about["shape"]))
     counts = zip(about["class_names"], about["per_class"], strict=True)
-    found = {name: about["quality"].get(name) for name in SETS}
+    numbers = {name: about["quality"].get(name) for name in SETS}
     lines = [
         f"# {about['title']}",
         f"{about['samples']} synthetic images ({shape}), labelled, made by `{run['method']}` in "
@@ -113,7 +113,7 @@ def _in_words(about: Mapping[str, Any]) -> str:
         f"- `{SHEET}`: a row for each class.\n"
         f"- `{DATASHEET}`: the same for programs, with the files' SHA-256.",
         "## Quality",
-        "\n".join(_lines_of(found)) or "Not evaluated yet: run `fedrepro quality`.",
+        "\n".join(_lines_of(numbers)) or "Not evaluated yet: run `fedrepro quality`.",
         "## Privacy",
         about["privacy"],
         "## Use",
@@ -126,10 +126,10 @@ def _in_words(about: Mapping[str, Any]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _lines_of(found: Mapping[str, float | None]) -> list[str]:
+def _lines_of(numbers: Mapping[str, float | None]) -> list[str]:
     """The available measures, in the units of tables."""
     lines = []
-    for name, value in found.items():
+    for name, value in numbers.items():
         if value is not None:
             measure = SETS[name]
             words, shown = sentence_case(measure.words), measure.factor * value

@@ -8,19 +8,19 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.cells.search import Found, as_far_as_it_went, compute, select
+from fedrepro.report.cells.search import MethodSearch, as_far_as_it_went, compute, select
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.papers import published
 from support.report_world import copy_inputs, write_run
 from support.search_world import SEARCH, score, settle
 
 
-def found(bench: Workbench) -> Found:
+def found(bench: Workbench) -> MethodSearch:
     (only,) = compute(bench, bench.search("own", "grid", "demo"))
     return only
 
 
-def values(one: Found, place: int | None) -> object:
+def values(one: MethodSearch, place: int | None) -> object:
     return None if place is None else one.tried[place].candidate.values["mu"]
 
 

@@ -109,19 +109,19 @@ def test_a_printed_number_is_one_draw() -> None:
 def test_agreement_needs_difference_and_limit_within_the_margin() -> None:
     """Not either of them alone: 2.8 is not excluded here, although 1.5 is claimed."""
     ours = Estimate(5, 61.4, 0.99, None)
-    found = judge(printed(60.0, 0.89), ours, FEDGO, effect=1.5)
+    found = judge(printed(60.0, 0.89), ours, FEDGO, claimed_effect=1.5)
     assert found.limit is not None and found.limit < 1.5 and found.word == "undecided"
     near = replace(ours, mean=60.05, std=0.5)
-    assert judge(printed(60.0, 0.5), near, FEDGO, effect=1.5).word == "agrees"
+    assert judge(printed(60.0, 0.5), near, FEDGO, claimed_effect=1.5).word == "agrees"
     # The largest margin is two points, and the least difference may be beyond chance.
     sure = Estimate.of([61.0, 61.01, 61.02])
-    found = judge(printed(60.0), sure, NO_SPREAD, effect=30.0)
+    found = judge(printed(60.0), sure, NO_SPREAD, claimed_effect=30.0)
     assert (found.word, found.margin) == ("agrees", 2.0)
     assert found.limit is not None and found.limit < 0.1
-    assert judge(printed(60.0), sure, NO_SPREAD, effect=0.9).word == "differs"
+    assert judge(printed(60.0), sure, NO_SPREAD, claimed_effect=0.9).word == "differs"
     # Without an effect it is the tolerance; equal printed numbers claim none.
     for effect in (None, 0.0):
-        assert judge(printed(60.0), sure, NO_SPREAD, effect=effect).margin == 1.0
+        assert judge(printed(60.0), sure, NO_SPREAD, claimed_effect=effect).margin == 1.0
 
 
 def test_what_is_undecided_says_how_many_seeds_decide() -> None:
@@ -238,8 +238,8 @@ def test_other_units_have_no_tolerance() -> None:
     found = judge(rounds, ours, NO_SPREAD)
     assert (found.word, found.basis, found.margin) == ("undecided", "draw", None)
     assert "No effect is claimed" in found.why
-    assert judge(rounds, ours, NO_SPREAD, effect=9.0).word == "undecided"
-    assert judge(rounds, ours, NO_SPREAD, effect=60.0).word == "agrees"
+    assert judge(rounds, ours, NO_SPREAD, claimed_effect=9.0).word == "undecided"
+    assert judge(rounds, ours, NO_SPREAD, claimed_effect=60.0).word == "agrees"
 
 
 def test_joint_standard_error_is_welchs() -> None:
@@ -304,7 +304,7 @@ def test_on_the_authors_own_splits_what_seeds_share_cancels() -> None:
     cell = printed(77.0, 8.0)
     assert judge(cell, ours, AAGGFF).word == "undecided"
     steady = Paired(0.3, 3, 5)
-    found = judge(cell, ours, AAGGFF, effect=4.0, paired=steady)
+    found = judge(cell, ours, AAGGFF, claimed_effect=4.0, paired=steady)
     assert found.limit == pytest.approx(T_2 * 0.3 * math.sqrt(2 / 3) + DIGIT)
     assert (found.word, found.basis) == ("differs", "paired")
     assert judge(printed(79.5, 8.0), ours, AAGGFF, 4.0, steady).word == "agrees"

@@ -23,5 +23,5 @@ def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.papers.aaggff.regret_of_run import regret_as_json
 
     workbench, run = requested(arguments)
-    found = regret_as_json(workbench.root, run, workbench.plugins)
-    write_found(workbench.root, run.analysis("regrets"), found)
+    content = regret_as_json(workbench.root, run, workbench.plugins)
+    write_found(workbench.root, run.analysis("regrets"), content)

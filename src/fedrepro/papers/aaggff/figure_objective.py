@@ -61,13 +61,13 @@ def points_of(root: Path, run: RunKey) -> Points:
         UserError: if the analysis is damaged.
     """
     record, path = find_run(root, run), run.analysis("regrets")
-    found = read_derived(root, path) if record.state == "finished" else None
-    if found is None:
+    analysis = read_derived(root, path) if record.state == "finished" else None
+    if analysis is None:
         return []
     try:
         points = [
             (int(number), float(value))
-            for number, value in zip(found["round"], found["objective"], strict=True)
+            for number, value in zip(analysis["round"], analysis["objective"], strict=True)
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from None

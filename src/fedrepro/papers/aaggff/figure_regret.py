@@ -47,8 +47,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
     )
     for label, setting in distinct_settings(figure.panels, target):
         runs = (RunKey(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
-        found = (_read(workbench.root, run.analysis("regrets")) for run in runs)
-        accounts = [account for account in found if account and account.rounds]
+        analyses = (_read(workbench.root, run.analysis("regrets")) for run in runs)
+        accounts = [account for account in analyses if account and account.rounds]
         series: list[list[Points]] = [
             [list(zip(account.rounds, account.regret, strict=True)) for account in accounts],
             [list(zip(account.rounds, account.bound, strict=True)) for account in accounts],
@@ -79,12 +79,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
 
 
 def _read(root: Path, path: Path) -> Account | None:
-    found = read_derived(root, path)
-    if found is None:
+    analysis = read_derived(root, path)
+    if analysis is None:
         return None
     try:
-        columns = (_numbers(found[name]) for name in ("round", "regret", "bound"))
-        account = Account(int(found["clients"]), *columns)
+        columns = (_numbers(analysis[name]) for name in ("round", "regret", "bound"))
+        account = Account(int(analysis["clients"]), *columns)
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, error) from None
     if not len(account.rounds) == len(account.regret) == len(account.bound):

@@ -21,8 +21,8 @@ LONG = ("round", "client", "loss")
 
 
 def _read_npy(path: Path) -> pd.DataFrame:
-    found = np.load(path, allow_pickle=False)
-    return pd.DataFrame(found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1))
+    array = np.load(path, allow_pickle=False)
+    return pd.DataFrame(array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1))
 
 
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {

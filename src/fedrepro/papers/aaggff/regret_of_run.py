@@ -35,13 +35,13 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
     if record.archived:
         only = "landed results keep the losses of the last round only"
         raise UserError(f"{run.folder}: {only}: expected a run of this machine: {again}")
-    found = regret_of(record, own)
+    replayed = regret_of(record, own)
     names = ("round", "regret", "bound")
-    columns = {name: found.rounds[name].tolist() if found else [] for name in names}
+    columns = {name: replayed.rounds[name].tolist() if replayed else [] for name in names}
     return {
         "of": made_of([record]),
         "clients": int(record.manifest["clients"]),
-        "linearised": bool(found and found.linearised),
+        "linearised": bool(replayed and replayed.linearised),
         **{
             name: [value if math.isfinite(value) else None for value in values]
             for name, values in columns.items()

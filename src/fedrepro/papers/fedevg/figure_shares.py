@@ -15,16 +15,16 @@ from fedrepro.run.derived_files import read_derived
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
     assert target.study is not None
-    found = read_derived(workbench.root, target.study)
+    content = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "Shares in percent. Sampled shares are means over seeds, with a thin line from the "
         "lowest to the highest.",
         ("Constants", "Client", "Weight, %", "Follows from the constants, %", "Sampled, %"),
     )
-    if found is None:
+    if content is None:
         return drawn
     try:
-        for name, case in found["cases"].items():
+        for name, case in content["cases"].items():
             _add(drawn, name, case)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise damaged(target.study, error) from None

@@ -95,12 +95,12 @@ def p_value(one: Tensor, other: Tensor, permutations: int, seed: int) -> float:
     distance.
     """
     rng = stream(seed, "permutations")
-    found, everything = energy_distance(one, other), torch.cat([one, other])
+    distance, everything = energy_distance(one, other), torch.cat([one, other])
     larger = 0
     for _ in range(permutations):
         order = torch.randperm(len(everything), generator=rng)
         mixed = everything[order]
-        larger += energy_distance(mixed[: len(one)], mixed[len(one) :]) >= found
+        larger += energy_distance(mixed[: len(one)], mixed[len(one) :]) >= distance
     return (1 + larger) / (1 + permutations)
 
 
@@ -117,16 +117,16 @@ def study() -> dict[str, Any]:
     """
     means = torch.tensor([[-3.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
     weights = torch.tensor([0.6, 0.4], dtype=torch.float64)
-    found: dict[str, Any] = {"seeds": list(SEEDS), "items": ITEMS, "cases": {}}
+    content: dict[str, Any] = {"seeds": list(SEEDS), "items": ITEMS, "cases": {}}
     for name, deviations in (("equal", (1.3, 1.3)), ("unequal", (0.8, 1.6))):
         normals = Normals(weights, means, torch.tensor(deviations, dtype=torch.float64))
         ends = [sampled(normals, ITEMS, STEPS, LENGTH, seed) for seed in SEEDS]
         exact = [normals.draw(ITEMS, weights, seed) for seed in SEEDS]
-        found["cases"][name] = {
+        content["cases"][name] = {
             "deviations": list(deviations),
             "weights": weights.tolist(),
             "followed": normals.followed.tolist(),
             "sampled": [shares_of(normals, x).tolist() for x in ends],
             "p": [p_value(*pair, PERMUTATIONS, 1) for pair in zip(ends, exact, strict=True)],
         }
-    return found
+    return content

@@ -21,7 +21,7 @@ CLIENTS_AS_PRINTED = (2, 3, 1, 0)
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
     assert target.study is not None
-    found = read_derived(workbench.root, target.study)
+    content = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "First a third of the points of the server, which have no class, and of each client; then "
         "the class that the server's model predicts at every point of the square after each "
@@ -36,34 +36,33 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
             "Seeds",
         ),
     )
-    if found is None:
+    if content is None:
         return drawn
     try:
-        _add(drawn, found)
+        _add(drawn, content)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise damaged(target.study, error) from None
     return drawn
 
 
-def _add(drawn: Drawn, found: dict[str, Any]) -> None:
+def _add(drawn: Drawn, content: dict[str, Any]) -> None:
     """A panel per owner of data, and a panel and a row per aggregation."""
-    reach = float(found["reach"])
-    whole = [(float(x), float(y), int(each)) for x, y, each in found["points"]]
-    given = [(float(x), float(y), None) for x, y in found["server_points"][::DRAWN_OF_ONE]]
-    words = f"The server's {len(found['server_points'])} points, without classes."
+    reach = float(content["reach"])
+    whole = [(float(x), float(y), int(each)) for x, y, each in content["points"]]
+    given = [(float(x), float(y), None) for x, y in content["server_points"][::DRAWN_OF_ONE]]
+    words = f"The server's {len(content['server_points'])} points, without classes."
     drawn.panels.append(Panel("data: server", regions.draw([], reach, given, description=words)))
     for number, client in enumerate(CLIENTS_AS_PRINTED, 1):
-        held = [
-            point for point, holder in zip(whole, found["holders"], strict=True) if holder == client
-        ]
+        owned = zip(whole, content["holders"], strict=True)
+        held = [point for point, holder in owned if holder == client]
         sizes = sorted(Counter(each for *_, each in held).items())
         parts = ", ".join(f"{size} of class {each + 1}" for each, size in sizes)
         words = f"Client {number}'s {len(held)} points: {parts}."
         svg = regions.draw([], reach, held[::DRAWN_OF_ONE], description=words)
         drawn.panels.append(Panel(f"data: client {number}", svg))
     points = whole[::DRAWN]
-    for name, grid in found["regions"].items():
-        shares = [found[key].get(name) for key in ("accuracy", "nearest", "right")]
+    for name, grid in content["regions"].items():
+        shares = [content[key].get(name) for key in ("accuracy", "nearest", "right")]
         accuracy, nearest = shares[0][0], shares[1][0]
         words = (
             f"Regions of three classes under the aggregation {name}: {100 * accuracy:.1f} % of "
@@ -72,9 +71,9 @@ def _add(drawn: Drawn, found: dict[str, Any]) -> None:
         )
         svg = regions.draw(grid, reach, points, description=words)
         drawn.panels.append(Panel(name, svg))
-        seeds = str(len(found["seeds"]))
+        seeds = str(len(content["seeds"]))
         drawn.rows.append((name, *(_spread(values) for values in shares), seeds))
-    means = [100 * statistics.fmean(values) for values in found["accuracy"].values()]
+    means = [100 * statistics.fmean(values) for values in content["accuracy"].values()]
     drawn.sees = (
         f"From the worst to the best aggregation, the mean accuracy goes from {min(means):.1f} to "
         f"{max(means):.1f} %."

@@ -135,8 +135,8 @@ def regions(model: nn.Module, toy: Toy) -> Tensor:
     middles = (torch.arange(CELLS) + 0.5) / CELLS * 2 * toy.reach - toy.reach
     y, x = torch.meshgrid(middles, middles, indexing="ij")
     with torch.no_grad():
-        found: Tensor = model(torch.stack([x, y], -1).reshape(-1, 2)).argmax(-1)
-    return found.reshape(CELLS, CELLS)
+        predicted: Tensor = model(torch.stack([x, y], -1).reshape(-1, 2)).argmax(-1)
+    return predicted.reshape(CELLS, CELLS)
 
 
 def nearest(toy: Toy) -> Tensor:

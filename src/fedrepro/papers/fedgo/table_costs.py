@@ -66,9 +66,9 @@ def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str]
     """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None
-    found = read_derived(root, path) or {}
+    content = read_derived(root, path) or {}
     try:
-        costs = TypeAdapter(list[Cost]).validate_python(found.get("cells", []))
+        costs = TypeAdapter(list[Cost]).validate_python(content.get("cells", []))
     except ValidationError as error:
         first = str(error).partition("\n")[0]
         raise UserError(f"{path}: damaged: {first}; {AGAIN}") from None

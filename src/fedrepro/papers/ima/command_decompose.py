@@ -43,7 +43,7 @@ def handle(arguments: argparse.Namespace) -> None:
     for seed in seeds:
         require_seed("--seeds", seed)
     with progress_bar(f"{setting} {method}") as progress:
-        found = decomposition_of(workbench, setting, method, seeds, arguments.samples, progress)
+        content = decomposition_of(workbench, setting, method, seeds, arguments.samples, progress)
     samples = str(arguments.samples)
     path = joint_analysis("decompositions", setting, method, seeds, samples)
-    write_found(workbench.root, path, found)
+    write_found(workbench.root, path, content)

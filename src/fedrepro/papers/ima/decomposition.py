@@ -126,7 +126,7 @@ def errors_by_number(
         weights: the clients' n_k / n, [K].
         labels: of the samples, [n].
     """
-    clients, found = len(models), []
+    clients, means = len(models), []
     for number in range(1, clients + 1):
         errors = []
         for first in range(clients if number < clients else 1):
@@ -134,8 +134,8 @@ def errors_by_number(
             shares = weights[group] / weights[group].sum()
             average = average_of([models[each] for each in group], shares)
             errors.append(error_of(predict(average), labels))
-        found.append(math.fsum(errors) / len(errors))
-    return found
+        means.append(math.fsum(errors) / len(errors))
+    return means
 
 
 def error_of(logits: Tensor, labels: Tensor) -> float:

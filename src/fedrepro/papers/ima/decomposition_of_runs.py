@@ -83,9 +83,9 @@ def decomposition_of(
     if not rounds:
         raise UserError(f"decomposition: {setting}: no round was kept by all of its runs")
     x, y = first.samples(samples)
-    found = []
+    after_rounds = []
     for place, number in enumerate(rounds, 1):
-        found.append(_after(number, runs, x, y))
+        after_rounds.append(_after(number, runs, x, y))
         progress(place / len(rounds))
     everyone = first.plan.federation.context.clients
     return {
@@ -93,8 +93,8 @@ def decomposition_of(
         "seeds": list(seeds),
         "samples": len(y),
         "clients": everyone,
-        "estimates": _estimates(found, everyone),
-        "rounds": found,
+        "estimates": _estimates(after_rounds, everyone),
+        "rounds": after_rounds,
     }
 
 

@@ -40,7 +40,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         ("Setting", "Round", "CKA", "Error of one client, %", "Of their average, %"),
         key=key_of(names),
     )
-    found: dict[str, list[After]] = {}
+    by_label: dict[str, list[After]] = {}
     for place in figure.panels:
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
@@ -48,7 +48,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         analysis = read_derived(workbench.root, path)
         if analysis is None:
             continue
-        found[place.label] = rounds = _read(path, analysis)
+        by_label[place.label] = rounds = _read(path, analysis)
         for each in rounds:
             cka = "–" if each.cka is None else f"{each.cka:.3f}"
             errors = (f"{each.by_number[0]:.2f}", f"{each.error:.2f}")
@@ -58,10 +58,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
             f"an error of {rounds[-1].by_number[0]:.2f} %, the average of all "
             f"{rounds[-1].error:.2f} %."
         )
-    for number in _shown(list(found.values())):
+    for number in _shown(list(by_label.values())):
         by_number = [
             Line(name, list(enumerate(each.by_number, 1)))
-            for name, rounds in found.items()
+            for name, rounds in by_label.items()
             for each in rounds
             if each.round == number
         ]
@@ -69,7 +69,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         drawn.panels.append(_panel(title, by_number, names, "averaged clients"))
     alike = [
         Line(name, points)
-        for name, rounds in found.items()
+        for name, rounds in by_label.items()
         if (points := sorted((each.cka, each.error) for each in rounds if each.cka is not None))
     ]
     if alike:
@@ -92,7 +92,7 @@ def _shown(settings: Sequence[Sequence[After]]) -> list[int]:
     return sorted({rounds[0], rounds[len(rounds) // 2], rounds[-1]}) if rounds else []
 
 
-def _read(path: Path, found: dict[str, Any]) -> list[After]:
+def _read(path: Path, analysis: dict[str, Any]) -> list[After]:
     try:
         rounds = [
             After(
@@ -101,7 +101,7 @@ def _read(path: Path, found: dict[str, Any]) -> list[After]:
                 float(each["error"]),
                 [float(error) for error in each["errors_by_number"]],
             )
-            for each in found["rounds"]
+            for each in analysis["rounds"]
         ]
         assert rounds and all(each.by_number for each in rounds)
     except (ValueError, KeyError, TypeError, AssertionError) as error:

@@ -34,14 +34,13 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
         path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
-        found = read_derived(workbench.root, path)
-        if found is None:
+        analysis = read_derived(workbench.root, path)
+        if analysis is None:
             continue
-        rounds, series = _columns(path, found, figure)
-        about[
-            f"over the seeds {', '.join(map(str, found['seeds']))}, on {found['samples']} test "
-            f"samples, of {found['estimates']}"
-        ] = None
+        rounds, series = _columns(path, analysis, figure)
+        seeds, tested = ", ".join(map(str, analysis["seeds"])), analysis["samples"]
+        words = f"over the seeds {seeds}, on {tested} test samples, of {analysis['estimates']}"
+        about[words] = None
         label = titled(place.label, place, target)
         lines = {
             term: Line(name, points)
@@ -75,17 +74,17 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
 
 
 def _columns(
-    path: Path, found: dict[str, Any], figure: Decomposition
+    path: Path, analysis: dict[str, Any], figure: Decomposition
 ) -> tuple[list[float], list[list[float]]]:
     """The rounds, and the values of each of the figure's terms; NaN if missing."""
     try:
-        rounds = [float(each["round"]) for each in found["rounds"]]
+        rounds = [float(each["round"]) for each in analysis["rounds"]]
         series = [
-            [math.nan if each[term] is None else float(each[term]) for each in found["rounds"]]
+            [math.nan if each[term] is None else float(each[term]) for each in analysis["rounds"]]
             for group in figure.show
             for term in group
         ]
-        assert found["estimates"] and found["samples"] and found["seeds"]
+        assert analysis["estimates"] and analysis["samples"] and analysis["seeds"]
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise damaged(path, error) from None
     return rounds, series

@@ -172,8 +172,8 @@ class ComputedTable:
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""
-        found: dict[str, Any] = _adapter().dump_python(self, mode="json")
-        return found
+        values: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return values
 
     def to_json(self) -> str:
         """Raises ValueError for a number that is not finite."""
@@ -191,9 +191,9 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
     Raises:
         UserError: if the file is damaged, or was made from other results than there are now.
     """
-    found = read_derived(root, target.path)
+    content = read_derived(root, target.path)
     try:
-        return None if found is None else _adapter().validate_python(found)
+        return None if content is None else _adapter().validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         why = ": ".join((*(str(step) for step in first["loc"]), first["msg"]))

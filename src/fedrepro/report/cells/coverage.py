@@ -38,15 +38,15 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
     """
     published = papers.load(workbench.root)
     with tables.computed_once():
-        found = {
+        computed_tables = {
             key: tables.compute(workbench, target, published)
             for key, target in workbench.tables("paper").items()
         }
         readings = {
-            RELEASED: count_released(workbench, published, found),
-            ANY: count_any(workbench, published, found),
+            RELEASED: count_released(workbench, published, computed_tables),
+            ANY: count_any(workbench, published, computed_tables),
         }
-        return rows_of(count(workbench, published, found), published, readings)
+        return rows_of(count(workbench, published, computed_tables), published, readings)
 
 
 def missing_studies(workbench: Workbench) -> list[str]:
@@ -104,7 +104,7 @@ def _there(workbench: Workbench, system: str, item: str, scale: Scale) -> bool:
 def count(
     workbench: Workbench,
     published: Published,
-    found: Mapping[tuple[str, str], ComputedTable],
+    computed_tables: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[tuple[str, str], Counter[str]]:
     """Counts by (system, item); tables missing from ``found`` have targets only."""
     counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
@@ -120,11 +120,11 @@ def count(
         owner = whole if isinstance(targets.get(whole), ComputedTarget) else key
         # If several columns answer the same printed cell, only the first counts.
         answers: dict[tuple[str, ...], dict[str, int]] = {}
-        for cell in found[key].cells if key in found else ():
+        for cell in computed_tables[key].cells if key in computed_tables else ():
             if cell.answered:
                 counted_once = counts_of(cell.paper.n > 0, cell.verdict)
                 answers.setdefault(cell.answered.name, counted_once)
-        if key not in found:
+        if key not in computed_tables:
             own = (cell for cell in target.cells if not workbench.surrogate_for(cell.setting))
             printed = (tables.printed_cell(target, cell, published) for cell in own)
             answers = {cell.name: counts_of(False, None) for cell in printed if cell}
@@ -139,11 +139,11 @@ def count(
 def count_released(
     workbench: Workbench,
     published: Published,
-    found: Mapping[tuple[str, str], ComputedTable],
+    computed_tables: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[str, Counter[str]]:
     """Counts of the released reading, by system."""
     asked: dict[str, set[tuple[str, ...]]] = {}
-    for (system, item), table in found.items():
+    for (system, item), table in computed_tables.items():
         target = workbench.table(system, item, "paper")
         if target.table.explains:
             continue
@@ -154,7 +154,7 @@ def count_released(
     counts = {
         system: Counter(printed=len(names), targets=len(names)) for system, names in asked.items()
     }
-    for (system, _), cells in answers_by_table(workbench, found, published).items():
+    for (system, _), cells in answers_by_table(workbench, computed_tables, published).items():
         for both in cells.values():
             if both.released:
                 counted = counts_of(True, both.released.cell.verdict)
@@ -165,11 +165,11 @@ def count_released(
 def count_any(
     workbench: Workbench,
     published: Published,
-    found: Mapping[tuple[str, str], ComputedTable],
+    computed_tables: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[str, Counter[str]]:
     """Printed cells with a target in any table, each once, and those with a number; by system."""
     has_value: dict[tuple[str, ...], bool] = {}
-    for (system, _), table in found.items():
+    for (system, _), table in computed_tables.items():
         for cell in table.cells:
             if cell.answered:
                 name = system, str(table.published_table), *cell.answered.name

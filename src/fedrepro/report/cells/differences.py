@@ -63,17 +63,18 @@ def of_setting(
             "paper's setting, as a claim is judged by it"
         )
     there = workbench.setting(full_name(name.partition("/")[0], here.stands_for))
-    theirs, ours = _of(workbench, there), _of(workbench, here)
-    found = {key: Difference(key, theirs.get(key), ours.get(key)) for key in {**theirs, **ours}}
+    printed, ours = _of(workbench, there), _of(workbench, here)
+    keys = {**printed, **ours}
+    differences = {key: Difference(key, printed.get(key), ours.get(key)) for key in keys}
     for method in dict.fromkeys(methods):
         if method == CENTRAL:
             continue
-        theirs, ours = (_of_method(workbench, each, method, seed) for each in (there, here))
+        printed, ours = (_of_method(workbench, which, method, seed) for which in (there, here))
         for key in ours:
             # The paper may have no such method with this data set. A variant must not hide another.
-            if key in theirs and (key not in found or found[key].kept):
-                found[key] = Difference(key, theirs[key], ours[key])
-    return list(found.values())
+            if key in printed and (key not in differences or differences[key].kept):
+                differences[key] = Difference(key, printed[key], ours[key])
+    return list(differences.values())
 
 
 def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
@@ -94,8 +95,8 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
             methods.setdefault(cell.setting, []).extend(cell.methods)
     summary = _of_summary(workbench, claim)
     return {
-        name: [*of_setting(workbench, name, theirs, target.seeds[0]), *summary]
-        for name, theirs in methods.items()
+        name: [*of_setting(workbench, name, names, target.seeds[0]), *summary]
+        for name, names in methods.items()
     }
 
 
@@ -107,10 +108,10 @@ def of_search(workbench: Workbench, system: str, item: str) -> list[Difference]:
     return of_setting(workbench, full_name(system, search.setting), methods, seed)
 
 
-def grouped(found: Mapping[str, Iterable[Difference]]) -> list[tuple[Difference, list[str]]]:
+def grouped(compared: Mapping[str, Iterable[Difference]]) -> list[tuple[Difference, list[str]]]:
     """What differs, all of a key together, with the settings that have these two values."""
     rows: dict[Difference, list[str]] = {}
-    for name, differences in found.items():
+    for name, differences in compared.items():
         for each in differences:
             if not each.kept:
                 rows.setdefault(each, []).append(name.partition("/")[2])
@@ -160,14 +161,14 @@ def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
 
 def _of(workbench: Workbench, setting: Setting) -> Values:
     """What determines training in a setting, apart from its methods."""
-    found: Values = {"data set": setting.dataset, "network": setting.model}
+    values: Values = {"data set": setting.dataset, "network": setting.model}
     scheme, optimizer = setting.partition, setting.optimizer
     holds = workbench.datasets[setting.dataset].holds
     shares = estimated_shares(setting, holds) if holds else None
     if shares:
         cohort = cohort_size(setting, shares.clients)
         steps = shares.steps / shares.clients * setting.epochs
-        found |= {
+        values |= {
             "clients": shares.clients,
             "clients in a round": cohort,
             "share of clients in a round": _rounded(cohort / shares.clients),
@@ -179,7 +180,7 @@ def _of(workbench: Workbench, setting: Setting) -> Values:
             "local steps in a round": _rounded(steps),
         }
     inner = getattr(scheme, "within", None) or scheme
-    found |= {
+    values |= {
         "local epochs": setting.epochs,
         "mini-batch": setting.batch_size,
         "partition": inner.scheme,
@@ -197,7 +198,7 @@ def _of(workbench: Workbench, setting: Setting) -> Values:
         "label noise": f"{setting.noise.kind} {setting.noise.rate}" if setting.noise else None,
         "augmentation": setting.augment,
     }
-    return found
+    return values
 
 
 def _decayed(setting: Setting) -> float:
@@ -217,33 +218,33 @@ def _of_method(workbench: Workbench, setting: Setting, method: str, seed: int) -
 
 
 def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
-    found: Values = {}
+    values: Values = {}
     for part in Composition.parse(spec.composition).parts:
         base = part.name
         defaults = defaults_of(base, workbench.plugins, part.released)
-        values: Mapping[str, Any] = {**defaults, **spec.hyperparameters[base]}
-        found |= {f"{base}: {key}": value for key, value in values.items()}
+        hyperparameters = {**defaults, **spec.hyperparameters[base]}
+        values |= {f"{base}: {key}": value for key, value in hyperparameters.items()}
     for need, source in spec.given.items():
         if isinstance(source, RunSpec):
             inner = _of(workbench, source.setting)
             keys = ("data set", "network", "training samples of a client", "mini-batch",
                     "optimizer", "learning rate", "betas")  # fmt: skip
-            found |= {f"{need}: {key}": inner[key] for key in keys if inner.get(key) is not None}
-            found[f"{need}: epochs in all"] = source.setting.rounds * source.setting.epochs
+            values |= {f"{need}: {key}": inner[key] for key in keys if inner.get(key) is not None}
+            values[f"{need}: epochs in all"] = source.setting.rounds * source.setting.epochs
             if "local steps in a round" in inner:
                 steps = source.setting.rounds * inner["local steps in a round"]
-                found[f"{need}: steps in all"] = _rounded(steps)
-            theirs = _of_spec(workbench, source)
-            found |= {key: value for key, value in theirs.items() if key not in found}
+                values[f"{need}: steps in all"] = _rounded(steps)
+            further = _of_spec(workbench, source)
+            values |= {key: value for key, value in further.items() if key not in values}
         elif isinstance(source, ResolvedData):
-            found[f"{need}: data set"] = source.dataset
-    return found
+            values[f"{need}: data set"] = source.dataset
+    return values
 
 
 def _rounded(value: float) -> float | int:
     """With four digits, so that a share of samples that is all but equal is equal."""
-    found = float(f"{value:.4g}")
-    return int(found) if found == int(found) else found
+    rounded = float(f"{value:.4g}")
+    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def shown(value: Any) -> str:

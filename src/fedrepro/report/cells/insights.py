@@ -31,13 +31,13 @@ def sentence(insight: Insight, find: Find) -> str | None:
     terms = {text: _terms(where, insight, text) for text in PLACEHOLDER.findall(insight.says)}
     cells: dict[str, TableCell] = {}
     for name, address in insight.numbers.items():
-        found = _cell(address, address.table or insight.tables[0], find)
-        if found is None:
+        cell = _cell(address, address.table or insight.tables[0], find)
+        if cell is None:
             return None
-        cells[name] = found
+        cells[name] = cell
     if not all(_is_there(cells[name], of) for pair in terms.values() for name, of in pair):
         return None
-    return PLACEHOLDER.sub(lambda found: _written(terms[found[1]], cells), insight.says)
+    return PLACEHOLDER.sub(lambda match: _written(terms[match[1]], cells), insight.says)
 
 
 def _cell(address: Address, item: str, find: Find) -> TableCell | None:

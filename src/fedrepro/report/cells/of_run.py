@@ -44,10 +44,10 @@ def _lines(
         and printed not in seen
     ]
     seen.update(printed for *_, printed in wanted)
-    found = tables.compute(workbench, target, published).cells if wanted else ()
+    computed = tables.compute(workbench, target, published).cells if wanted else ()
     for index, cell, printed in wanted:
         place = f"{label}, {cell.row.label}, {cell.column.label}"
-        yield f"{place}: {_ours(found[index], run, printed, len(cell.seeds))}"
+        yield f"{place}: {_ours(computed[index], run, printed, len(cell.seeds))}"
 
 
 def _has(cell: Cell, run: RunKey) -> bool:

@@ -22,7 +22,7 @@ class Best:
 
 def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[int]) -> list[Best]:
     """The best of each row among these columns, whose metric is the row's."""
-    found = []
+    best = []
     for index, row in enumerate(target.table.rows):
         reading = target.table.metric_of(row).reading
         cells = [
@@ -38,8 +38,8 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             if cell.printed and cell.printed.mean is not None
         }
         ours = {cell.column: _shown(cell) for cell in cells if cell.paper.mean is not None}
-        found.append(Best(_best(printed, reading.rising), _best(ours, reading.rising)))
-    return found
+        best.append(Best(_best(printed, reading.rising), _best(ours, reading.rising)))
+    return best
 
 
 def _shown(cell: TableCell) -> float:

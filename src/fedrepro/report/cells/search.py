@@ -34,7 +34,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Found:
+class MethodSearch:
     """A method's candidates.
 
     Attributes:
@@ -56,14 +56,14 @@ class Found:
     best: int | None
 
 
-def compute(workbench: Workbench, target: SearchTarget) -> list[Found]:
+def compute(workbench: Workbench, target: SearchTarget) -> list[MethodSearch]:
     """Select a candidate for each method, from its runs. Missing runs leave holes.
 
     Raises:
         UserError: if a run's files are damaged.
     """
     measure = target.search.metric.reading
-    return [_found(workbench, target, trial, measure) for trial in target.trials]
+    return [_searched(workbench, target, trial, measure) for trial in target.trials]
 
 
 def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarget:
@@ -73,26 +73,28 @@ def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarge
         UserError: if a run's files are damaged.
     """
     while True:
-        found = compute(workbench, target)
-        trials = tuple(_gone_on(workbench, target, each) for each in found)
+        searches = compute(workbench, target)
+        trials = tuple(_gone_on(workbench, target, each) for each in searches)
         if trials == target.trials:
             return target
         target = replace(target, trials=trials)
 
 
-def _gone_on(workbench: Workbench, target: SearchTarget, found: Found) -> Trial:
-    trial, searched = found.trial, found.trial.searched
-    if found.waiting or found.best is None:
+def _gone_on(workbench: Workbench, target: SearchTarget, search: MethodSearch) -> Trial:
+    trial, searched = search.trial, search.trial.searched
+    if search.waiting or search.best is None:
         return trial
     for key in searched.keys:
-        searched = searched.gone_on(key, trial.candidates[found.best].values[key])
+        searched = searched.gone_on(key, trial.candidates[search.best].values[key])
     gone_on = Trial.of(searched, trial.published.values)
     # So many half-decades beyond the grid there are no settings.
     names = {target.setting + candidate.suffix for candidate in gone_on.candidates}
     return gone_on if names <= workbench.settings.keys() else trial
 
 
-def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Reading) -> Found:
+def _searched(
+    workbench: Workbench, target: SearchTarget, trial: Trial, measure: Reading
+) -> MethodSearch:
     kept = on_validation(measure)
     tried = []
     for candidate in trial.candidates:
@@ -110,7 +112,7 @@ def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Re
     if best is not None and trial.searched.keys:
         selected = _smallest(tried, scores, best, [*trial.searched.keys])
     preferred = (published,) if selected is None else (selected, published)
-    return Found(
+    return MethodSearch(
         trial,
         tuple(tried),
         published,

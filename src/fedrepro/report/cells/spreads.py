@@ -34,15 +34,15 @@ def paired_spreads(
             values = [run.value for run in result.runs_of_the_chosen if run.value is not None]
             released = any("@" in method for method in result.methods)
             groups.setdefault((cell.row, released), {})[index] = values
-    found = {}
+    spreads = {}
     for group in groups.values():
         for index, own in group.items():
             cell = printed[index]
             assert cell is not None
             others = [values for other, values in group.items() if other != index]
             if spread := Paired.of(own, others, TWINS[cell.unit]):
-                found[index] = spread
-    return found
+                spreads[index] = spread
+    return spreads
 
 
 def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
@@ -67,7 +67,7 @@ def borrowed_spreads(
     run's own last rounds if they scatter more. Rounds alone lend none: they share the partition and
     the initial weights, so they need not scatter as seeds do.
     """
-    found = {}
+    spreads = {}
     for index, (cell, result) in enumerate(zip(printed, results, strict=True)):
         if cell is None or result.n != 1:
             continue
@@ -85,8 +85,8 @@ def borrowed_spreads(
         ]
         if lent:
             own = _of_rounds(workbench, target, target.cells[index], result)
-            found[index] = max([*lent, *own], key=lambda each: each.limit)
-    return found
+            spreads[index] = max([*lent, *own], key=lambda each: each.limit)
+    return spreads
 
 
 def _of_rounds(

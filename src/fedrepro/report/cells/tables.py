@@ -172,10 +172,12 @@ def _cell(
 def _selection(target: TableTarget, cell: Cell) -> str:
     """What was selected on test data, in words."""
     metric = target.table.metric_of(cell.row, cell.column)
-    found = [metric.selection] if metric.selection else []
+    selections = [metric.selection] if metric.selection else []
     if len(cell.methods) > 1:
-        found.append(f"the best of {len(cell.methods)} methods is selected by this number itself")
-    return "; ".join(found)
+        selections.append(
+            f"the best of {len(cell.methods)} methods is selected by this number itself"
+        )
+    return "; ".join(selections)
 
 
 def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
@@ -277,11 +279,11 @@ def result_of(
     )
 
 
-def _estimate(measure: Reading, found: Sequence[tuple[RunRecord, float]]) -> Estimate:
+def _estimate(measure: Reading, valued: Sequence[tuple[RunRecord, float]]) -> Estimate:
     """The number over those of a method's runs that have a value; at least one must."""
     if measure.together is None:
-        return Estimate.of([value for _, value in found])
-    return Estimate(len(found), measure.together([record for record, _ in found]), None, None)
+        return Estimate.of([value for _, value in valued])
+    return Estimate(len(valued), measure.together([record for record, _ in valued]), None, None)
 
 
 def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Summary) -> CellRun:
@@ -342,12 +344,12 @@ def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
 
 def _not_of_today(runs: Sequence[CellRun]) -> str:
     """Which numbers of this machine are not of today's configuration and code, and why."""
-    found: dict[str, list[CellRun]] = {}
+    by_reason: dict[str, list[CellRun]] = {}
     for run in runs:
         if run.value is not None and not run.reference and (run.changed or run.code):
             why = f"made with another configuration: {', '.join(run.changed)}"
-            found.setdefault(why if run.changed else run.code, []).append(run)
-    return "; ".join(f"{_seeds(group)} {why}" for why, group in found.items())
+            by_reason.setdefault(why if run.changed else run.code, []).append(run)
+    return "; ".join(f"{_seeds(group)} {why}" for why, group in by_reason.items())
 
 
 def _seeds(runs: Sequence[CellRun]) -> str:

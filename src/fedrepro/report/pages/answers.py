@@ -93,14 +93,14 @@ def cells_of_runs(
     Args:
         only: look at the tables of this system.
     """
-    found: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
+    uses_by_run: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
         for target in workbench.tables(scale, only).values():
             if not wanted.isdisjoint(target.runs):
                 for use, runs in _uses(workbench, target, published):
                     for run in wanted & set(runs):
-                        found.setdefault(run, {})[use.address, use.demo] = use
-    return {run: list(uses.values()) for run, uses in found.items()}
+                        uses_by_run.setdefault(run, {})[use.address, use.demo] = use
+    return {run: list(uses.values()) for run, uses in uses_by_run.items()}
 
 
 def _uses(
@@ -145,10 +145,10 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
         # Not its words alone: two metrics may share them.
         metric = f"{_words(record, use.metric)} {use.metric!r}"
         groups.setdefault((use.demo, use.page, metric, summary, use.seeds, own), []).append(use)
-    found = []
+    answers = []
     for _, (use, *others) in sorted(groups.items(), key=lambda item: item[0][:2]):
         several = len(use.seeds) > 1 and not use.demo
-        found.append(
+        answers.append(
             AnsweredCell(
                 table=use.table,
                 page=use.page,
@@ -163,7 +163,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
                 whole=use.result() if several else None,
             )
         )
-    return found
+    return answers
 
 
 def _value(record: RunRecord, use: CellUse) -> float | None:

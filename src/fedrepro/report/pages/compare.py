@@ -4,12 +4,14 @@ A method's page lists all others; the rows of each pair are on a page of their o
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import permutations
+from typing import Any, NamedTuple
 
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Reading
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
@@ -77,16 +79,16 @@ class Rivalry:
     @property
     def plots(self) -> dict[Scale, list[Plot]]:
         """By scale and metric."""
-        found: dict[Scale, dict[str, list[Meeting]]] = {}
+        plots: dict[Scale, list[Plot]] = {}
         for scale in SHOWN:
-            for each in self.meetings:
-                if each.scale == scale:
-                    metric = f"{each.metric}, {each.unit}" if each.unit else each.metric
-                    found.setdefault(scale, {}).setdefault(metric, []).append(each)
-        return {
-            scale: [_plot(metric, meetings) for metric, meetings in metrics.items()]
-            for scale, metrics in found.items()
-        }
+            metrics: dict[str, list[Meeting]] = {}
+            for meeting in self.meetings:
+                if meeting.scale == scale:
+                    metric = ", ".join(filter(None, (meeting.metric, meeting.unit)))
+                    metrics.setdefault(metric, []).append(meeting)
+            if metrics:
+                plots[scale] = [_plot(metric, group) for metric, group in metrics.items()]
+        return plots
 
 
 SHOWN: tuple[Scale, ...] = ("paper", "compact", "demo")  # in this order
@@ -105,58 +107,111 @@ def compare_pages(
 
     A page lists the method's rivalries; :func:`pairs_of` has those with a page of their own.
     """
-    found: dict[str, dict[str, list[Meeting]]] = {}
+    meetings: dict[str, dict[str, list[Meeting]]] = {}
     seen: set[tuple[object, ...]] = set()
-    for (system, item), table in tables.items():
-        asked = workbench.table(system, item, table.scale).table
-        compact = item in workbench.experiments[system].compact
-        for index, row in enumerate(table.rows):
-            cells = [cell for cell in table.cells if cell.row == index]
-            metrics = [
-                asked.metric_of(asked.rows[index], asked.columns[cell.column]).reading
-                for cell in cells
-            ]
-            page = f"{system}/{item}.html"
-            for left, mine in zip(cells, metrics, strict=True):
-                for right, other in zip(cells, metrics, strict=True):
-                    if left is right or mine.words != other.words:
-                        continue
-                    for demo in (False, True):
-                        first, second = _result(left, demo), _result(right, demo)
-                        # The same runs may be in several rows and tables.
-                        runs = (_runs(first), _runs(second), mine.words)
-                        if not first or not second or runs in seen or runs[0] == runs[1]:
-                            continue
-                        seen.add(runs)
-                        ours, theirs = _by_seed(left, first), _by_seed(right, second)
-                        seeds = sorted({*ours} & {*theirs})
-                        if not seeds:
-                            continue
-                        names = [table.columns[cell.column].label for cell in (left, right)]
-                        meeting = Meeting(
-                            _data_of(workbench, first.setting),
-                            first.setting.partition("/")[2] if demo else row.label,
-                            f"{page}#demo" if demo else f"{page}#row-{index + 1}",
-                            mine.words,
-                            mine.unit,
-                            "demo" if demo else "compact" if compact else "paper",
-                            mine.rising,
-                            Estimate.of([ours[seed] for seed in seeds]).mean,
-                            Estimate.of([theirs[seed] for seed in seeds]).mean,
-                            Estimate.of([ours[seed] - theirs[seed] for seed in seeds]),
-                        )
-                        found.setdefault(names[0], {}).setdefault(names[1], []).append(meeting)
-    slugs = _slugs(found)
+    for entry, rival in _entries_that_meet(workbench, tables):
+        # The same runs may be in several rows and tables.
+        runs = (entry.runs, rival.runs, entry.reading.words)
+        seeds = sorted({*entry.by_seed} & {*rival.by_seed})
+        if runs in seen or entry.runs == rival.runs:
+            continue
+        seen.add(runs)
+        if seeds:
+            meeting = _meeting(workbench, entry, rival, seeds)
+            meetings.setdefault(entry.name, {}).setdefault(rival.name, []).append(meeting)
+    slugs = _slugs(meetings)
     pages = {}
-    for name, rivals in found.items():
+    for name, rivals in meetings.items():
         rivalries = []
-        for rival, meetings in rivals.items():
-            pair = "/".join(sorted((slugs[name], slugs[rival])))
-            rivalries.append(Rivalry(name, rival, f"{pair}.html", meetings))
-        rivalries.sort(key=lambda each: (-each.met("paper"), -each.met("compact")))
-        scales = [scale for scale in SHOWN if any(each.met(scale) for each in rivalries)]
+        for rival_name, pair_meetings in rivals.items():
+            pair = "/".join(sorted((slugs[name], slugs[rival_name])))
+            rivalries.append(Rivalry(name, rival_name, f"{pair}.html", pair_meetings))
+        rivalries.sort(key=lambda rivalry: (-rivalry.met("paper"), -rivalry.met("compact")))
+        scales = [scale for scale in SHOWN if any(rivalry.met(scale) for rivalry in rivalries)]
         pages[slugs[name]] = {"name": name, "rivalries": rivalries, "scales": scales}
     return pages
+
+
+class _Entry(NamedTuple):
+    """A column's number in a row, with its values by seed."""
+
+    name: str
+    reading: Reading
+    scale: Scale
+    setting: str
+    place: str
+    address: str
+    runs: tuple[str, str | None]  # setting and method
+    by_seed: Mapping[int, float]
+
+
+def _entries_that_meet(
+    workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable]
+) -> Iterator[tuple[_Entry, _Entry]]:
+    """All pairs of a row's columns on one metric and scale, in either order."""
+    for (system, item), table in tables.items():
+        spec = workbench.table(system, item, table.scale).table
+        scale: Scale = "compact" if item in workbench.experiments[system].compact else "paper"
+        for index, row in enumerate(spec.rows):
+            rows: list[tuple[_Entry | None, _Entry | None]] = []
+            for cell in (cell for cell in table.cells if cell.row == index):
+                column = table.columns[cell.column].label
+                reading = spec.metric_of(row, spec.columns[cell.column]).reading
+                address = f"{system}/{item}.html#row-{index + 1}"
+                number = _entry(cell, cell.paper, column, reading, scale, row.label, address)
+                demo = None
+                if cell.demo:
+                    page = f"{system}/{item}.html#demo"
+                    demo = _entry(cell, cell.demo, column, reading, "demo", "", page)
+                rows.append((number, demo))
+            for left, right in permutations(rows, 2):
+                for one, other in zip(left, right, strict=True):
+                    if one and other and one.reading.words == other.reading.words:
+                        yield one, other
+
+
+def _entry(
+    cell: TableCell,
+    result: Result,
+    column: str,
+    reading: Reading,
+    scale: Scale,
+    place: str,
+    address: str,
+) -> _Entry | None:
+    """A cell's number at a scale; None without one, or if it is not from the current setting.
+
+    Without a verdict, which tells whether it is of today, only runs of today's code and
+    configuration count. A demo has none, and is named by its setting.
+    """
+    is_demo, verdict = scale == "demo", cell.verdict
+    if not result.n or (verdict and not is_demo and not verdict.is_of_current_runs):
+        return None
+    values = {
+        run.seed: run.value
+        for run in result.runs_of_the_chosen
+        if run.value is not None and (verdict or is_demo or not (run.changed or run.code))
+    }
+    place = result.setting.partition("/")[2] if is_demo else place
+    runs = (result.setting, result.chosen)
+    return _Entry(column, reading, scale, result.setting, place, address, runs, values)
+
+
+def _meeting(workbench: Workbench, entry: _Entry, rival: _Entry, seeds: Sequence[int]) -> Meeting:
+    ours, theirs = ([each.by_seed[seed] for seed in seeds] for each in (entry, rival))
+    return Meeting(
+        # Of a demo, the data that were used, not those of the row that it stands for.
+        workbench.datasets[workbench.setting(entry.setting).dataset].title,
+        entry.place,
+        entry.address,
+        entry.reading.words,
+        entry.reading.unit,
+        entry.scale,
+        entry.reading.rising,
+        Estimate.of(ours).mean,
+        Estimate.of(theirs).mean,
+        Estimate.of([our - their for our, their in zip(ours, theirs, strict=True)]),
+    )
 
 
 def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -172,45 +227,13 @@ def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
     }
 
 
-def _result(cell: TableCell, demo: bool) -> Result | None:
-    """Rows at a scale, without cells whose number is not from the current setting."""
-    verdict = cell.verdict
-    if not demo and verdict and not verdict.is_of_current_runs:
-        return None
-    result = cell.demo if demo else cell.paper
-    return result if result and result.n else None
-
-
-def _data_of(workbench: Workbench, setting: str) -> str:
-    """The data that were used: of a demo setting not those of the row that it stands for."""
-    return workbench.datasets[workbench.setting(setting).dataset].title
-
-
-def _runs(result: Result | None) -> tuple[object, ...]:
-    return (result.setting, result.chosen) if result else ()
-
-
-def _by_seed(cell: TableCell, result: Result) -> dict[int, float]:
-    """A result's numbers by seed.
-
-    Without a verdict, which tells whether it is of today, only runs of today's code and
-    configuration count.
-    """
-    return {
-        run.seed: run.value
-        for run in result.runs_of_the_chosen
-        if run.value is not None
-        and (cell.verdict or result is cell.demo or not (run.changed or run.code))
-    }
-
-
 def _slugs(names: Iterable[str]) -> dict[str, str]:
     """Safe, unique file names."""
-    found: dict[str, str] = {}
+    slugs: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "method"
         slug, number = plain, 2
-        while slug in found.values() or slug == "index":
+        while slug in slugs.values() or slug == "index":
             slug, number = f"{plain}-{number}", number + 1
-        found[name] = slug
-    return found
+        slugs[name] = slug
+    return slugs

@@ -36,15 +36,15 @@ def tables_of_runs(
     Args:
         wanted: the runs to include.
     """
-    found: dict[RunKey, dict[str, dict[str, str]]] = {}
+    by_run: dict[RunKey, dict[str, dict[str, str]]] = {}
     given = are_inputs(workbench, wanted)
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
             runs = with_inputs(workbench, target.runs) if given else target.runs
             use = _use(target, papers)
             for run in wanted & set(runs):
-                found.setdefault(run, {})[use["page"]] = use
-    return {run: list(uses.values()) for run, uses in found.items()}
+                by_run.setdefault(run, {})[use["page"]] = use
+    return {run: list(uses.values()) for run, uses in by_run.items()}
 
 
 def _use(target: Target, papers: Published) -> dict[str, str]:
@@ -130,13 +130,13 @@ def readings_of(
         for target in reversed([*targets.values()])
         if isinstance(target, TableTarget) and target.table.published
     }
-    found = []
+    rows = []
     for (system, table), cells in by_table.items():
         text = [both.text for both in cells.values() if both.text]
         released = [both.released for both in cells.values() if both.released]
         if system == name and (text or released):
             items = {number for each in released for number in each.items}
-            found.append(
+            rows.append(
                 {
                     "table": table,
                     "page": pages[system, table],
@@ -145,7 +145,7 @@ def readings_of(
                     "ledger": sorted(items, key=natural),
                 }
             )
-    return sorted(found, key=lambda each: natural(each["table"]))
+    return sorted(rows, key=lambda each: natural(each["table"]))
 
 
 def _table_state(
@@ -223,23 +223,23 @@ def all_pages(
 ) -> list[tuple[str, str, str]]:
     """(address, title, kind) of everything that a reader may search for."""
     label = published.label_of
-    found = []
+    pages = []
     for key in sorted({*published.tables, *targets}, key=lambda key: (key[0], natural(key[1]))):
         system, caption = published.systems.get(key[0]), published.captions.get(key)
         target = targets.get(key)
         title = caption.title if caption else (_title_of(target) if target else "")
         name = f"{system.name if system else key[0]}, {label(*key)}"
-        found.append((f"{key[0]}/{key[1]}.html", f"{name}: {title}".strip(": "), "table or figure"))
-    found += [(f"methods/{each['name']}.html", each["name"], each["kind"]) for each in methods]
+        pages.append((f"{key[0]}/{key[1]}.html", f"{name}: {title}".strip(": "), "table or figure"))
+    pages += [(f"methods/{each['name']}.html", each["name"], each["kind"]) for each in methods]
     for claim in published.claims:
-        found.append((f"claims.html#{claim.anchor}", claim.says, "claim"))
+        pages.append((f"claims.html#{claim.anchor}", claim.says, "claim"))
     for entry in published.ledger:
         place = f"discrepancies.html#item-{entry.number}"
-        found.append((place, f"{entry.number} {entry.topic}", "discrepancy"))
+        pages.append((place, f"{entry.number} {entry.topic}", "discrepancy"))
     for run in runs:
         title = f"{run.run.setting} {run.run.method}, seed {run.run.seed}"
-        found.append((run.page.as_posix(), title, "run"))
-    return found
+        pages.append((run.page.as_posix(), title, "run"))
+    return pages
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
 
     Only numbers in percent count, as others have another scale, and only those of current runs.
     """
-    found: dict[Number, Effect] = {}
+    effects: dict[Number, Effect] = {}
     for (system, _), cells in by_table.items():
         for both in cells.values():
             text, released = both.text, both.released
@@ -273,10 +273,10 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
             change = (released.cell.paper.mean or 0.0) - (text.cell.paper.mean or 0.0)
             for number in released.items:
                 beside = tuple(each for each in released.items if each != number)
-                old, new = found.get((system, number)), Effect(change, both, beside)
+                old, new = effects.get((system, number)), Effect(change, both, beside)
                 if old is None or _weight(new) > _weight(old):
-                    found[system, number] = new
-    return found
+                    effects[system, number] = new
+    return effects
 
 
 def _weight(effect: Effect) -> tuple[int, float]:
@@ -391,11 +391,11 @@ def _sum(records: list[RunRecord]) -> dict[str, Any]:
 
 def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:
     """Part of a composition -> the tables and figures with a method that has this part."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    by_part: dict[str, dict[str, dict[str, str]]] = {}
     for target in workbench.targets("paper").values():
         use = _use(target, papers)
         for setting, method in {(run.setting, run.method) for run in target.runs}:
             composition, _ = workbench.compose(workbench.setting(setting), method)
             for name in Composition.parse(composition).names:
-                found.setdefault(name, {})[use["page"]] = use
-    return {part: list(uses.values()) for part, uses in found.items()}
+                by_part.setdefault(name, {})[use["page"]] = use
+    return {part: list(uses.values()) for part, uses in by_part.items()}

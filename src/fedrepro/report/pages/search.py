@@ -6,7 +6,7 @@ from typing import Any
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.search import Found, Tried, as_far_as_it_went, compute
+from fedrepro.report.cells.search import MethodSearch, Tried, as_far_as_it_went, compute
 from fedrepro.report.drawing.charts import matrix
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import symbol
@@ -41,7 +41,7 @@ class SearchView:
 
     label: str
     parts: tuple[str, ...]
-    found: Found
+    search: MethodSearch
     rows: tuple[SearchRow, ...]
     chart: Panel | None
 
@@ -57,16 +57,16 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     target = as_far_as_it_went(workbench, target)
     records = [find_run(workbench.root, run) for run in target.runs]
     views = []
-    for found in compute(workbench, target):
-        searched = found.trial.searched
+    for method_search in compute(workbench, target):
+        searched = method_search.trial.searched
         composition, _ = workbench.compose(setting, searched.method)
         views.append(
             SearchView(
                 searched.label or searched.method,
                 Composition.parse(composition).names,
-                found,
-                _rows(found, small=target.scale == "compact"),
-                _chart(target, found),
+                method_search,
+                _rows(method_search, small=target.scale == "compact"),
+                _chart(target, method_search),
             )
         )
     return {
@@ -86,27 +86,27 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     }
 
 
-def _rows(found: Found, *, small: bool) -> tuple[SearchRow, ...]:
+def _rows(search: MethodSearch, *, small: bool) -> tuple[SearchRow, ...]:
     def at(place: int | None) -> Tried | None:
-        return None if place is None else found.tried[place]
+        return None if place is None else search.tried[place]
 
-    waiting = f"{found.waiting} of {len(found.tried)} candidates have not run yet"
-    notes = [waiting] if found.waiting else []
-    if found.selected is not None and found.selected == found.published:
+    waiting = f"{search.waiting} of {len(search.tried)} candidates have not run yet"
+    notes = [waiting] if search.waiting else []
+    if search.selected is not None and search.selected == search.published:
         notes.append("the published choice")
-    same = found.test_selected is not None and found.test_selected == found.selected
-    in_grid = len(found.tried) == _size_of_grid(found)
-    used = "" if found.selected in (None, found.in_use) else "not the selected one"
-    rows_in_use = (SearchRow("In use in the setting", at(found.in_use), used),) if small else ()
+    same = search.test_selected is not None and search.test_selected == search.selected
+    in_grid = len(search.tried) == _size_of_grid(search)
+    used = "" if search.selected in (None, search.in_use) else "not the selected one"
+    rows_in_use = (SearchRow("In use in the setting", at(search.in_use), used),) if small else ()
     return (
         SearchRow(
-            "Published", at(found.published), "" if in_grid else "added: it is not in the grid"
+            "Published", at(search.published), "" if in_grid else "added: it is not in the grid"
         ),
-        SearchRow("Selected on validation samples", at(found.selected), "; ".join(notes)),
+        SearchRow("Selected on validation samples", at(search.selected), "; ".join(notes)),
         *rows_in_use,
         SearchRow(
             "Best on test samples",
-            at(found.test_selected),
+            at(search.test_selected),
             "the same candidate" if same else "",
             optimistic=True,
         ),
@@ -118,29 +118,29 @@ def _words(target: SearchTarget) -> str:
     return target.search.metric.reading.words.replace(" by test samples", " by samples")
 
 
-def _size_of_grid(found: Found) -> int:
-    return len(found.trial.searched.candidates(None))
+def _size_of_grid(search: MethodSearch) -> int:
+    return len(search.trial.searched.candidates(None))
 
 
-def _chart(target: SearchTarget, found: Found) -> Panel | None:
+def _chart(target: SearchTarget, search: MethodSearch) -> Panel | None:
     """A chart of the validation scores over a grid with one or two hyperparameters.
 
     The selected candidate is framed.
     """
-    searched = found.trial.searched
+    searched = search.trial.searched
     grid = searched.all_values
     across, *further = grid
     if len(further) > 1 or len(grid[across]) > WIDEST:
         return None
     words = _words(target)
-    means = [each.validation.mean for each in found.tried[: _size_of_grid(found)]]
+    means = [each.validation.mean for each in search.tried[: _size_of_grid(search)]]
     # The first key varies slowest.
     down = grid[further[0]] if further else ["validation"]
     wide, tall = len(grid[across]), len(down)
     values = [[means[column * tall + row] for column in range(wide)] for row in range(tall)]
     if not any(value is not None for line in values for value in line):
         return None
-    chosen = found.selected
+    chosen = search.selected
     # The best mean may be of a candidate that lacks a seed, which cannot be selected.
     framed = set() if chosen is None else {(chosen % tall, chosen // tall)}
     svg = matrix(

@@ -62,7 +62,7 @@ class MeanRanks:
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """The largest groups of two and more methods that do not differ significantly."""
-        names, found = [*self.means], []
+        names, groups = [*self.means], []
         end = 0
         for start, first in enumerate(names):
             last = start
@@ -72,9 +72,9 @@ class MeanRanks:
             ):
                 last += 1
             if last > start and last + 1 > end:
-                found.append(tuple(names[start : last + 1]))
+                groups.append(tuple(names[start : last + 1]))
                 end = last + 1
-        return found
+        return groups
 
     def apart_from(self, name: str) -> tuple[list[str], list[str]]:
         """The methods that are significantly better than one, and those that are worse."""
@@ -98,8 +98,8 @@ def mean_ranks(settings: Sequence[Sequence[Mapping[str, float]]]) -> MeanRanks |
     sums = dict.fromkeys(names, 0.0)
     for each in settings:
         for row in each:
-            found = ranks([row[name] for name in names])
-            for name, rank in zip(names, found, strict=True):
+            row_ranks = ranks([row[name] for name in names])
+            for name, rank in zip(names, row_ranks, strict=True):
                 sums[name] += rank / len(each) / len(settings)
     ordered = dict(sorted(sums.items(), key=lambda item: item[1]))
     return MeanRanks(ordered, len(settings), critical_difference(len(names), len(settings)))

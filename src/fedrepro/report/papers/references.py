@@ -27,14 +27,14 @@ class Reference(Typed):
     @property
     def links(self) -> list[tuple[str, str]]:
         """(name, address) of the work's web pages."""
-        found = []
+        links = []
         if self.doi:
-            found.append((f"doi:{self.doi}", f"https://doi.org/{quote(self.doi, safe='/')}"))
+            links.append((f"doi:{self.doi}", f"https://doi.org/{quote(self.doi, safe='/')}"))
         if self.arxiv:
-            found.append((f"arXiv:{self.arxiv}", f"https://arxiv.org/abs/{self.arxiv}"))
+            links.append((f"arXiv:{self.arxiv}", f"https://arxiv.org/abs/{self.arxiv}"))
         if self.url:
-            found.append(("paper", self.url))
-        return found
+            links.append(("paper", self.url))
+        return links
 
     @property
     def fields(self) -> dict[str, str]:

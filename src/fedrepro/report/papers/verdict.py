@@ -7,8 +7,20 @@ difference (:mod:`fedrepro.report.papers.limits`):
 - "agrees" is an equivalence test, two one-sided tests at 2.5 % each: the difference and the limit
   together are within the margin, that is the effect that the paper claims there.
 
-Otherwise the verdict is "undecided", and says how many seeds would decide. docs/verdicts.md has the
-error rates, and :mod:`fedrepro.report.papers.rule` states the rule for readers.
+Otherwise the verdict is "undecided", and says how many seeds would decide. Five distances between
+the printed number and ours play a part, all in the printed number's unit, such as points:
+
+- ``limit``: numbers with the same true value differ by more in 5 % of cases (from the spreads);
+- ``rounded_limit``: the limit plus half a unit of the last printed digit; pages show this one;
+- ``claimed_effect``: the printed distance to the number that the paper compares this one with;
+- ``margin``: what is close enough to agree: the claimed effect, but at most two points; where
+  none is claimed, the tolerance of a point;
+- ``least_difference``: no smaller one is said to differ; 0, but the tolerance where the spread is
+  not this cell's own.
+
+So "agrees" is difference + rounded_limit <= margin, and "differs" is
+difference > max(rounded_limit, least_difference). docs/verdicts.md has the error rates, and
+:mod:`fedrepro.report.papers.rule` states the rule for readers.
 """
 
 import math
@@ -71,7 +83,7 @@ class Verdict:
 
     @property
     def is_of_current_runs(self) -> bool:
-        """Whether a printed number meets a whole one of ours, of today's code and configuration.
+        """Return True if ours is whole, and of today's code and configuration.
 
         Not if the printed cell is empty, a seed diverged, or the best of several is not all run.
         """
@@ -82,39 +94,39 @@ def judge(
     printed: PrintedCell,
     ours: Estimate,
     spread: Spread,
-    effect: float | None = None,
+    claimed_effect: float | None = None,
     paired: Paired | None = None,
     borrowed: Borrowed | None = None,
 ) -> Verdict:
     """Compare our estimate with a printed cell of the same setting and unit.
 
     Args:
-        effect: the printed distance between this cell and the one that it is compared with.
+        claimed_effect: the printed distance between this cell and the one that it is compared with.
         paired: our method's spread on the authors' seeds and splits, if we have those.
         borrowed: a spread for one seed of ours, if neither it nor the printed number has any.
     """
     if printed.mean is None:
         return Verdict("not comparable", "The printed cell is empty.")
-    margin, of_what = margin_of(printed, effect)
+    margin, of_what = margin_of(printed, claimed_effect)
     limit = limit_of(printed, ours, spread, paired, borrowed)
     if limit is None:
         return _without_a_spread(ours, margin)
-    reach = limit.value + rounding(printed)
-    least = tolerance(printed) if limit.basis == "borrowed" else 0.0
+    rounded_limit = limit.value + rounding(printed)
+    least_difference = tolerance(printed) if limit.basis == "borrowed" else 0.0
     difference = abs(ours.mean - printed.mean)
-    word = word_of(difference, reach, margin, least)
+    word = word_of(difference, rounded_limit, margin, least_difference)
     digits = max(printed.decimals, 2)
-    apart, wide = f"{difference:.{digits}f}", f"{reach:.{digits}f}"
+    apart, wide = f"{difference:.{digits}f}", f"{rounded_limit:.{digits}f}"
     within = "" if margin is None else f"{margin:.{digits}f}, {of_what}"
     needs = ""
     if word == "agrees":
         why = f"The difference of {apart} and {wide}, {limit.what}, are together within {within}."
     elif word == "differs":
         why = f"The difference of {apart} is more than {wide}, {limit.what}."
-    elif difference > reach * SLACK:
+    elif difference > rounded_limit * SLACK:
         why = (
             f"The difference of {apart} is more than {wide}, {limit.what}; but that spread is not "
-            f"this cell's own, and the tolerance there is {least:.{digits}f}."
+            f"this cell's own, and the tolerance there is {least_difference:.{digits}f}."
         )
     else:
         why = f"The difference of {apart} is at most {wide}, {limit.what}, so it may be chance."
@@ -125,26 +137,24 @@ def judge(
             why += f" If difference and spread stay as they are, {needs} seeds decide."
         else:
             why += " Further seeds do not help: the printed mean is over these."
-    return Verdict(word, why, reach, limit.basis, margin, ours.n, needs)
+    return Verdict(word, why, rounded_limit, limit.basis, margin, ours.n, needs)
 
 
-def word_of(difference: float, limit: float, margin: float | None, least: float = 0.0) -> Word:
-    """The verdict on an absolute difference.
-
-    Args:
-        least: no smaller difference is said to differ.
-    """
-    if margin is not None and difference + limit <= margin * SLACK:
+def word_of(
+    difference: float, rounded_limit: float, margin: float | None, least_difference: float = 0.0
+) -> Word:
+    """The verdict on an absolute difference."""
+    if margin is not None and difference + rounded_limit <= margin * SLACK:
         return "agrees"
-    return "differs" if difference > max(limit, least) * SLACK else "undecided"
+    return "differs" if difference > max(rounded_limit, least_difference) * SLACK else "undecided"
 
 
-def margin_of(printed: PrintedCell, effect: float | None) -> tuple[float | None, str]:
+def margin_of(printed: PrintedCell, claimed_effect: float | None) -> tuple[float | None, str]:
     """What is close enough to agree, and where that comes from; None if nothing says."""
-    if effect:
+    if claimed_effect:
         widest = WIDEST[printed.unit]
-        if effect <= widest:
-            return effect, "the effect that the paper claims here"
+        if claimed_effect <= widest:
+            return claimed_effect, "the effect that the paper claims here"
         return widest, "two percentage points"
     return (tolerance(printed) or None), "the tolerance, as no effect is claimed here"
 
@@ -185,7 +195,7 @@ def judge_computed(printed: PrintedCell, value: float, std: float | None = None)
     pairs = [(value, printed.mean)]
     if std is not None and printed.std is not None:
         pairs.append((std, printed.std))
-    difference = max(abs(ours - theirs) for ours, theirs in pairs)
+    difference = max(abs(our - their) for our, their in pairs)
     agrees = difference <= limit * SLACK + 1e-9
     return Verdict(
         "agrees" if agrees else "differs",
