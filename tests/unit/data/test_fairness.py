@@ -166,7 +166,7 @@ def test_berka(tmp_path: Path) -> None:
     ("name", "old", "new", "line"),
     [
         ("trans.asc", None, None, "trans.asc is missing"),
-        ("loan.asc", b'"status"', b'"state"', "loan.asc: 'status': expected a column"),
+        ("loan.asc", b'"status"', b'"state"', "loan.asc: column: 'status'"),
         ("loan.asc", b'"D"', b'"E"', "status: 'E': expected one of A, B, C, D"),
         ("loan.asc", b";940103;", b";941303;", "date: 941303: expected YYMMDD"),
         ("account.asc", b"TYDNE", b"ROK", "frequency: 'POPLATEK ROK': expected one of"),

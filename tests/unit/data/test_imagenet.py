@@ -97,8 +97,8 @@ def test_all_classes_and_the_order_of_planes(tmp_path: Path) -> None:
         ({"map_clsloc__txt": b""}, {}, "it has no lines"),
         ({}, {"classes": ["n00000004", "n00000003"]}, "'n00000004': expected a class that it"),
         ({}, {"side": 8}, "expected uint8 .*, 8 x 8 pixels"),
-        ({"val_data__npz": b"none"}, {}, "val_data.npz: can't be read as a file of the npz"),
-        ({"val_data__npz": npz({"x": np.zeros(2)})}, {}, "can't be read as a file of the npz"),
+        ({"val_data__npz": b"none"}, {}, "val_data.npz: can't be read as an npz"),
+        ({"val_data__npz": npz({"x": np.zeros(2)})}, {}, "can't be read as an npz"),
         ({"val_data__npz": npz(arrays([4], 0))}, {}, "a label is not in map_clsloc.txt"),
         ({"val_data__npz": npz(arrays([0], 0))}, {}, "a label is not in map_clsloc.txt"),
         (

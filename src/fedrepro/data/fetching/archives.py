@@ -47,7 +47,19 @@ def unpack(archive: Path, target: Path) -> None:
             raise UserError(f"{archive}: truncated, or not a zip or tar archive")
 
 
-def unpack_around(archive: Path, target: Path, *names: str) -> Path:
+def opened(path: Path, scratch: Path) -> Path:
+    """A folder as it is; an archive's content, unpacked into a folder of ``scratch``.
+
+    Raises:
+        UserError: as `unpack`.
+    """
+    if path.is_dir():
+        return path
+    unpack(path, scratch / "unpacked")
+    return scratch / "unpacked"
+
+
+def opened_around(archive: Path, scratch: Path, *names: str) -> Path:
     """Unpack an archive, and return the folder that contains the files with these names.
 
     Archives with the same content may put it in different folders.
@@ -55,9 +67,8 @@ def unpack_around(archive: Path, target: Path, *names: str) -> Path:
     Raises:
         UserError: as `unpack`, and if a file is missing.
     """
-    unpack(archive, target)
-    found = sorted(target.rglob(names[0]))
-    root = found[0].parent if found else target
+    whole = opened(archive, scratch)
+    root = next((path.parent for path in sorted(whole.rglob(names[0]))), whole)
     for name in names:
         if not (root / name).is_file():
             raise UserError(f"{archive}: {name} is missing")

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import Berka
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import UserError, bad_value
 
 TABLES = {
@@ -36,8 +37,8 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
         UserError: if a table or a column is missing, or a value is invalid.
     """
     archive = folder / spec.archive.name
-    unpack(archive, scratch / "unpacked")
-    tables = {name: _table(archive, scratch / "unpacked", name) for name in TABLES}
+    root = opened(archive, scratch)
+    tables = {name: _table(archive, root, name) for name in TABLES}
     for column in ("A12", "A15"):  # two districts have no numbers of 1995: "?"
         tables["district"][column] = pd.to_numeric(tables["district"][column], errors="coerce")
     orders = tables["order"].groupby("account_id")["amount"].mean().rename("order_amount")
@@ -99,14 +100,8 @@ def _table(archive: Path, folder: Path, name: str) -> pd.DataFrame:
     path = next(iter(sorted(folder.rglob(f"{name}.asc"))), None)
     if path is None:
         raise UserError(f"{archive}: {name}.asc is missing")
-    try:
-        table = pd.read_csv(path, sep=";", low_memory=False)
-    except ValueError as error:
-        raise UserError(f"{archive}: {name}.asc: can't be read as CSV: {error}") from None
-    for column in TABLES[name]:
-        if column not in table.columns:
-            raise bad_value(archive, f"{name}.asc", column, "a column", map(str, table.columns))
-    return table[list(TABLES[name])]
+    where = f"{archive}: {name}.asc"
+    return read_table(path, TABLES[name], where, sep=";", low_memory=False)[list(TABLES[name])]
 
 
 def _dates(column: "pd.Series[int]", archive: Path) -> "pd.Series[pd.Timestamp]":

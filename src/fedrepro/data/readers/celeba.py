@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Celeba
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.data.readers.images import decode
+from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import UserError, bad_value
 
 
@@ -37,17 +37,12 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     people, counts = np.unique(list(owners.values()), return_counts=True)
     kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
     chosen = sorted(name for name, person in owners.items() if person in kept)
-    unpack(folder / files.images.name, scratch / "unpacked")
-    found = {path.name: path for path in (scratch / "unpacked").rglob("*.jpg")}
-    x = np.empty((len(chosen), 3, spec.side, spec.side), np.uint8)
-    for row, name in enumerate(chosen):
-        if name not in found:
-            raise UserError(f"{folder / files.images.name}: {name} is missing")
-        x[row] = decode(found[name].read_bytes(), name, 3, (spec.side, spec.side))
-        progress((row + 1) / len(chosen))
+    archive = folder / files.images.name
+    images = {path.name: path for path in opened(archive, scratch).rglob("*.jpg")}
+    paths = [images.get(name, scratch / name) for name in chosen]
     return Content(
         train=RawSamples(
-            x,
+            read_images(paths, archive, spec.side, progress),
             np.array([labels[name] == "1" for name in chosen], np.int64),
             np.array([kept[owners[name]] for name in chosen], np.int64),
         ),

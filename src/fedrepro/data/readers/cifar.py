@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
-from fedrepro.data.fetching.archives import unpack_around
+from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
@@ -39,7 +39,7 @@ def read_cifar100(
     """
     archive = folder / spec.archive.name
     files = ("train.bin", "test.bin", "fine_label_names.txt")
-    root = unpack_around(archive, scratch / "unpacked", *files)
+    root = opened_around(archive, scratch, *files)
     return Content(
         train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
         test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),

@@ -34,11 +34,10 @@ class RawSamples:
 
 
 def joined(parts: Sequence[RawSamples]) -> RawSamples:
-    """The samples of several domains, one after another."""
-    x, y = np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts])
-    return RawSamples(
-        x, y, np.concatenate([each.group for each in parts if each.group is not None])
-    )
+    """Samples, labels and groups of several parts, one after another."""
+    groups = [part.group for part in parts if part.group is not None]
+    x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    return RawSamples(x, y, np.concatenate(groups) if groups else None)
 
 
 @dataclass(frozen=True)

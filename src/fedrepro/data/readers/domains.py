@@ -1,16 +1,15 @@
 """Data sets of several domains: their clients have feature skew."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
-from fedrepro.data.readers.images import IMAGE_SUFFIXES, decode
+from fedrepro.data.readers.images import IMAGE_SUFFIXES, read_images
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
@@ -23,15 +22,13 @@ SHORTER, CROPPED = 256, 224
 
 def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
     """The folder with one subfolder for each domain, in a folder or an archive."""
-    root = path
-    if path.is_file():
-        unpack(path, scratch / "unpacked")
-        root = scratch / "unpacked"
-    found = sorted(each for each in root.rglob(domains[0]) if each.is_dir())
+    root = opened(path, scratch)
+    first = sorted(folder for folder in root.rglob(domains[0]) if folder.is_dir())
+    root = first[0].parent if first else root
     for domain in domains:
-        if not found or not (found[0].parent / domain).is_dir():
+        if not (root / domain).is_dir():
             raise UserError(f"{path}: {domain} is missing: expected folders {', '.join(domains)}")
-    return found[0].parent
+    return root
 
 
 def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progress) -> Content:
@@ -83,48 +80,31 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
         UserError: if a domain is missing, domains have different classes, or an image is damaged.
     """
     root = _around(path, scratch, PACS)
-    names = sorted(each.name for each in (root / PACS[0]).iterdir() if each.is_dir())
-    files: list[list[tuple[Path, int]]] = []
-    for domain in PACS:
-        own = sorted(each.name for each in (root / domain).iterdir() if each.is_dir())
+    names = _folders(root / PACS[0])
+    files, groups, labels, testing = [], [], [], []
+    random = RandomState(1)
+    for group, domain in enumerate(PACS):
+        own = _folders(root / domain)
         if own != names:
             raise UserError(f"{path}: {domain}: classes {own}: expected {names} as in {PACS[0]}")
-        files.append(
-            [
-                (image, number)
-                for number, name in enumerate(names)
-                for image in sorted((root / domain / name).rglob("*"))
-                if image.suffix.lower() in IMAGE_SUFFIXES and image.is_file()
-            ]
-        )
-    random, chosen = RandomState(1), {"train": [], "test": []}  # type: ignore[var-annotated]
-    for group, pairs in enumerate(files):
-        order = np.arange(len(pairs))
+        images = [
+            (image, number)
+            for number, name in enumerate(names)
+            for image in sorted((root / domain / name).rglob("*"))
+            if image.suffix.lower() in IMAGE_SUFFIXES and image.is_file()
+        ]
+        order = np.arange(len(images))
         random.shuffle(order)
-        cut = len(pairs) // 10
-        for split, rows in (("train", order[cut:]), ("test", order[:cut])):
-            chosen[split] += [(*pairs[row], group) for row in rows]
-    total, done = sum(map(len, files)), 0
-    splits: dict[str, RawSamples] = {}
-    for split, triples in chosen.items():
-        x = np.empty((len(triples), 3, CROPPED, CROPPED), np.uint8)
-        for row, (image, _, _) in enumerate(triples):
-            x[row] = _middle(decode(image.read_bytes(), image, 3, _shorter_side))
-            done += 1
-            progress(done / total)
-        y, groups = (np.array([each[at] for each in triples], np.int64) for at in (1, 2))
-        splits[split] = RawSamples(x, y, groups)
-    return Content(splits["train"], splits["test"], names, {"groups": list(PACS)})
+        cut = len(images) // 10
+        files += [images[row][0] for row in order]
+        labels += [images[row][1] for row in order]
+        groups += [group] * len(images)
+        testing += [place < cut for place in range(len(images))]
+    x = read_images(files, path, CROPPED, progress, SHORTER)
+    samples = RawSamples(x, np.array(labels, np.int64), np.array(groups, np.int64))
+    test = np.array(testing)
+    return Content(samples.take(~test), samples.take(test), names, {"groups": list(PACS)})
 
 
-def _shorter_side(width: int, height: int) -> tuple[int, int]:
-    """Both sides after torchvision's Resize(256)."""
-    if width <= height:
-        return SHORTER, int(SHORTER * height / width)
-    return int(SHORTER * width / height), SHORTER
-
-
-def _middle(image: NDArray[Any]) -> NDArray[Any]:
-    """torchvision's CenterCrop(224)."""
-    top, left = (round((side - CROPPED) / 2) for side in image.shape[1:])
-    return image[:, top : top + CROPPED, left : left + CROPPED]
+def _folders(root: Path) -> list[str]:
+    return sorted(folder.name for folder in root.iterdir() if folder.is_dir())

@@ -3,17 +3,15 @@
 The other official version is pickled, and this project unpickles nothing.
 """
 
-import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.arrays import read_npz
+from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
 from fedrepro.support.errors import UserError, bad_value
 
 BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
@@ -45,7 +43,7 @@ def read_downsampled_imagenet(
     for done, batch in enumerate((*BATCHES, VALIDATION), 1):
         parts.append(_batch(_found(batch, folder, scratch), spec.side, numbers))
         progress(done / (len(BATCHES) + 1))
-    return Content(_joined(parts[:-1]), parts[-1], names, {})
+    return Content(joined(parts[:-1]), parts[-1], names, {})
 
 
 def _found(name: str, *folders: Path) -> Path:
@@ -70,12 +68,7 @@ def _classes(path: Path) -> dict[str, int]:
 
 def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
     """A file's images of the classes whose entry in `numbers` is not -1."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            labels: NDArray[Any] = arrays["labels"]
-            pixels: NDArray[Any] = arrays["data"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: can't be read as a file of the npz version: {error}") from None
+    labels, pixels = read_npz(path, ("labels", "data"))
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
         raise UserError(
             f"{path}: {pixels.dtype} {pixels.shape}: expected uint8 "
@@ -86,9 +79,3 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
     wanted = numbers[labels]
     kept = wanted >= 0
     return RawSamples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
-
-
-def _joined(parts: Sequence[RawSamples]) -> RawSamples:
-    return RawSamples(
-        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    )

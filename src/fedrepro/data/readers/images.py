@@ -15,7 +15,7 @@ from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import (
     FIRST,
     Content,
@@ -106,31 +106,28 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = ["split", "label", "jpeg", *([spec.group] if spec.group else [])]
+    types, text = pa.types, (pa.types.is_string, pa.types.is_large_string)
+    columns: dict[str, tuple[str, tuple[Callable[[Any], bool], ...]]] = {
+        "split": ("text", text),
+        "label": ("whole numbers", (types.is_integer,)),
+        "jpeg": ("bytes", (types.is_binary, types.is_large_binary)),
+    }
+    if spec.group:
+        columns[spec.group] = ("whole numbers or text", (types.is_integer, types.is_string))
     try:
         with pq.ParquetFile(path) as file:
             for column in columns:
                 if column not in file.schema_arrow.names:
                     raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)
-            table = file.read(columns=columns)
+            table = file.read(columns=[*columns])
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: can't be read as parquet: {error}") from None
     if not len(table):
         raise UserError(f"{path}: no rows: expected at least one image")
-    expect = {
-        "split": ("text", lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind)),
-        "label": ("whole numbers", pa.types.is_integer),
-        "jpeg": ("bytes", lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind)),
-    }
-    if spec.group:
-        expect[spec.group] = (
-            "whole numbers or text",
-            lambda kind: pa.types.is_integer(kind) or pa.types.is_string(kind),
-        )
-    for column, (words, fits) in expect.items():
+    for column, (words, fitting) in columns.items():
         kind = table.schema.field(column).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not fits(kind):
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if not any(fits(kind) for fits in fitting):
             raise UserError(f"{path}: {column}: a column of {kind}: expected {words}")
         if table[column].null_count:
             raise UserError(f"{path}: {column}: expected a value in every row")
@@ -228,10 +225,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
 
 def _root(path: Path, scratch: Path) -> Path:
     """The folder that contains train; an archive is unpacked first."""
-    root = path
-    if path.is_file():
-        unpack(path, scratch / "unpacked")
-        root = scratch / "unpacked"
+    root = opened(path, scratch)
     # Archives often wrap all in one folder; those of macOS have another one beside it.
     inside = [child for child in root.iterdir() if not child.name.startswith((".", "__MACOSX"))]
     return inside[0] if not (root / "train").is_dir() and len(inside) == 1 else root
@@ -273,6 +267,42 @@ def _refuse_deeper(path: Path, images: Sequence[Path]) -> None:
                 f"'client/class' if {outer} is a client, 'class/client' if {inner} is one, or "
                 "'class' if neither is"
             )
+
+
+def read_images(
+    paths: Sequence[Path],
+    archive: Path,
+    side: int,
+    progress: Progress,
+    shorter: int | None = None,
+) -> NDArray[np.uint8]:
+    """Files of coloured images as [n, 3, side, side].
+
+    They are resized to a square, or, with ``shorter``, so that their shorter side has this length,
+    of which the middle is cut out (torchvision's Resize and CenterCrop).
+
+    Args:
+        archive: the place that an error names.
+
+    Raises:
+        UserError: if a file is missing, or as :func:`decode`.
+    """
+
+    def size(width: int, height: int) -> tuple[int, int]:
+        if shorter is None:
+            return side, side
+        least = min(width, height)
+        return int(width * shorter / least), int(height * shorter / least)
+
+    images = np.empty((len(paths), 3, side, side), np.uint8)
+    for row, path in enumerate(paths):
+        if not path.is_file():
+            raise UserError(f"{archive}: {path.name} is missing")
+        image = decode(path.read_bytes(), f"{archive}: {path.name}", 3, size)
+        top, left = (round((length - side) / 2) for length in image.shape[1:])
+        images[row] = image[:, top : top + side, left : left + side]
+        progress((row + 1) / len(paths))
+    return images
 
 
 def decode(

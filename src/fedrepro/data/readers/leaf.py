@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
@@ -39,10 +39,7 @@ def parts(
         UserError: if the folders are missing; during iteration, if a file is not in LEAF's format
             or `convert` raises a ValueError, KeyError or TypeError.
     """
-    root = path
-    if path.is_file():
-        unpack(path, scratch / "unpacked")
-        root = scratch / "unpacked"
+    root = opened(path, scratch)
     train = next(iter(sorted(each for each in root.rglob("train") if each.is_dir())), None)
     if train is None or not (train.parent / "test").is_dir():
         raise UserError(f"{path}: expected folders train and test with LEAF's JSON files")

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import HeartDisease, Isic
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.data.readers.images import decode
+from fedrepro.data.readers.csv_tables import read_table
+from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import UserError, bad_value
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
@@ -36,7 +37,7 @@ def read_heart_disease(
         UserError: if a column is missing or invalid, or the number of rows is wrong.
     """
     path = folder / spec.file.name
-    table = _csv(path, (*COLUMNS, "num"), dtype=str)
+    table = read_table(path, (*COLUMNS, "num"), dtype=str)
     sizes = list(spec.hospitals.values())
     if len(table) != sum(sizes):
         raise UserError(f"{path}: {len(table)} rows: expected {sum(sizes)}, those of `hospitals`")
@@ -89,12 +90,12 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
         UserError: if a table or an image is missing or damaged.
     """
     files = spec.files
-    labels = _csv(folder / files.labels.name, ("image", *spec.class_names))
-    lesions = _csv(
+    labels = read_table(folder / files.labels.name, ("image", *spec.class_names))
+    lesions = read_table(
         folder / files.metadata.name,
         ("image", "age_approx", "anatom_site_general", "lesion_id", "sex"),
     )
-    ham = _csv(folder / files.ham.name, ("image_id", "dataset"))
+    ham = read_table(folder / files.ham.name, ("image_id", "dataset"))
     known = lesions.dropna().merge(
         ham[["image_id", "dataset"]], left_on="image", right_on="image_id", how="left"
     )
@@ -105,17 +106,12 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
     foreign = sorted(set(table["centre"]) - set(spec.centres))
     if foreign:
         raise bad_value(folder, "centre", foreign[0], "one of `centres`", spec.centres)
-    unpack(folder / files.images.name, scratch / "unpacked")
-    found = {path.stem: path for path in sorted((scratch / "unpacked").rglob("*.jpg"))}
-    x = np.empty((len(table), 3, spec.side, spec.side), np.uint8)
-    for row, name in enumerate(table["image"]):
-        if name not in found:
-            raise UserError(f"{folder / files.images.name}: {name}.jpg is missing")
-        x[row] = _middle(found[name], spec.shorter, spec.side)
-        progress((row + 1) / len(table))
+    archive = folder / files.images.name
+    images = {path.stem: path for path in sorted(opened(archive, scratch).rglob("*.jpg"))}
+    paths = [images.get(name, scratch / f"{name}.jpg") for name in table["image"]]
     return Content(
         train=RawSamples(
-            x,
+            read_images(paths, archive, spec.side, progress, spec.shorter),
             table[list(spec.class_names)].to_numpy().argmax(axis=1),
             table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),
         ),
@@ -123,32 +119,6 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
         class_names=list(spec.class_names),
         notes={"groups": list(spec.centres)},
     )
-
-
-def _middle(path: Path, shorter: int, side: int) -> np.ndarray:
-    """The centre square of an image, after resizing its shorter side to `shorter`."""
-    image = decode(
-        path.read_bytes(),
-        path.name,
-        3,
-        lambda width, height: (
-            int(width * shorter / min(width, height)),
-            int(height * shorter / min(width, height)),
-        ),
-    )
-    top, left = (round((length - side) / 2) for length in image.shape[1:])
-    return image[:, top : top + side, left : left + side]
-
-
-def _csv(path: Path, columns: tuple[str, ...], **options: Any) -> pd.DataFrame:
-    try:
-        table: pd.DataFrame = pd.read_csv(path, **options)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: can't be read as CSV: {error}") from None
-    for column in columns:
-        if column not in table.columns:
-            raise bad_value(path, "column", column, "in the file", map(str, table.columns))
-    return table
 
 
 def _numbers(column: "pd.Series[Any]", path: Path) -> "pd.Series[float]":

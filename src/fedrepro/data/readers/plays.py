@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Plays
-from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
@@ -46,9 +46,8 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
         UserError: if the archive contains no plays, or a play can't be read.
     """
     archive = folder / spec.archive.name
-    unpack(archive, scratch / "unpacked")
     roles, samples = [], []
-    for path in sorted((scratch / "unpacked" / spec.folder).rglob("*.md")):
+    for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
         try:
             for role, lines in speeches(path.read_text(encoding="utf-8")).items():
                 x, y = characters.windows(" ".join(lines), spec.length, spec.most)

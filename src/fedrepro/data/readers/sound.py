@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import SpeechCommands
-from fedrepro.data.fetching.archives import unpack_around
+from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError, bad_value
 
@@ -24,7 +24,7 @@ def read_speech_commands(
         UserError: if the archive has another layout, or a clip is damaged.
     """
     archive = folder / spec.archive.name
-    root = unpack_around(archive, scratch / "unpacked", *LISTS)
+    root = opened_around(archive, scratch, *LISTS)
     aside = {line.strip() for name in LISTS for line in (root / name).read_text().splitlines()}
     clips = [
         path

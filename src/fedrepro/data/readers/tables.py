@@ -21,6 +21,7 @@ from fedrepro.data.readers.content import (
     RawSamples,
     held_out,
 )
+from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import UserError, brief, listed, nearest
 
 MOST_VALUES = 1000  # distinct values of a text column
@@ -123,7 +124,7 @@ def header_of(path: Path) -> list[str]:
         names = []
     if not names:  # pandas says why not, or reads what is compressed
         keys: dict[str, Any] = {"nrows": 1, "dtype": str, "keep_default_na": False}
-        names = _read(path, header=None, **keys).iloc[0].tolist()
+        names = read_table(path, header=None, **keys).iloc[0].tolist()
     if len(names) == 1 and (others := set(OTHER_SEPARATORS) & set(names[0])):
         separator = OTHER_SEPARATORS[max(others, key=names[0].count)]
         raise UserError(
@@ -149,14 +150,14 @@ def _table(path: Path, words: Sequence[str]) -> pd.DataFrame:
         try:
             # Without `index_col`, further cells would become the rows' names and shift the others.
             # Without `low_memory`, a long column has one type, not one for each part of the file.
-            table = _read(path, index_col=False, low_memory=False)
+            table = read_table(path, index_col=False, low_memory=False)
         except pd.errors.ParserWarning:
             expected = f"expected {len(names)} cells in every row, as in the header"
             raise UserError(f"{path}: rows are longer than the header: {expected}") from None
     named = [column for column in names if column in words]
     if named:
-        keys = {"usecols": named, "dtype": str, "keep_default_na": False}
-        text = _read(path, index_col=False, **keys)
+        keys: dict[str, Any] = {"usecols": named, "dtype": str, "keep_default_na": False}
+        text = read_table(path, index_col=False, **keys)
         for column in named:
             table[column] = text[column].where(text[column].str.strip() != "", None)
     if table[names[-1]].isna().any():
@@ -174,17 +175,6 @@ def _refuse_short_rows(path: Path, width: int) -> None:
                     f"{path}: row {number} has {len(row)} cells: "
                     f"expected {width} cells in every row, as in the header"
                 )
-
-
-def _read(path: Path, **keys: Any) -> pd.DataFrame:
-    try:
-        table: pd.DataFrame = pd.read_csv(path, **keys)
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: expected text in UTF-8: save the table as CSV UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"{path}: can't be read as CSV: {reason}") from None
-    return table
 
 
 def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -> None:

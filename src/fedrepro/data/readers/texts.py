@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
 from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import UserError
 
 # The first ids of Reddit's vocabulary; they are not words (fedrepro.engine.task.WORDLESS).
@@ -27,10 +27,7 @@ def read_question_pairs(
     """
     path = folder / spec.file.name
     columns = ["doctor", "first", "second", "label"]
-    try:
-        table = pd.read_csv(path, header=None, names=columns, index_col=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: can't be read as CSV: {error}") from None
+    table = read_table(path, header=None, names=columns, index_col=False)
     if table.empty or table.isna().any(axis=None) or not table["label"].isin([0, 1]).all():
         raise UserError(f"{path}: expected rows of doctor, question, question, 0 or 1")
     tokenizer = _tokenizer(spec)

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import TinyImageNet
-from fedrepro.data.fetching.archives import unpack_around
+from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.data.readers.images import decode
+from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import UserError, bad_value
 
 
@@ -20,7 +20,7 @@ def read_tiny_imagenet(
         UserError: if the archive has another layout, or an image is damaged.
     """
     archive = folder / spec.archive.name
-    root = unpack_around(archive, scratch / "unpacked", "wnids.txt")
+    root = opened_around(archive, scratch, "wnids.txt")
     names = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
     numbers = {name: at for at, name in enumerate(names)}
     training = [
@@ -37,15 +37,7 @@ def read_tiny_imagenet(
         if name not in numbers:
             raise bad_value(archive, "val_annotations.txt", name, "a class of wnids.txt", names)
         testing.append((root / "val" / "images" / image, numbers[name]))
-    total, done = len(training) + len(testing), 0
-    splits = []
-    for pairs in (training, testing):
-        x = np.empty((len(pairs), 3, spec.side, spec.side), np.uint8)
-        for row, (path, _) in enumerate(pairs):
-            if not path.is_file():
-                raise UserError(f"{archive}: {path.name} is missing")
-            x[row] = decode(path.read_bytes(), f"{archive}: {path.name}", 3, (spec.side, spec.side))
-            done += 1
-            progress(done / total)
-        splits.append(RawSamples(x, np.array([number for _, number in pairs], np.int64)))
-    return Content(splits[0], splits[1], names, {})
+    paths, labels = zip(*training, *testing, strict=True)
+    x = read_images(paths, archive, spec.side, progress)
+    samples, tested = RawSamples(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
+    return Content(samples.take(~tested), samples.take(tested), names, {})

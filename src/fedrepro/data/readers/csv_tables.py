@@ -1,0 +1,36 @@
+"""Tables as data frames."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedrepro.support.errors import UserError, bad_value
+
+
+def read_table(
+    path: Path, columns: Sequence[str] = (), where: object = None, **options: Any
+) -> pd.DataFrame:
+    """A CSV file.
+
+    Args:
+        columns: names that it must have.
+        where: its place in errors; by default the path.
+        options: of ``pandas.read_csv``.
+
+    Raises:
+        UserError: if it cannot be read, or lacks a column.
+    """
+    where = where or path
+    try:
+        table: pd.DataFrame = pd.read_csv(path, **options)
+    except UnicodeDecodeError:
+        raise UserError(f"{where}: expected text in UTF-8: save the table as CSV UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"{where}: can't be read as CSV: {reason}") from None
+    for column in columns:
+        if column not in table.columns:
+            raise bad_value(where, "column", column, "in the file", map(str, table.columns))
+    return table
