@@ -819,8 +819,8 @@ def rows_of_reference(options: Options) -> list[str]:
 
 
 def workbench_of(options: Options) -> Any:
+    from fedrepro.config.config_file import Overrides
     from fedrepro.config.loading import load
-    from fedrepro.config.settings import Overrides
 
     bench = load(overrides=Overrides(device=options.device))
     # All processes share one card: each needs a place on it, or it would wait for the others.

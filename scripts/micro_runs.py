@@ -366,7 +366,7 @@ def run(setting: str, method: str, executor: str = "sequential", seed: int = SEE
 
 
 def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
-    from fedrepro.config.settings import Overrides
+    from fedrepro.config.config_file import Overrides
 
     bench = load(overrides=Overrides(executor=executor))
     for source in bench.setting(f"{SYSTEM}/{setting}").given.values():

@@ -7,8 +7,8 @@ without a GPU, and predicts only what is not there.
 import json
 from dataclasses import asdict
 
+from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Overrides
 from fedrepro.run.calibration import calibrate
 from fedrepro.run.rates import PREDICTED, stored_on_paper
 from fedrepro.workflow.cost import CostModel

@@ -52,8 +52,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.experiment import CONFIG
     from fedrepro.config.loading import load_config
-    from fedrepro.config.workbench import CONFIG
     from fedrepro.data.catalogue.catalogue import load_catalogue
     from fedrepro.data.fetching.own_files import find_own
     from fedrepro.data.prepare import read_checked

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedrepro.config.workbench import COMPACT, CONFIG, EXPERIMENTS, shipped
+from fedrepro.config.experiment import COMPACT, CONFIG, EXPERIMENTS, shipped
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.packaged import ORIGIN
 

@@ -29,7 +29,7 @@ from fedrepro.cli import (
     why,
 )
 from fedrepro.cli.memory import MORE_MEMORY, without_log
-from fedrepro.config.workbench import CONFIG
+from fedrepro.config.experiment import CONFIG
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
 from fedrepro.support.printing import printable

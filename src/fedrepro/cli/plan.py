@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrepro.cli.analysis import require_at_least
 from fedrepro.cli.console import print_rows
-from fedrepro.config.settings import Overrides
+from fedrepro.config.config_file import Overrides
 from fedrepro.support.typed_yaml import validate
 
 REASONS = 8  # at most so many are printed

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES, Scalar
 from fedrepro.config.workbench import Workbench

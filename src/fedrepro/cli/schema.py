@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from fedrepro.config.settings import Config
-from fedrepro.config.workbench import CompactFile, Experiment
+from fedrepro.config.config_file import Config
+from fedrepro.config.experiment import CompactFile, Experiment
 from fedrepro.data.catalogue.catalogue import Catalogue
 
 SCHEMAS: dict[str, type[BaseModel]] = {

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedrepro.config.config_file import Seeds
 from fedrepro.config.metrics import ACCURACY, Metric
-from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import (
     INSTEAD,
     Column,

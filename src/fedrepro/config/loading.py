@@ -6,21 +6,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.figures import Sheets
-from fedrepro.config.products import expand
-from fedrepro.config.searches import LONGEST, Search, Searched
-from fedrepro.config.settings import ArtifactFromData, ArtifactFromRun, Config, Overrides
-from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import Column, named_settings, settings_instead
-from fedrepro.config.workbench import (
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromRun
+from fedrepro.config.config_file import Config, Overrides
+from fedrepro.config.experiment import (
     COMPACT,
     CONFIG,
     EXPERIMENTS,
     CompactFile,
     Experiment,
-    Workbench,
     how_to_add,
 )
+from fedrepro.config.figures import Sheets
+from fedrepro.config.products import expand
+from fedrepro.config.searches import LONGEST, Search, Searched
+from fedrepro.config.shorthand import write_out
+from fedrepro.config.tables import Column, named_settings, settings_instead
+from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.methods.facts import defaults_of

@@ -93,7 +93,7 @@ class RunSpec:
     def description(self) -> dict[str, Any]:
         """The run's identity as plain JSON, which its manifest contains.
 
-        It leaves out how the run is executed, and :func:`fedrepro.config.settings.later` keys at
+        It leaves out how the run is executed, and :func:`fedrepro.support.typed_yaml.later` keys at
         their defaults, so that adding such a key does not invalidate older runs. Of its setting's
         ``given`` and ``keep``, it has the entries of its method. Weights appear as their SHA-256,
         if there are any.

@@ -14,8 +14,8 @@ from typing import Annotated, Self, TypeGuard
 
 from pydantic import Field, field_validator, model_validator
 
+from fedrepro.config.config_file import Seeds
 from fedrepro.config.metrics import SearchedScore, SearchMetric
-from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import Summary
 from fedrepro.config.values import Hyperparameters, LocalSetting, MethodName, Scalar, Scale
 from fedrepro.support.names import Composition

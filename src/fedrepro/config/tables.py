@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from fedrepro.config.config_file import Seeds
 from fedrepro.config.metrics import ACCURACY, Metric
-from fedrepro.config.settings import Seeds
 from fedrepro.config.values import (
     SCALES,
     AnySetting,

@@ -5,27 +5,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from pydantic import Field, PrivateAttr
-
-from fedrepro.config.kinds import Computed, Figure
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile, ArtifactFromRun
+from fedrepro.config.config_file import Config, Seeds
+from fedrepro.config.experiment import EXPERIMENTS, Experiment, how_to_add
 from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
 from fedrepro.config.searches import (
     LONGEST,
-    Search,
     Searched,
-    ends_with_value,
-    settings_of,
-    values_in,
-    variants_of,
 )
-from fedrepro.config.settings import (
-    ArtifactFromData,
-    ArtifactFromFile,
-    ArtifactFromRun,
-    Config,
-    Seeds,
-    Setting,
-)
+from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Table, full_name, wrapped
 from fedrepro.config.targets import (
     Cell,
@@ -37,11 +25,10 @@ from fedrepro.config.targets import (
     Target,
     Trial,
 )
-from fedrepro.config.values import SCALES, Hyperparameters, Name, Scalar, Scale
+from fedrepro.config.values import SCALES, Hyperparameters, Scalar, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.methods.facts import (
-    UNKNOWN,
     defaults_of,
     optional_of,
     requires_of,
@@ -49,201 +36,8 @@ from fedrepro.methods.facts import (
 )
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import UserError, bad_value, nearest
-from fedrepro.support.names import RELEASED, Composition, Part, SettingName
-from fedrepro.support.packaged import ORIGIN
-from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed
-
-CONFIG = Path("config/config.yaml")
-EXPERIMENTS = Path("config/experiments")
-COMPACT = Path("config/compact")
-
-
-def shipped() -> list[str]:
-    """The systems whose experiments come with the package."""
-    return sorted(path.stem for path in (ORIGIN / EXPERIMENTS).glob("*.yaml"))
-
-
-def how_to_add(name: str, root: Path) -> str:
-    """For errors: the command that adds the system of a name to a workbench.
-
-    Returns "" if the workbench already has the system, or if the package does not ship it.
-    """
-    system = SettingName.parse(name).system
-    if system not in shipped() or (root / EXPERIMENTS / f"{system}.yaml").exists():
-        return ""
-    return f"; `fedrepro init --with {system}` adds {system} to this workbench"
-
-
-class CompactFile(Typed):
-    """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use.
-
-    Attributes:
-        settings: the small settings, by name.
-        tables: the tables that test the paper's claims, by name.
-    """
-
-    methods: dict[str, Hyperparameters] = Field(
-        default={}, description="As in the experiment file, for these tables only."
-    )
-    settings: dict[Name, Setting]
-    tables: dict[Name, Table]
-    search: dict[Name, Search] = Field(
-        default={}, description="What was searched on validation samples before the tables ran."
-    )
-    tunes: dict[str, str] = Field(
-        default={},
-        description="What the paper tunes: where it says so, by key of a setting or "
-        "<part>.<hyperparameter>. Pages say which of it no search has.",
-    )
-
-
-class Experiment(Typed):
-    """config/experiments/<system>.yaml.
-
-    Attributes:
-        system: its name, which is the file's name without suffix.
-        title: its heading on pages.
-        paper: the paper's citation; `none` if there is none.
-        settings: data, model and schedule of runs, by name.
-        tables: rows of settings and columns of methods, by name.
-        figures: panels of curves, bars or maps, by name.
-    """
-
-    system: Name
-    title: str
-    paper: str
-    seeds: Seeds | None = Field(default=None, description="Replace those of config.yaml.")
-    methods: dict[str, Hyperparameters] = Field(
-        default={},
-        description="Hyperparameters by part name. With the key 'use', a named variant of a part; "
-        "with 'parent', the method whose run it may continue.",
-    )
-    settings: dict[Name, Setting] = Field(default={})
-    tables: dict[Name, Table] = Field(default={})
-    computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
-    figures: dict[Name, Figure] = Field(default={})
-    search: dict[Name, Search] = Field(
-        default={}, description="Hyperparameters chosen on clients' validation samples."
-    )
-    compact: dict[Name, Table] = Field(
-        default={}, description="Tables of scale compact, which `config/compact/SYSTEM.yaml` adds."
-    )
-
-    compact_search: dict[Name, Search] = Field(
-        default={}, description="Searches of scale compact, which the same file adds."
-    )
-
-    tunes: dict[str, str] = Field(
-        default={}, description="What the paper tunes, which the same file says."
-    )
-
-    _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
-
-    @property
-    def all_searches(self) -> dict[str, Search]:
-        """The searches of all scales."""
-        return {**self.search, **self.compact_search}
-
-    @property
-    def all_tables(self) -> dict[str, Table]:
-        """The printed tables' counterparts, and the tables of scale compact."""
-        return {**self.tables, **self.compact}
-
-    @cached_property
-    def readings(self) -> dict[str, Setting]:
-        """The settings by name, in all readings.
-
-        These include ``<name>@released`` where the released code differs, and
-        ``<name>@validation<share>`` where a search keeps validation samples, in which a candidate's
-        keys may follow.
-        """
-        found = dict(self.plain_readings)
-        for search in self.all_searches.values():
-            choice = partial(self.choice, search)
-            variants = variants_of(search, choice)
-            for name in {search.setting, *filter(None, [search.demo])} & self.plain_readings.keys():
-                for suffix, keys in {"": {}, **settings_of(search, choice)}.items():
-                    reading = search.reading(name) + suffix
-                    try:
-                        setting = found.get(reading) or self.plain_readings[name].with_keys(keys)
-                    except UserError:  # a search goes no further than its key
-                        continue
-                    found[reading] = setting.validated(reading, search.validation, variants)
-        return found
-
-    @cached_property
-    def plain_readings(self) -> dict[str, Setting]:
-        """The readings without validation samples."""
-        released = {
-            f"{name}{RELEASED}": setting.as_released()
-            for name, setting in self.settings.items()
-            if setting.released
-        }
-        return {**self.settings, **released}
-
-    def part(
-        self, setting: Setting, name: str, above: tuple[str, ...] = ()
-    ) -> tuple[str, Hyperparameters]:
-        """The base part of a named part in a setting, and its hyperparameters.
-
-        A name that nothing else has may be that of a candidate, such as ``fedprox_mu0.1``.
-
-        Raises:
-            UserError: for a variant that uses itself.
-        """
-        own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
-        # Names are looked up often; a folder of plug-ins is not.
-        if not own and ends_with_value(name) and not self._is_known(setting, name):
-            own = self.said_by(setting, name)
-        base = str(own.pop("use", name))
-        if base == name:
-            return base, own
-        if base in above:
-            way = " <- ".join((*above, name, base))
-            raise UserError(
-                f"{EXPERIMENTS}/{self.system}.yaml: methods: use: {way}: circular `use`"
-            )
-        base, inherited = self.part(setting, base, (*above, name))
-        return base, {**inherited, **own}
-
-    def _is_known(self, setting: Setting, name: str) -> bool:
-        return any(name in each for each in (self.methods, setting.methods, part_files(self._own)))
-
-    def said_by(self, setting: Setting, name: str) -> Hyperparameters:
-        """What a candidate's name says, in the form of `methods`; nothing if it is none."""
-        parts = name.split("_")
-        for length in range(len(parts) - 1, 0, -1):
-            use = "_".join(parts[:length])
-            if self._is_known(setting, use):
-                base, _ = self.part(setting, use)
-                known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-                values = values_in(name.removeprefix(use), known)
-                if values and not values.keys() & self.said_by(setting, use).keys():
-                    # As a search's candidates: it shares no prefix with the part's parent run.
-                    return {"use": use, "parent": None, **values}
-        return {}
-
-    def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
-        """The published values of what is searched; None if one is unknown."""
-        setting = self.plain_readings.get(search.setting)
-        found: Hyperparameters = {}
-        for key in searched.keys:
-            own = setting.value_of(key) if setting else None
-            value = searched.published.get(key, own)
-            if value is None:
-                return None
-            found[key] = value
-        for key in searched.grid:
-            part, name = searched.place_of(key)
-            base, said = self.part(setting, part) if setting else (part, {})
-            released = Part(part, RELEASED) in Composition.parse(searched.method).parts
-            value = said.get(name, defaults_of(base, self._own, released).get(name, UNKNOWN))
-            value = searched.published.get(key, value)
-            if value is UNKNOWN:
-                return None
-            found[key] = value
-        return found
+from fedrepro.support.names import Composition, Part, SettingName
+from fedrepro.support.plugins import Folders
 
 
 @dataclass(frozen=True)

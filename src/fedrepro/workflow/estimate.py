@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedrepro.config.experiment import how_to_add
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.values import SCALES
-from fedrepro.config.workbench import Workbench, how_to_add
+from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD

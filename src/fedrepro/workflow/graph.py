@@ -14,10 +14,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
+from fedrepro.config.config_file import Overrides, Resources
+from fedrepro.config.experiment import CONFIG
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import ResolvedData, RunSpec
-from fedrepro.config.settings import Overrides, Resources
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
@@ -26,7 +27,7 @@ from fedrepro.config.targets import (
     TableTarget,
     Target,
 )
-from fedrepro.config.workbench import CONFIG, Workbench
+from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT, PREPARED

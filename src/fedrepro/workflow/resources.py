@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.settings import Config
+from fedrepro.config.config_file import Config
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json, write_atomically
 

@@ -14,8 +14,8 @@ import pytest
 from fedrepro.cli import main as command
 from fedrepro.cli import verify
 from fedrepro.cli.main import main
+from fedrepro.config.experiment import CONFIG
 from fedrepro.config.targets import RunKey
-from fedrepro.config.workbench import CONFIG
 from fedrepro.run.results import LOGS, read_run
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedrepro.config.experiment import COMPACT
 from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
-from fedrepro.config.workbench import COMPACT, Workbench
+from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 

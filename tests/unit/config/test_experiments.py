@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.config.config_file import Seeds
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import Place
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES, Scale

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.experiment import CONFIG, EXPERIMENTS
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Overrides
-from fedrepro.config.workbench import CONFIG, EXPERIMENTS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import read_yaml, validate
 from support.places import ROOT

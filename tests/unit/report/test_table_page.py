@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from snakemake.resources import Resources as Defaults
 
+from fedrepro.config.config_file import Resources
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Resources
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import IN_A_RULE, Graph
