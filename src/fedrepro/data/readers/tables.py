@@ -55,15 +55,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         names, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         group_names = names.tolist()
     understood = _understood(spec, table)
-    text = features.select_dtypes(exclude=["number", "bool"]).columns.tolist()
-    for column in text:
-        different = features[column].nunique()
-        if different > MOST_VALUES:
-            raise UserError(
-                f"{path}: {column}: {different} different texts: expected at most {MOST_VALUES}, "
-                "because each becomes a feature: add the column to `drop` if it is not a feature"
-            )
-    features = pd.get_dummies(features, columns=text, dtype=float)
+    features = _with_indicators(features, path)
     everything = RawSamples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
         raise UserError(
@@ -94,6 +86,19 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         notes=notes,
         understood=understood,
     )
+
+
+def _with_indicators(features: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The features; a column of words becomes a column of 0 and 1 for each word."""
+    text = features.select_dtypes(exclude=["number", "bool"]).columns.tolist()
+    for column in text:
+        different = features[column].nunique()
+        if different > MOST_VALUES:
+            raise UserError(
+                f"{path}: {column}: {different} different texts: expected at most {MOST_VALUES}, "
+                "because each becomes a feature: add the column to `drop` if it is not a feature"
+            )
+    return pd.get_dummies(features, columns=text, dtype=float)
 
 
 def _classes(cells: "pd.Series[str]") -> tuple[list[str], np.ndarray]:
