@@ -106,7 +106,7 @@ def count(
     published: Published,
     computed_tables: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[tuple[str, str], Counter[str]]:
-    """Counts by (system, item); tables missing from ``found`` have targets only."""
+    """Counts by (system, item); tables missing from ``computed_tables`` have targets only."""
     counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
     targets = workbench.targets("paper")
     for key, target in targets.items():

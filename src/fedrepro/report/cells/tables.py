@@ -94,11 +94,11 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
                 target,
                 divmod(index, wide),
                 cell,
-                found,
+                result_pair,
                 published,
                 (paired.get(index), borrowed.get(index)),
             )
-            for index, (cell, found) in enumerate(zip(target.cells, results, strict=True))
+            for index, (cell, result_pair) in enumerate(zip(target.cells, results, strict=True))
         ),
     )
 

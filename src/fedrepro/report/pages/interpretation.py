@@ -59,8 +59,8 @@ def what_follows(
 
     @cache
     def find(item: str) -> tuple[TableTarget, ComputedTable]:
-        found = workbench.table(target.system, item, "paper")
-        return found, table if item == target.item else compute(workbench, found, published)
+        asked = workbench.table(target.system, item, "paper")
+        return asked, table if item == target.item else compute(workbench, asked, published)
 
     experiment = workbench.experiments[target.system]
     claims = published.claims_on(target.system, target.item)
@@ -113,9 +113,9 @@ def _readings(cells: Sequence[Both]) -> list[InReading]:
         ],
     }
     return [
-        InReading(name, len(found), {word: _count(found, word) for word in WORDS})
-        for name, found in answers.items()
-        if found
+        InReading(name, len(readings), {word: _count(readings, word) for word in WORDS})
+        for name, readings in answers.items()
+        if readings
     ]
 
 
@@ -145,7 +145,7 @@ def _differences(cells: Sequence[Both]) -> list[Difference]:
             continue
         groups[list(groups)[place]].append(both)
     return [
-        Difference(what, tuple(found), _items(found)) for what, found in groups.items() if found
+        Difference(what, tuple(group), _items(group)) for what, group in groups.items() if group
     ]
 
 

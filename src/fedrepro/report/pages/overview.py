@@ -16,12 +16,13 @@ from fedrepro.config.targets import (
 )
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, Result
+from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC
 from fedrepro.report.cells.readings import Both
+from fedrepro.report.pages.claims import ClaimView
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
-from fedrepro.report.papers.published import Name, Published, label_of, natural
+from fedrepro.report.papers.published import Name, Published, System, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 from fedrepro.support.names import Composition
 
@@ -58,6 +59,70 @@ def _use(target: Target, papers: Published) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How many of the wanted runs, or of a demo's cells, have a result."""
+
+    run: int
+    wanted: int
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A line of the start page: a table, figure or search, and how much of it is computed.
+
+    Attributes:
+        covered: whether an experiment file has it.
+        doubted: how many of its printed cells we doubt.
+        demo: of its cells at scale demo, if there are any.
+        figure: of the runs of a figure, search or compact table.
+        again: whether it repeats a part of another table.
+    """
+
+    label: str
+    title: str
+    page: str
+    covered: bool
+    counts: Counter[str]
+    doubted: int
+    demo: Progress | None
+    figure: Progress | None
+    compact: bool
+    again: bool
+
+
+@dataclass(frozen=True)
+class ReadingsOfTable:
+    """Verdicts on a printed table's trained cells, by reading.
+
+    Attributes:
+        ledger: the discrepancies between the text's reading and the released code's.
+    """
+
+    table: str
+    page: str
+    text: Counter[str]
+    released: Counter[str]
+    ledger: list[str]
+
+
+@dataclass(frozen=True)
+class PaperState:
+    """A paper on the start page.
+
+    Attributes:
+        compact: its claims at that scale, in numbers and as a plot.
+        first: the first of its claims that is tested there.
+    """
+
+    about: System
+    tables: list[TableState]
+    counts: Counter[str]
+    compact: Mapping[str, Any] | None
+    first: ClaimView | None
+    readings: list[ReadingsOfTable]
+
+
 def start_page(
     workbench: Workbench,
     published: Published,
@@ -77,7 +142,7 @@ def start_page(
         scale: at which the site is made.
     """
 
-    def state(key: tuple[str, str]) -> dict[str, Any]:
+    def state(key: tuple[str, str]) -> TableState:
         return _table_state(workbench, published, targets.get(key), key, tables.get(key), counts)
 
     systems = []
@@ -86,22 +151,21 @@ def start_page(
         states = [state(key) for key in keys if key[0] == name]
         # A table that repeats a part of another one must not count again.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
-        found = claims["findings"].get(name)
-        views = [
+        views = (
             view
             for group in claims["groups"]
             if group["about"] is system
             for view in group["views"]
-        ]
+        )
         systems.append(
-            {
-                "about": system,
-                "tables": states,
-                "counts": whole,
-                "compact": found,
-                "first": next((view for view in views if view.compact), None),
-                "readings": readings_of(name, by_table, targets),
-            }
+            PaperState(
+                system,
+                states,
+                whole,
+                claims["findings"].get(name),
+                next((view for view in views if view.compact), None),
+                readings_of(name, by_table, targets),
+            )
         )
     everything = sum((counts[key] for key in published.tables), Counter())
     own = [state(key) for key in targets if key[0] not in published.systems]
@@ -120,11 +184,8 @@ def readings_of(
     name: str,
     by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
     targets: Mapping[tuple[str, str], Target],
-) -> list[dict[str, Any]]:
-    """A line for each printed table with trained cells: verdicts in both readings.
-
-    ``ledger`` are the discrepancies between the text's reading and the released code's.
-    """
+) -> list[ReadingsOfTable]:
+    """A line for each printed table with trained cells: verdicts in both readings."""
     pages = {
         (target.system, target.table.published.table): target.page.relative_to(SITE).as_posix()
         for target in reversed([*targets.values()])
@@ -137,15 +198,15 @@ def readings_of(
         if system == name and (text or released):
             items = {number for each in released for number in each.items}
             rows.append(
-                {
-                    "table": table,
-                    "page": pages[system, table],
-                    "text": Counter(each.word for each in text if each.word),
-                    "released": Counter(each.word for each in released if each.word),
-                    "ledger": sorted(items, key=natural),
-                }
+                ReadingsOfTable(
+                    table,
+                    pages[system, table],
+                    Counter(answer.word for answer in text if answer.word),
+                    Counter(answer.word for answer in released if answer.word),
+                    sorted(items, key=natural),
+                )
             )
-    return sorted(rows, key=lambda each: natural(each["table"]))
+    return sorted(rows, key=lambda row: natural(row.table))
 
 
 def _table_state(
@@ -155,44 +216,44 @@ def _table_state(
     key: tuple[str, str],
     table: ComputedTable | None,
     counts: Mapping[tuple[str, str], Counter[str]],
-) -> dict[str, Any]:
-    cells = published.tables.get(key, ())
-    caption = published.captions.get(key)
+) -> TableState:
+    caption, count = published.captions.get(key), counts.get(key, Counter())
     demo = None
-    if table and table.scale == "demo":
-        there = [cell.demo for cell in table.cells if cell.demo]
-        if there:
-            demo = {"run": sum(result.n > 0 for result in there), "cells": len(there)}
-    figure, compact = None, bool(target and target.scale == "compact")
-    if target and compact:
-        runs = {each.run_of(run) for each in _results(table) for run in each.runs if run.value}
-        figure = {"run": len(runs & {*target.runs}), "wanted": len(target.runs)}
-    if isinstance(target, FigureTarget | SearchTarget):
-        manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
-        figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
-        if isinstance(target, FigureTarget) and not target.runs:
-            figure = {"run": int(_is_computed(workbench, target)), "wanted": 0}
+    if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
+        demo = Progress(sum(result.n > 0 for result in cells), len(cells))
     title = caption.title if caption else (_title_of(target) if target else "")
-    return {
-        "label": published.label_of(*key),
-        "title": title,
-        "page": f"{key[0]}/{key[1]}.html",
-        "covered": target is not None,
-        "counts": counts.get(key, Counter()),
-        "doubted": sum(bool(cell.doubt) for cell in cells),
-        "demo": demo,
-        "figure": figure,
-        "compact": compact,
-        "again": key not in published.tables and bool(counts.get(key, Counter())["printed"]),
-    }
+    return TableState(
+        label=published.label_of(*key),
+        title=title,
+        page=f"{key[0]}/{key[1]}.html",
+        covered=target is not None,
+        counts=count,
+        doubted=sum(bool(cell.doubt) for cell in published.tables.get(key, ())),
+        demo=demo,
+        figure=_progress_of(workbench, target, table) if target else None,
+        compact=bool(target and target.scale == "compact"),
+        again=key not in published.tables and bool(count["printed"]),
+    )
 
 
-def _results(table: ComputedTable | None) -> Iterable[Result]:
-    return (cell.paper for cell in table.cells) if table else ()
+def _progress_of(
+    workbench: Workbench, target: Target, table: ComputedTable | None
+) -> Progress | None:
+    """The runs of a figure, search or compact table; None for a table of a paper."""
+    if isinstance(target, FigureTarget | SearchTarget):
+        if isinstance(target, FigureTarget) and not target.runs:
+            return Progress(int(_is_computed(workbench, target)), 0)
+        manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
+        return Progress(sum(path.exists() for path in manifests), len(target.runs))
+    if target.scale != "compact":
+        return None
+    results = [cell.paper for cell in table.cells] if table else []
+    runs = {result.run_of(run) for result in results for run in result.runs if run.value}
+    return Progress(len(runs & {*target.runs}), len(target.runs))
 
 
 def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:
-    """Whether all inputs of a figure without runs exist."""
+    """Return True if all inputs of a figure without runs exist."""
     names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
     paths = [
         workbench.setting(name).partition_path(target.seeds[0]).with_suffix(".json")

@@ -105,9 +105,9 @@ def scene_of(
             # A number of a whole run is of its rounds as they are.
             summary = Summary(rounds=1) if own.of_a_run else target.table.summary
             found_in = partial(_series, workbench, results.get(column), summary.up_to)
-            runs, found = _lines(found_in, own.curve, name, level, summary.rounds)
+            runs, drawn_lines = _lines(found_in, own.curve, name, level, summary.rounds)
             seeds = max(seeds, runs)
-            lines += found
+            lines += drawn_lines
         # Landed results of scale compact have clients' scores of the last round only.
         if any(len(line.points) > 1 for line in lines):
             panels.append((columns[_titled(pair)].label, lines))

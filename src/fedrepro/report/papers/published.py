@@ -6,7 +6,7 @@ Each paper has a folder ``reports/papers/<system>/``, described in ``reports/pap
 import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
@@ -24,6 +24,7 @@ from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
 Entry = TypeVar("Entry", bound=Typed)
+Key = TypeVar("Key")
 
 ORDER = PAPERS / "systems.yaml"
 INSIGHTS = "what_follows.yaml"
@@ -235,12 +236,11 @@ class Published:
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
         """Cells by (system, item); systems in their order, tables sorted naturally."""
-        found: dict[tuple[str, str], list[PrintedCell]] = {key: [] for key in self.words}
-        for cell in self.cells:
-            found.setdefault((cell.system, cell.item), []).append(cell)
+        tables = _grouped(self.cells, lambda cell: (cell.system, cell.item))
+        tables = {**{key: [] for key in self.words}, **tables}
         order = list(self.systems)
-        keys = sorted(found, key=lambda key: (order.index(key[0]), natural(key[1])))
-        return {key: tuple(found[key]) for key in keys}
+        keys = sorted(tables, key=lambda key: (order.index(key[0]), natural(key[1])))
+        return {key: tuple(tables[key]) for key in keys}
 
     def find(self, system: str, table: str, wanted: Mapping[str, str]) -> PrintedCell | None:
         """The one printed cell of a table with these values of :data:`KEYS`.
@@ -254,14 +254,14 @@ class Published:
             for cell in self._by_table.get((system, table), ()):
                 values = tuple(getattr(cell, key, None) for key in wanted)
                 by_values.setdefault(values, []).append(cell)
-        found = self._by_keys[named].get(tuple(wanted.values()), [])
-        if len(found) > 1:
+        matches = self._by_keys[named].get(tuple(wanted.values()), [])
+        if len(matches) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             raise UserError(
-                f"{PAPERS / system}/cells.csv: table {table}: {len(found)} cells have {given}"
+                f"{PAPERS / system}/cells.csv: table {table}: {len(matches)} cells have {given}"
                 f": expected one; name more of {', '.join(KEYS)}"
             )
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     def effect(self, cell: PrintedCell) -> float | None:
         """The effect that the paper claims at a cell: the distance to the number it is compared to.
@@ -271,9 +271,9 @@ class Published:
         """
         system = self.systems[cell.system]
         row = {
-            each.method: each.mean
-            for each in self._by_row[cell.row]
-            if each.mean is not None and each.method not in system.references
+            rival.method: rival.mean
+            for rival in self._by_row[cell.row]
+            if rival.mean is not None and rival.method not in system.references
         }
         if cell.mean is None:
             return None
@@ -294,10 +294,7 @@ class Published:
 
     @cached_property
     def _by_row(self) -> dict[tuple[str, ...], list[PrintedCell]]:
-        found: dict[tuple[str, ...], list[PrintedCell]] = {}
-        for cell in self.cells:
-            found.setdefault(cell.row, []).append(cell)
-        return found
+        return _grouped(self.cells, lambda cell: cell.row)
 
     @cached_property
     def _by_keys(self) -> dict[tuple[str, ...], dict[tuple[object, ...], list[PrintedCell]]]:
@@ -306,10 +303,7 @@ class Published:
 
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
-        found: dict[tuple[str, str], list[PrintedCell]] = {}
-        for cell in self.cells:
-            found.setdefault((cell.system, cell.table), []).append(cell)
-        return found
+        return _grouped(self.cells, lambda cell: (cell.system, cell.table))
 
     def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
         """The claims about a table, or about the table that it is a part of."""
@@ -326,13 +320,17 @@ class Published:
 
     def figure_of(self, system: str, item: str) -> PrintedFigure | None:
         """The printed figure that a page shows."""
-        found = (each for each in self.figures if (each.system, each.item) == (system, item))
-        return next(found, None)
+        key = system, item
+        return next(
+            (figure for figure in self.figures if (figure.system, figure.item) == key), None
+        )
 
     def insights_on(self, system: str, item: str) -> tuple[Insight, ...]:
-        """A table's caption."""
+        """The sentences about a table."""
         return tuple(
-            each for each in self.insights if each.system == system and item in each.tables
+            insight
+            for insight in self.insights
+            if insight.system == system and item in insight.tables
         )
 
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
@@ -343,10 +341,19 @@ class Published:
         )
 
 
+def _grouped(
+    cells: Iterable[PrintedCell], key_of: Callable[[PrintedCell], Key]
+) -> dict[Key, list[PrintedCell]]:
+    groups: dict[Key, list[PrintedCell]] = {}
+    for cell in cells:
+        groups.setdefault(key_of(cell), []).append(cell)
+    return groups
+
+
 def split_part(item: str) -> tuple[str, str]:
     """Split an item into table and part: table_7_heart is table_7 and heart."""
-    found = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
-    return (found[1], found[2]) if found else (item, "")
+    match = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
+    return (match[1], match[2]) if match else (item, "")
 
 
 def _name_of(item: str) -> str:
