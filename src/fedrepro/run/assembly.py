@@ -1,8 +1,8 @@
 """Assemble a run from its configuration, data and partition."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
-from fedrepro.engine.task import TASKS
+from fedrepro.engine.task import TASKS, Task
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
@@ -81,11 +81,6 @@ class Plan:
 
     spec: RunSpec
     federation: Federation
-    test: TensorSamples | None
-    group_tests: list[TensorSamples]
-    client_tests: ClientSamples | None
-    validation: TensorSamples | None
-    client_validations: ClientSamples | None
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
@@ -93,7 +88,12 @@ class Plan:
     executor: str
     threads: int
     workers: int
-    together: bool
+    together: bool = False
+    test: TensorSamples | None = None
+    group_tests: list[TensorSamples] = field(default_factory=list)
+    client_tests: ClientSamples | None = None
+    validation: TensorSamples | None = None
+    client_validations: ClientSamples | None = None
 
     @property
     def personal(self) -> bool:
@@ -163,12 +163,68 @@ def make_plan(
         UserError: for problems that only show when data, model and method meet.
     """
     method, server_optimizer = compose(spec)
-    setting, device = spec.setting, spec.execution.device
     _refuse_precision(spec, method)
-    devices.prepare(device)
-    of_clients = [each for each in _wanted(spec, "client") if each.from_outputs]
+    devices.prepare(spec.execution.device)
+    networks = _networks(spec, method, dataset)
+    _refuse_misfit(spec, dataset, partition)
+    dataset = standardised(dataset, partition)
+    attack = None if method.centralized else spec.setting.attack
+    attacking = _attacking(spec, attack, len(partition.train))
+    training = _training_samples(spec, dataset, partition, networks.scaling, attack, attacking)
+    clients = ClientData(training, partition.train)
+    clients = clients.pooled() if method.centralized else clients
+    artifacts = {
+        name: _given(stored, networks.scaling, spec.execution.device, spec.plugins)
+        for name, stored in (given or {}).items()
+    }
+    context = _context(spec, networks, server_optimizer, len(clients.sizes))
+    context = replace(
+        context,
+        artifacts=_changed(artifacts, spec, len(clients.sizes)),
+        inputs=_inputs(dataset, partition, networks.scaling),
+    )
+    record_on(spec.execution.device, [networks.net, *networks.nets.values()])
+    method.check(context)
+    executor = _executor(spec, clients, context.cohort_size)
+    federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
+    return _tested(
+        Plan(
+            spec,
+            federation,
+            client_sizes=[len(rows) for rows in partition.train],
+            outputs=networks.outputs,
+            scaling=networks.scaling,
+            weights_sha256=networks.weights_sha256,
+            executor="sequential" if executor == "parallel" else executor,
+            threads=arithmetic.threads_of(spec.execution),
+            workers=spec.execution.threads if executor == "parallel" else 1,
+        ),
+        dataset,
+        partition,
+        training,
+    )
+
+
+class _Networks(NamedTuple):
+    """A run's model and the other networks of its method.
+
+    Attributes:
+        weights_sha256: of the file with the initial weights; None if the run draws them.
+    """
+
+    net: Net
+    nets: Mapping[str, Net]
+    task: Task
+    outputs: int
+    scaling: Scaling
+    weights_sha256: str | None
+
+
+def _networks(spec: RunSpec, method: Method, dataset: Dataset) -> _Networks:
+    setting, device = spec.setting, spec.execution.device
+    from_outputs = [measure for measure in _wanted(spec, "client") if measure.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
-    task = task.with_measures({each.name: each.checked for each in of_clients})
+    task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
@@ -190,114 +246,130 @@ def make_plan(
         )
     else:
         net = Net(build(), setting.precision)
-    nets = {
-        name: Net(module.to(device))
-        for name, module in method.nets(dataset.input_shape, outputs).items()
-    }
+    modules = method.nets(dataset.input_shape, outputs)
+    nets = {name: Net(module.to(device)) for name, module in modules.items()}
+    return _Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def _refuse_misfit(spec: RunSpec, dataset: Dataset, partition: Partition) -> None:
+    """Refuse a partition of other data, and augmentation of what is no image."""
     if not partition.fits(dataset.train.y):
         raise UserError(
             f"partition {partition.name}: made from another version of data set {dataset.name}: "
             f"make it again (fedrepro partition SETTING --seed {spec.seed})"
         )
+    setting = spec.setting
     if setting.augment and dataset.train.x.dtype != np.uint8:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
-    dataset = standardised(dataset, partition)
-    split = with_noise(dataset.train, partition, dataset.classes, setting.noise, spec.seed)
-    # Training in one place has no clients that could attack it.
-    wanted = None if method.centralized else setting.attack
-    theirs = attackers(spec.seed, len(partition.train), wanted.share) if wanted else frozenset()
-    if wanted and wanted.share and not theirs:
-        raise nobody(f"setting {setting.name}", "attack.share", wanted.share, len(partition.train))
-    if wanted and wanted.kind == "label_flip":
-        split = with_reversed_labels(split, partition, dataset.classes, theirs)
-    training = TensorSamples.of(split, scaling, device)
-    clients = ClientData(training, partition.train)
-    clients = clients.pooled() if method.centralized else clients
-    tests = ClientSamples(training, partition.test) if partition.test else None
-    kept = partition.validation or []
-    everyone = len(clients.sizes)
-    cohort = max(1, int(setting.participation * everyone + 1e-9))
 
-    mean_size = sum(clients.sizes) / everyone
-    client_steps = (
-        cohort
-        * setting.rounds
-        * setting.epochs
-        * steps_per_epoch(round(mean_size), setting.batch_size)
-    )
-    execution = spec.execution
-    executor = choose(
-        execution.executor,
-        arithmetic.pays(spec),
-        models.find(setting.model, spec.plugins).family,
-        device.partition(":")[0],
-        client_steps,
-        setting.rounds,
-        execution.threads,
-    )
-    distributed = executor == "parallel"
 
-    context = Context(
-        net=net,
-        task=task,
-        clients=everyone,
+def _attacking(spec: RunSpec, attack: AttackSpec | None, clients: int) -> frozenset[int]:
+    """The clients that attack; none where data are trained on in one place."""
+    if attack is None:
+        return frozenset()
+    attacking = attackers(spec.seed, clients, attack.share)
+    if attack.share and not attacking:
+        raise nobody(f"setting {spec.setting.name}", "attack.share", attack.share, clients)
+    return attacking
+
+
+def _training_samples(
+    spec: RunSpec,
+    dataset: Dataset,
+    partition: Partition,
+    scaling: Scaling,
+    attack: AttackSpec | None,
+    attacking: frozenset[int],
+) -> TensorSamples:
+    """The samples of all clients, with the labels that noise and attackers make wrong."""
+    split = with_noise(dataset.train, partition, dataset.classes, spec.setting.noise, spec.seed)
+    if attack and attack.kind == "label_flip":
+        split = with_reversed_labels(split, partition, dataset.classes, attacking)
+    return TensorSamples.of(split, scaling, spec.execution.device)
+
+
+def _context(
+    spec: RunSpec, networks: _Networks, server_optimizer: ServerOptimizer, clients: int
+) -> Context:
+    setting = spec.setting
+    return Context(
+        net=networks.net,
+        task=networks.task,
+        clients=clients,
         rounds=setting.rounds,
         epochs=setting.epochs,
         batch_size=setting.batch_size,
-        cohort_size=cohort,
+        cohort_size=max(1, int(setting.participation * clients + 1e-9)),
         optimizer=_optimizer(setting.optimizer),
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
-        artifacts=_changed(
-            {
-                name: _given(each, scaling, device, spec.plugins)
-                for name, each in (given or {}).items()
-            },
-            spec,
-            everyone,
-        ),
-        nets=nets,
-        inputs=_inputs(dataset, partition, scaling),
+        nets=networks.nets,
     )
-    record_on(device, [net, *nets.values()])
-    method.check(context)
-    scored = method.classifies or method.own_classifier
-    federation = Federation(
+
+
+def _executor(spec: RunSpec, clients: ClientData, cohort: int) -> str:
+    """The name of the executor that is asked for, or the fastest of those with its bits."""
+    setting, execution = spec.setting, spec.execution
+    mean_size = sum(clients.sizes) / len(clients.sizes)
+    steps = steps_per_epoch(round(mean_size), setting.batch_size)
+    return choose(
+        execution.executor,
+        arithmetic.pays(spec),
+        models.find(setting.model, spec.plugins).family,
+        execution.device.partition(":")[0],
+        cohort * setting.rounds * setting.epochs * steps,
+        setting.rounds,
+        execution.threads,
+    )
+
+
+def _federation(
+    spec: RunSpec,
+    method: Method,
+    context: Context,
+    clients: ClientData,
+    executor: str,
+    attack: Attack | None,
+) -> Federation:
+    setting, execution = spec.setting, spec.execution
+    available = None if method.centralized else _availability(setting, spec.seed, clients)
+    return Federation(
         method=method,
         context=context,
         clients=clients,
-        cohort_size=cohort,
+        cohort_size=context.cohort_size,
         batch_size=setting.batch_size,
         seed=spec.seed,
-        execute=EXECUTORS[executor](execution.threads, device),
+        execute=EXECUTORS[executor](execution.threads, execution.device),
         flips=setting.augment == "flip",
-        sample_cohort=_sampler(setting, everyone, cohort),
-        availability=_availability(setting, spec.seed, clients) if not method.centralized else None,
-        attack=_attack(wanted, theirs),
+        sample_cohort=_sampler(setting, context.clients, context.cohort_size),
+        availability=available,
+        attack=attack,
     )
-    test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
-    personal = setting.evaluate.clients and scored
+
+
+def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: TensorSamples) -> Plan:
+    """The plan with the samples that it is tested on."""
+    spec, method = plan.spec, plan.federation.method
+    setting = spec.setting
+    personal = setting.evaluate.clients and (method.classifies or method.own_classifier)
     together = personal and arithmetic.scores_together(spec)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
-        together = not net.mixes_when_testing(inputs)
-    return Plan(
-        spec,
-        federation,
+        together = not plan.federation.context.net.mixes_when_testing(inputs)
+    device = spec.execution.device
+    test = TensorSamples.of(dataset.test, plan.scaling, device) if dataset.test else None
+    chosen_on = partition.validation or []
+    tests = ClientSamples(training, partition.test) if personal and partition.test else None
+    return replace(
+        plan,
         test=test,
         group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
-        client_tests=tests if personal else None,
-        validation=training.some(np.concatenate(kept)) if kept else None,
-        client_validations=ClientSamples(training, kept) if personal and kept else None,
-        client_sizes=[len(each) for each in partition.train],
-        outputs=outputs,
-        scaling=scaling,
-        weights_sha256=weights_sha256,
-        executor="sequential" if distributed else executor,
-        threads=arithmetic.threads_of(execution),
-        workers=execution.threads if distributed else 1,
+        client_tests=tests,
+        validation=training.some(np.concatenate(chosen_on)) if chosen_on else None,
+        client_validations=ClientSamples(training, chosen_on) if personal and chosen_on else None,
         together=together,
     )
 

@@ -8,7 +8,6 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.provenance import fingerprint, numerics
-from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run import input_artifacts, manifest
 from fedrepro.run.assembly import compose, make_plan
 from fedrepro.support.errors import UserError
@@ -35,8 +34,7 @@ def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any],
         loaded = input_artifacts.load(workbench.root, spec, dataset, partition)
         plan = make_plan(spec, dataset, partition, loaded)
         known |= manifest.subject(plan, code, ids)
-        hashes = {name: each.sha256 for name, each in loaded.items()}
-        known["data"] = data_of(dataset, held_by(partition, dataset), plan.weights_sha256, hashes)
+        known["data"] = input_artifacts.data_of_plan(plan, dataset, partition, loaded)
     except UserError as error:
         why = str(error)
     found: dict[str, Any] = json.loads(json.dumps(known))

@@ -53,16 +53,13 @@ def origin(spec: RunSpec) -> dict[str, Any]:
     return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.plugins)}
 
 
-def describe(
-    plan: Plan, state: State, code: str, numerics: Numerics, staged: Path
-) -> dict[str, Any]:
-    """What is the same for every such run on such a machine; ``staged`` has its other files."""
+def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
+    """The outcome of a run, the same for every such run here; ``staged`` has its other files."""
     federation = plan.federation
     params = federation.context.net.trainable(state.server.get("params", {}))
     clients = federation.context.clients
     private = privacy.spent(federation.method, federation.cohort_size, clients, state.done)
     return {
-        **subject(plan, code, numerics),
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,

@@ -97,8 +97,7 @@ def compare_landed(landed: RunRecord, made: RunRecord, *, same_kind: bool) -> Ou
         for table, keys in TABLES.items()
         for number in numbers(getattr(landed, table), getattr(made, table), keys)
     ]
-    measures = (_measures(record.quality) for record in (landed, made))
-    compared += numbers(*measures, ())
+    compared += numbers(_measures(landed.quality), _measures(made.quality), ())
     differing = [number for number in compared if number.differs]
     if not differing:
         return Outcome(SAME, expected=True)

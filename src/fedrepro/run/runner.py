@@ -25,11 +25,10 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.provenance import arithmetic, fingerprint
 from fedrepro.provenance.identity import Identity, differences, other_numbers
-from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
-from fedrepro.run.input_artifacts import MODEL, facts_of
+from fedrepro.run.input_artifacts import MODEL, data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.replacement import (
     Replaces,
@@ -115,70 +114,97 @@ def run(
             replaced, or files that no run wrote.
         Interrupted: after Ctrl-C, SIGTERM or the like; the same call resumes the run.
     """
-    arithmetic.refuse_without_gpu(spec)
-    torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
-    keep_freed_memory()
-    with float32_by_default():
-        plan = make_plan(spec, dataset, partition, given)
-        if spec.setting.precision == "tf32":
-            devices.require_tf32(spec.execution.device)
-        refuse_lone_samples(plan)
-    method = plan.federation.method
-    privacy.refuse_unaccountable(method, spec.setting)
-    _refuse_no_shared_model(plan, sharing.note)
-    if graphs := plan.federation.context.net.graphs:
-        graphs.note = sharing.note
-    # By now, all code that counts has been imported, and its fingerprint taken.
-    refuse_changed_code(spec)
-    plan = replace(plan, federation=watched(plan.federation))
-    torch.set_num_threads(plan.threads)
+    plan = _ready(spec, dataset, partition, given or {}, sharing.note)
     folder = real_folder(folder)
     partial = partial_of(folder)
     with exclusive_lock(partial) as lock, asked_to_stop() as stop:
         put_back(folder)
-        again = replaces == "all"
-        if not again:
+        if replaces != "all":
             _refuse_other_arithmetic(folder, spec)
-        hashes = {name: each.sha256 for name, each in (given or {}).items()}
-        held = held_by(partition, dataset)
-        data = data_of(dataset, held, plan.weights_sha256, hashes)
+        data = data_of_plan(plan, dataset, partition, given or {})
         subject = manifest.subject(plan, code, numerics) | {"data": data}
-        identity = Identity.of(subject)
-        before = None if again else _finished(folder, identity)
-        if before is None:
-            refuse_foreign(folder, outside=replaces == "none")
-            if replaces == "none":
-                refuse_other_run(folder, subject)
-        mine = checkpoint.claim(partial, lock)
-        for staged in () if before or again else (partial / FINISHED, mine / FINISHED):
-            if before := _finished(staged, identity):
-                put_in_place(staged, folder, lock.token)
-                break
-        if before:
-            _leave(partial, mine, folder)
-            return before
-        told = {"data": data, **manifest.origin(spec)}
-        state = checkpoint.resume(mine, plan, subject, sharing.note)
-        parent = sharing.parent
-        if parent and state.done == 0:
-            whose = replace(plan, spec=parent.spec)
-            theirs = manifest.subject(whose, parent.code, parent.numerics) | {"data": data}
-            begun = checkpoint.resume_from_parent(parent, plan, mine, theirs, sharing.note)
-            state = begun or state
-        _play(plan, state, mine, subject, report, sharing, lock, stop)
+        own, finished = _claim(folder, subject, lock, replaces)
+        if finished:
+            _leave(partial, own, folder)
+            return finished
+        origin = manifest.origin(spec)
+        state = _begin(plan, subject, own, sharing)
+        _play(plan, state, own, subject, report, sharing, lock, stop)
         try:
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
             facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
-            made = plan.federation.context.net.whole(artifact.tensors, artifact.part), facts
-            found = _finish(plan, state, code, numerics, told, mine, folder, made, lock)
-            _leave(partial, mine, folder)
+            tensors = plan.federation.context.net.whole(artifact.tensors, artifact.part)
+            described = {**subject, **origin}
+            described = _finish(plan, state, described, own, folder, (tensors, facts), lock)
+            _leave(partial, own, folder)
             for line in _left_out(folder / "clients.parquet", plan):
                 sharing.note(line)
-            return found
+            return described
         except OSError as error:
             raise cannot_write(folder, error) from error
+
+
+def _ready(
+    spec: RunSpec,
+    dataset: Dataset,
+    partition: Partition,
+    artifacts: Mapping[str, StoredArtifact],
+    note: Callable[[str], None],
+) -> Plan:
+    """The run, assembled and checked.
+
+    Raises:
+        UserError: for bad input, and if code has changed since it was imported.
+    """
+    arithmetic.refuse_without_gpu(spec)
+    torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
+    keep_freed_memory()
+    with float32_by_default():
+        plan = make_plan(spec, dataset, partition, artifacts)
+        if spec.setting.precision == "tf32":
+            devices.require_tf32(spec.execution.device)
+        refuse_lone_samples(plan)
+    privacy.refuse_unaccountable(plan.federation.method, spec.setting)
+    _refuse_no_shared_model(plan, note)
+    if graphs := plan.federation.context.net.graphs:
+        graphs.note = note
+    # By now, all code that counts has been imported, and its fingerprint taken.
+    refuse_changed_code(spec)
+    torch.set_num_threads(plan.threads)
+    return replace(plan, federation=watched(plan.federation))
+
+
+def _claim(
+    folder: Path, subject: Mapping[str, Any], lock: Held, replaces: Replaces
+) -> tuple[Path, dict[str, Any] | None]:
+    """The lock holder's folder of checkpoints, and the manifest of a finished run that is kept.
+
+    A finished run that a killed process did not put in its place is put there.
+    """
+    partial, wanted = partial_of(folder), Identity.of(subject)
+    finished = None if replaces == "all" else _finished(folder, wanted)
+    if finished is None:
+        refuse_foreign(folder, outside=replaces == "none")
+        if replaces == "none":
+            refuse_other_run(folder, subject)
+    own = checkpoint.claim(partial, lock)
+    for staged in () if finished or replaces == "all" else (partial / FINISHED, own / FINISHED):
+        if finished := _finished(staged, wanted):
+            put_in_place(staged, folder, lock.token)
+            break
+    return own, finished
+
+
+def _begin(plan: Plan, subject: Mapping[str, Any], own: Path, sharing: Sharing) -> State:
+    """The state of the last checkpoint, of the parent run, or before the first round."""
+    state, parent = checkpoint.resume(own, plan, subject, sharing.note), sharing.parent
+    if parent is None or state.done:
+        return state
+    of_parent = manifest.subject(replace(plan, spec=parent.spec), parent.code, parent.numerics)
+    of_parent |= {"data": subject["data"]}
+    return checkpoint.resume_from_parent(parent, plan, own, of_parent, sharing.note) or state
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
@@ -343,9 +369,7 @@ def _keep(files: Iterator[tuple[str, Tree]], partial: Path, state: State) -> Non
 def _finish(
     plan: Plan,
     state: State,
-    code: str,
-    numerics: Numerics,
-    told: Mapping[str, Any],
+    known: Mapping[str, Any],
     partial: Path,
     folder: Path,
     artifact: tuple[Tree, Mapping[str, Any]],
@@ -354,7 +378,7 @@ def _finish(
     """Write the run's files, including ``artifact`` and its metadata, and move them into place.
 
     Args:
-        told: further entries of the manifest.
+        known: the entries of the manifest that were known before the first round.
     """
     staged = partial / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
@@ -370,7 +394,7 @@ def _finish(
     for file in (partial / checkpoint.BESIDE / name for name in state.beside):
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
-    described = {**manifest.describe(plan, state, code, numerics, staged), **told}
+    described = {**known, **manifest.describe(plan, state, staged)}
     described["seal"] = checksummed_json.seal_of(described)
     _write_json(staged / "manifest.json", described)
     timing = checksummed_json.sealed(manifest.timing(plan, state), timing_of(described))
@@ -383,10 +407,10 @@ def _finish(
     return described
 
 
-def _leave(partial: Path, mine: Path, folder: Path) -> None:
+def _leave(partial: Path, own: Path, folder: Path) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
     drop_result(partial / FINISHED, folder)
-    checkpoint.leave(partial, mine)
+    checkpoint.leave(partial, own)
 
 
 def _write_json(path: Path, what: object) -> None:
