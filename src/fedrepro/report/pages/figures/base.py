@@ -1,8 +1,11 @@
 """What drawing a figure returns, and code that several kinds share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
@@ -13,6 +16,8 @@ from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.errors import UserError
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass
@@ -40,6 +45,19 @@ class Drawn:
 
 def damaged(path: Path, why: object) -> UserError:
     return UserError(f"{path}: damaged: {why}; delete it and make it again")
+
+
+def parsed(kind: type[Parsed], content: Mapping[str, Any], path: Path) -> Parsed:
+    """The content of an analysis as a dataclass.
+
+    Raises:
+        UserError: if it is not one.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise damaged(path, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 def result_at(

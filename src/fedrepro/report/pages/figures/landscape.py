@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.config.figures import Landscape
@@ -9,9 +10,23 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.pages.figures.base import Drawn, damaged
+from fedrepro.report.pages.figures.base import Drawn, damaged, parsed
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.derived_files import read_derived
+
+
+@dataclass(frozen=True)
+class Surface:
+    """An analysis: positions x and y, the loss [y][x] (None if not finite), directions in words."""
+
+    x: list[float]
+    y: list[float]
+    loss: list[list[float | None]]
+    directions: str
+
+    @property
+    def values(self) -> list[list[float]]:
+        return [[math.inf if value is None else value for value in row] for row in self.loss]
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:
@@ -21,17 +36,18 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
         ("Method", "Directions", "Loss in the middle", "Least", "Greatest"),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
-    found = []
+    surfaces = []
     for column in figure.columns:
         for method in column.methods_at(target.scale):
             run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
             if surface := _read_landscape(workbench.root, run.analysis("landscapes")):
-                found.append((column.label, surface))
-    if not found:
+                surfaces.append((column.label, surface))
+    if not surfaces:
         return drawn
-    shared = planes.range_of([loss for _, (_, _, loss, _) in found], logarithmic=True)
+    shared = planes.range_of([surface.values for _, surface in surfaces], logarithmic=True)
     middles, greatest = {}, {}
-    for label, (x, y, loss, directions) in found:
+    for label, surface in surfaces:
+        x, y, loss = surface.x, surface.y, surface.values
         known = [value for row in loss for value in row if math.isfinite(value)]
         middle = loss[_nearest_to_zero(y)][_nearest_to_zero(x)]
         numbers = (middle, min(known), max(known))
@@ -49,7 +65,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
         )
         drawn.panels.append(Panel(label, svg))
         shown = (f"{value:.4g}" for value in numbers)
-        drawn.rows.append((label, directions, *shown))
+        drawn.rows.append((label, surface.directions, *shown))
     drawn.sees = _in_words(middles, greatest)
     return drawn
 
@@ -58,34 +74,26 @@ def _in_words(middles: Mapping[str, float], greatest: Mapping[str, float]) -> st
     """The lowest middle, and how far the loss rises around the models."""
     low = min(middles, key=lambda name: middles[name])
     flat, steep = (each(greatest, key=lambda name: greatest[name]) for each in (min, max))
-    found = f"The loss in the middle is least with {low}, {middles[low]:.3g}"
+    sentence = f"The loss in the middle is least with {low}, {middles[low]:.3g}"
     if len(middles) > 1:
         high = max(middles, key=lambda name: middles[name])
-        found += f", and greatest with {high}, {middles[high]:.3g}"
-        found += f". Around it, the loss reaches {greatest[steep]:.3g} with {steep}"
-        return f"{found} and no more than {greatest[flat]:.3g} with {flat}."
-    return f"{found}; around it, the loss reaches {greatest[steep]:.3g}."
+        sentence += f", and greatest with {high}, {middles[high]:.3g}"
+        sentence += f". Around it, the loss reaches {greatest[steep]:.3g} with {steep}"
+        return f"{sentence} and no more than {greatest[flat]:.3g} with {flat}."
+    return f"{sentence}; around it, the loss reaches {greatest[steep]:.3g}."
 
 
 def _nearest_to_zero(values: Sequence[float]) -> int:
     return min(range(len(values)), key=lambda index: abs(values[index]))
 
 
-def _read_landscape(
-    root: Path, path: Path
-) -> tuple[list[float], list[float], list[list[float]], str] | None:
-    """Positions x and y, the loss [y][x], and the directions in words; None without an analysis."""
-    found = read_derived(root, path)
-    if found is None:
+def _read_landscape(root: Path, path: Path) -> Surface | None:
+    """The file of an analysis; None without it."""
+    content = read_derived(root, path)
+    if content is None:
         return None
-    try:
-        x, y = ([float(value) for value in found[name]] for name in ("x", "y"))
-        loss = [
-            [math.inf if value is None else float(value) for value in row] for row in found["loss"]
-        ]
-        directions = str(found["directions"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
-    if min(len(x), len(y)) < 2 or [len(row) for row in loss] != [len(x)] * len(y):
+    surface = parsed(Surface, content, path)
+    x, y = surface.x, surface.y
+    if min(len(x), len(y)) < 2 or [len(row) for row in surface.loss] != [len(x)] * len(y):
         raise damaged(path, "expected a loss for every x and y")
-    return x, y, loss, directions
+    return surface

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedrepro.config.figures import AtHeight, Planes, View
 from fedrepro.config.targets import FigureTarget, RunKey
@@ -12,7 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, damaged, titled
+from fedrepro.report.pages.figures.base import Drawn, damaged, parsed, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.derived_files import read_derived
 from fedrepro.support.printing import sentence_case
@@ -22,20 +21,38 @@ CORNERS = 3
 
 
 @dataclass(frozen=True)
+class Model:
+    """A marked model: its place, distance off the plane, loss and accuracy."""
+
+    name: str
+    x: float
+    y: float | None
+    away: float
+    loss: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
 class Through:
     """The result of ``fedrepro landscape --through``: [y][x] on a plane, one row along a line."""
 
     x: list[float]
     y: list[float]
-    heights: dict[AtHeight, list[list[float]]]
-    marks: list[dict[str, Any]]
+    loss: list[list[float | None]]
+    accuracy: list[list[float | None]]
+    marks: list[Model]
     samples: int
     precision: str
 
+    def heights(self, kind: AtHeight) -> list[list[float]]:
+        surface = self.loss if kind == "loss" else self.accuracy
+        return [[_height(value, kind) for value in row] for row in surface]
+
     def of_marks(self, kind: AtHeight) -> list[float]:
         """The marked models' loss or error."""
-        key = "loss" if kind == "loss" else "accuracy"
-        return [_height(mark[key], kind) for mark in self.marks]
+        return [
+            _height(mark.loss if kind == "loss" else mark.accuracy, kind) for mark in self.marks
+        ]
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
@@ -51,12 +68,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
     for kind in figure.show:
         if not found:
             break
-        shared = planes.range_of([each.heights[kind] for _, each in found], kind == "loss")
+        shared = planes.range_of([each.heights(kind) for _, each in found], kind == "loss")
         heights = [
             (
                 label,
                 {
-                    _short(mark["name"], each.marks): value
+                    _short(mark.name, each.marks): value
                     for mark, value in zip(each.marks, each.of_marks(kind), strict=True)
                 },
             )
@@ -65,9 +82,9 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
         if said := leaders(heights, rising=False, unit="%" if kind == "error" else ""):
             drawn.say(f"By {kind} of the marked models: {said}")
         for label, each in found:
-            values = each.heights[kind]
+            values = each.heights(kind)
             marks = [
-                Mark(_short(mark["name"], each.marks), mark["x"], mark["y"], place < CORNERS)
+                Mark(_short(mark.name, each.marks), mark.x, mark.y or 0.0, place < CORNERS)
                 for place, mark in enumerate(each.marks)
             ]
             at = zip(marks, each.of_marks(kind), strict=True)
@@ -121,16 +138,16 @@ def numbers(found: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:
     for label, each in found:
         errors, losses = each.of_marks("error"), each.of_marks("loss")
         for mark, loss, error in zip(each.marks, losses, errors, strict=True):
-            away = math.hypot(mark["x"], mark["y"] or 0.0)
-            places = (f"{away:.3g}", f"{mark['away']:.2g}" if mark["away"] > 1e-3 else "0")
-            rows.append((label, mark["name"], *places, f"{loss:.4g}", f"{error:.2f}"))
+            away = math.hypot(mark.x, mark.y or 0.0)
+            places = (f"{away:.3g}", f"{mark.away:.2g}" if mark.away > 1e-3 else "0")
+            rows.append((label, mark.name, *places, f"{loss:.4g}", f"{error:.2f}"))
     return rows
 
 
-def _short(name: str, marks: Sequence[dict[str, Any]]) -> str:
+def _short(name: str, marks: Sequence[Model]) -> str:
     """A model's name without its round; of several global models, the round."""
     kind, _, when = name.partition(", ")
-    alike = [mark for mark in marks if mark["name"].partition(", ")[0] == kind]
+    alike = [mark for mark in marks if mark.name.partition(", ")[0] == kind]
     return (when or kind) if len(alike) > 1 else kind
 
 
@@ -141,31 +158,15 @@ def _height(value: float | None, kind: AtHeight) -> float:
 
 
 def _read(root: Path, path: Path, kind: str) -> Through | None:
-    found = read_derived(root, path)
-    if found is None:
+    content = read_derived(root, path)
+    if content is None:
         return None
-    try:
-        x = [float(value) for value in found["x"]]
-        y = [float(value) for value in found["y"]] if kind == "planes" else [0.0]
-        surfaces = {
-            name: found[name] if kind == "planes" else [found[name]]
-            for name in ("loss", "accuracy")
-        }
-        heights: dict[AtHeight, list[list[float]]] = {
-            "loss": [[_height(value, "loss") for value in row] for row in surfaces["loss"]],
-            "error": [[_height(value, "error") for value in row] for row in surfaces["accuracy"]],
-        }
-        marks = [
-            {"name": str(mark["name"]), "loss": mark["loss"], "accuracy": mark["accuracy"],
-             "x": float(mark["x"]), "y": None if mark["y"] is None else float(mark["y"]),
-             "away": float(mark["away"])}
-            for mark in found["marks"]
-        ]  # fmt: skip
-        made = Through(x, y, heights, marks, int(found["samples"]), str(found["precision"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
-    whole = all([len(row) for row in rows] == [len(x)] * len(y) for rows in heights.values())
-    flat = kind == "planes" and any(mark["y"] is None for mark in marks)
-    if not whole or len(x) < 2 or flat:
+    if kind == "segments":  # a line is a plane of one row
+        content |= {name: [content.get(name)] for name in ("loss", "accuracy")} | {"y": [0.0]}
+    through = parsed(Through, content, path)
+    shape = [len(through.x)] * len(through.y)
+    whole = all([len(row) for row in rows] == shape for rows in (through.loss, through.accuracy))
+    flat = kind == "planes" and any(mark.y is None for mark in through.marks)
+    if not whole or len(through.x) < 2 or flat:
         raise damaged(path, "expected a loss and an accuracy for every point")
-    return made
+    return through

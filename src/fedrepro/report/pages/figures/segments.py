@@ -24,12 +24,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
         for label, each in found:
             points = [
                 (at, value)
-                for at, value in zip(each.x, each.heights[kind][0], strict=True)
+                for at, value in zip(each.x, each.heights(kind)[0], strict=True)
                 if math.isfinite(value)
             ]
             if not points:
                 continue
-            first, second = (mark["name"] for mark in each.marks[:2])
+            first, second = (mark.name for mark in each.marks[:2])
             lines = [Line(kind, points, begins=(0.0, 1.0))]
             ends = each.of_marks(kind)
             top = max((value for at, value in points if 0 <= at <= 1), default=math.nan)
