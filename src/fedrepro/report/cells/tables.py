@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from fedrepro.config.metrics import MetricKind
 from fedrepro.config.run_spec import RunSpec
@@ -39,6 +40,7 @@ from fedrepro.support import checksummed_json
 from fedrepro.support.scoped_cache import ScopedCache
 
 NOT_RUN = "not run"
+NO_NUMBER: dict[str, Any] = {"n": 0, "mean": None, "std": None, "half_width": None}
 
 
 _computed = ScopedCache[tuple[str, str, str], ComputedTable]("_computed")
@@ -217,10 +219,7 @@ def _speed_up(own: Result, rival: Result) -> Result:
         runs=runs,
         hole=None if ours else troubles or own.hole or NOT_RUN,
         trouble=troubles if ours else "",
-        n=ours.n if ours else 0,
-        mean=ours.mean if ours else None,
-        std=ours.std if ours else None,
-        half_width=ours.half_width if ours else None,
+        **(asdict(ours) if ours else NO_NUMBER),
     )
 
 
@@ -270,10 +269,7 @@ def result_of(
         runs=tuple(run for runs in by_method.values() for run in runs),
         hole=None if chosen else troubles or NOT_RUN,
         trouble=troubles if chosen else "",
-        n=ours.n if ours else 0,
-        mean=ours.mean if ours else None,
-        std=ours.std if ours else None,
-        half_width=ours.half_width if ours else None,
+        **(asdict(ours) if ours else NO_NUMBER),
         precision=precisions[chosen] if chosen else "",
         apart=not chosen and bool(apart),
     )

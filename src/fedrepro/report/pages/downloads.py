@@ -34,12 +34,10 @@ def as_csv(table: ComputedTable) -> str:
 
     An apostrophe precedes text that a spreadsheet would read as a formula.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(HEADER)
+    lines = []
     for cell in table.cells:
         row, printed, ours, demo = table.rows[cell.row], cell.printed, cell.paper, cell.demo
-        values: Sequence[object] = (
+        lines.append((
             row.label, ours.setting, table.columns[cell.column].label, row.metric, row.unit,
             printed and printed.mean, printed and printed.std, printed and printed.text,
             ours.mean, ours.half_width, ours.n, cell.difference,
@@ -47,9 +45,8 @@ def as_csv(table: ComputedTable) -> str:
             cell.verdict and cell.verdict.margin, cell.verdict and cell.verdict.needs,
             cell.selection, demo and demo.setting, demo and demo.mean, demo and demo.half_width,
             demo and demo.n,
-        )  # fmt: skip
-        writer.writerow(_harmless(value) for value in values)
-    return file.getvalue()
+        ))  # fmt: skip
+    return rows_as_csv(HEADER, lines)
 
 
 def _harmless(value: object) -> object:
@@ -180,8 +177,8 @@ def as_png(svg: str) -> bytes:
     return bytes(vl_convert.svg_to_png(svg, scale=2))
 
 
-def rows_as_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The numbers behind a figure."""
+def rows_as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A CSV of a header and rows; what a spreadsheet would read as a formula is text."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerows([_harmless(value) for value in row] for row in (header, *rows))
