@@ -111,7 +111,7 @@ def landscape_through(
             f"landscape: {len(words)} models: expected two, for a line, or three, for a plane"
         )
     models = [finished.model(word) for word in words]
-    require_same_shape([each.params for each in models])
+    require_same_shape([model.params for model in models])
     context = finished.plan.federation.context
     x, y = finished.samples(samples)
     score = scorer(context.net, context.task, x, y, bfloat16)
@@ -124,36 +124,36 @@ def landscape_through(
     marked = [*models, *_beside(finished, models)]
     if len(models) == 2:
         return about | _line(score, models, marked, points, progress)
-    directions = plane_through([each.params for each in models])
+    directions = plane_through([model.params for model in models])
     centre = models[0].params
-    places = [coordinates(each.params, centre, directions) for each in models]
+    places = [coordinates(model.params, centre, directions) for model in models]
     xs, ys = axes(places, points)
     identity = fingerprint.of_text(json.dumps([about, xs, ys]))
     loss, accuracy = _resumed(
         partial, identity, ys, lambda left: rows(score, centre, directions, xs, left), progress
     )
     marks = []
-    for each in marked:
-        at = coordinates(each.params, centre, directions)
+    for mark in marked:
+        at = coordinates(mark.params, centre, directions)
         nearest = point(centre, directions, *at)
-        marks.append(_mark(score, each, at[0], at[1], nearest))
+        marks.append(_mark(score, mark, at[0], at[1], nearest))
     return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
 
 
 def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel]:
     """Further marks: the models' average, and the server's model of the latest round."""
-    latest = max(each.round for each in models)
-    clients = [each.client for each in models]
-    of_one = all(each.round == latest for each in models)
+    latest = max(model.round for model in models)
+    clients = [model.client for model in models]
+    of_one = all(model.round == latest for model in models)
     if of_one and None not in clients:
-        weights = finished.shares([each for each in clients if each is not None])
+        weights = finished.shares([client for client in clients if client is not None])
         name = "average"
     else:
         weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
         name = "mean"
     # Clients have their aggregation weights; models of several rounds equal ones, as in IMA.
-    marks = [KeptModel(name, average_of([each.params for each in models], weights))]
-    taken = {each.round for each in models if each.name.startswith(("IMA", "global"))}
+    marks = [KeptModel(name, average_of([model.params for model in models], weights))]
+    taken = {model.round for model in models if model.name.startswith(("IMA", "global"))}
     with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
     if latest and with_global and latest not in taken:
         marks.append(finished.model(str(latest)))
@@ -177,7 +177,7 @@ def _line(
     points: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    first, second = (each.params for each in models)
+    first, second = (model.params for model in models)
     xs = np.linspace(-BEYOND, 1 + BEYOND, points).tolist()
     # L(beta w1 + (1 - beta) w2) with beta the share of the first argument.
     loss, accuracy = line(score, second, first, xs)
@@ -187,9 +187,9 @@ def _line(
     if not length:
         raise UserError("landscape: two equal models: expected two that differ, for a line")
     marks = []
-    for each in marked:
-        share = float(tree.dot(tree.subtract(each.params, first), way)) / length
-        marks.append(_mark(score, each, share, None, tree.mix(first, second, share)))
+    for mark in marked:
+        share = float(tree.dot(tree.subtract(mark.params, first), way)) / length
+        marks.append(_mark(score, mark, share, None, tree.mix(first, second, share)))
     return {
         "x": xs, "loss": loss, "accuracy": accuracy, "marks": marks, "distance": length**0.5
     }  # fmt: skip

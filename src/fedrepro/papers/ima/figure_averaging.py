@@ -49,10 +49,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         if analysis is None:
             continue
         by_label[place.label] = rounds = _read(path, analysis)
-        for each in rounds:
-            cka = "–" if each.cka is None else f"{each.cka:.3f}"
-            errors = (f"{each.by_number[0]:.2f}", f"{each.error:.2f}")
-            drawn.rows.append((titled(place.label, place, target), str(each.round), cka, *errors))
+        for after in rounds:
+            cka = "–" if after.cka is None else f"{after.cka:.3f}"
+            errors = (f"{after.by_number[0]:.2f}", f"{after.error:.2f}")
+            drawn.rows.append((titled(place.label, place, target), str(after.round), cka, *errors))
         drawn.say(
             f"{place.label}: after round {rounds[-1].round}, one client has "
             f"an error of {rounds[-1].by_number[0]:.2f} %, the average of all "
@@ -60,17 +60,17 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         )
     for number in _shown(list(by_label.values())):
         by_number = [
-            Line(name, list(enumerate(each.by_number, 1)))
+            Line(name, list(enumerate(after.by_number, 1)))
             for name, rounds in by_label.items()
-            for each in rounds
-            if each.round == number
+            for after in rounds
+            if after.round == number
         ]
         title = f"After round {number}, by the number of averaged clients"
         drawn.panels.append(_panel(title, by_number, names, "averaged clients"))
     alike = [
         Line(name, points)
         for name, rounds in by_label.items()
-        if (points := sorted((each.cka, each.error) for each in rounds if each.cka is not None))
+        if (points := sorted((after.cka, after.error) for after in rounds if after.cka is not None))
     ]
     if alike:
         drawn.panels.append(_panel("By the similarity of clients", alike, names, "linear CKA"))
@@ -87,7 +87,7 @@ def _panel(title: str, lines: list[Line], names: Sequence[str], across: str) -> 
 
 def _shown(settings: Sequence[Sequence[After]]) -> list[int]:
     """The first, the middle and the last of the rounds that all settings kept."""
-    common = set.intersection(*({each.round for each in rounds} for rounds in settings or [[]]))
+    common = set.intersection(*({after.round for after in rounds} for rounds in settings or [[]]))
     rounds = sorted(common)
     return sorted({rounds[0], rounds[len(rounds) // 2], rounds[-1]}) if rounds else []
 
@@ -96,14 +96,14 @@ def _read(path: Path, analysis: dict[str, Any]) -> list[After]:
     try:
         rounds = [
             After(
-                int(each["round"]),
-                None if each["cka"] is None else float(each["cka"]),
-                float(each["error"]),
-                [float(error) for error in each["errors_by_number"]],
+                int(after["round"]),
+                None if after["cka"] is None else float(after["cka"]),
+                float(after["error"]),
+                [float(error) for error in after["errors_by_number"]],
             )
-            for each in analysis["rounds"]
+            for after in analysis["rounds"]
         ]
-        assert rounds and all(each.by_number for each in rounds)
+        assert rounds and all(after.by_number for after in rounds)
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise damaged(path, error) from None
     return rounds

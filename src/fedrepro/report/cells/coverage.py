@@ -69,19 +69,19 @@ def figures(workbench: Workbench) -> list[dict[str, Any]]:
     rows, everything = [], Counter[str]()
     for system in published.systems:
         counts = Counter[str]()
-        for each in published.figures:
-            if each.system == system:
-                there = [scale for scale in SCALES if _there(workbench, system, each.item, scale)]
-                counts.update(["printed", each.state, *there])
+        for figure in published.figures:
+            if figure.system == system:
+                there = [scale for scale in SCALES if _there(workbench, system, figure.item, scale)]
+                counts.update(["printed", figure.state, *there])
         rows.append(_figures(system, counts))
         everything += counts
     return [*rows, _figures(ALL, everything)]
 
 
 def _figures(system: str, counts: Counter[str]) -> dict[str, Any]:
-    names = {"printed": "printed"} | {each.replace(" ", "_"): each for each in get_args(State)}
+    names = {"printed": "printed"} | {state.replace(" ", "_"): state for state in get_args(State)}
     names |= {f"computed_{scale}": scale for scale in SCALES}
-    counted = {name: counts[each] for name, each in names.items()}
+    counted = {name: counts[key] for name, key in names.items()}
     return {"system": system, "table": "figures"} | counted
 
 
@@ -111,8 +111,8 @@ def count(
     targets = workbench.targets("paper")
     for key, target in targets.items():
         if isinstance(target, ComputedTarget):
-            for each in computed.compute(workbench, target, published):
-                counts[key].update(counts_of(each.value is not None, each.verdict))
+            for counted_cell in computed.compute(workbench, target, published):
+                counts[key].update(counts_of(counted_cell.value is not None, counted_cell.verdict))
         if not isinstance(target, TableTarget):
             continue
         # A part of a table whose other cells need no runs counts as that table.
@@ -176,9 +176,9 @@ def count_any(
                 has_value[name] = has_value.get(name, False) or cell.paper.n > 0
     for (system, _), target in workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
-            for each in computed.compute(workbench, target, published):
-                name = system, each.printed.table, *each.printed.name
-                has_value[name] = has_value.get(name, False) or each.value is not None
+            for counted_cell in computed.compute(workbench, target, published):
+                name = system, counted_cell.printed.table, *counted_cell.printed.name
+                has_value[name] = has_value.get(name, False) or counted_cell.value is not None
     counts = {system: Counter[str]() for system in published.systems}
     for (system, *_), there in has_value.items():
         counts[system].update(printed=1, **counts_of(there, None))

@@ -39,7 +39,9 @@ class Difference:
     def ratio(self) -> float | None:
         """Our value by the paper's; None if they are no numbers."""
         numbers = (self.there, self.here)
-        if any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
+        if any(
+            isinstance(number, bool) or not isinstance(number, int | float) for number in numbers
+        ):
             return None
         return float(self.here / self.there) if self.there else None
 
@@ -104,7 +106,7 @@ def of_search(workbench: Workbench, system: str, item: str) -> list[Difference]:
     """All compared keys of a compact setting that is searched before anything is judged by it."""
     search = workbench.experiments[system].compact_search[item]
     (seed, *_) = workbench.search(system, item, "compact").seeds
-    methods = [each.method for each in search.methods]
+    methods = [method.method for method in search.methods]
     return of_setting(workbench, full_name(system, search.setting), methods, seed)
 
 
@@ -112,10 +114,10 @@ def grouped(compared: Mapping[str, Iterable[Difference]]) -> list[tuple[Differen
     """What differs, all of a key together, with the settings that have these two values."""
     rows: dict[Difference, list[str]] = {}
     for name, differences in compared.items():
-        for each in differences:
-            if not each.kept:
-                rows.setdefault(each, []).append(name.partition("/")[2])
-    order = [*dict.fromkeys(each.key for each in rows)]
+        for difference in differences:
+            if not difference.kept:
+                rows.setdefault(difference, []).append(name.partition("/")[2])
+    order = [*dict.fromkeys(difference.key for difference in rows)]
     return sorted(rows.items(), key=lambda row: order.index(row[0].key))
 
 
@@ -128,15 +130,17 @@ def unsearched(
         name: the setting's full name.
         differences: its compared keys. Of other methods than those that they have, nothing is said.
     """
-    parts = {each.key.partition(": ")[0] for each in differences if ": " in each.key}
+    parts = {
+        difference.key.partition(": ")[0] for difference in differences if ": " in difference.key
+    }
     system, _, short = name.partition("/")
     experiment = workbench.experiments[system]
     searched: set[str] = set()
     for search in experiment.compact_search.values():
         if search.setting == short:
-            for each in search.methods:
-                searched.update(each.keys)
-                searched.update(".".join(each.place_of(key)) for key in each.grid)
+            for method in search.methods:
+                searched.update(method.keys)
+                searched.update(".".join(method.place_of(key)) for key in method.grid)
     return {
         key: place
         for key, place in experiment.tunes.items()
@@ -154,8 +158,8 @@ def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
     }
     # Sorted so that one that differs comes last: later ones are kept.
     return [
-        Difference("evaluated rounds that count", each, here)
-        for each in sorted(there, key=lambda each: each != here)
+        Difference("evaluated rounds that count", rounds, here)
+        for rounds in sorted(there, key=lambda rounds: rounds != here)
     ]
 
 
@@ -254,6 +258,6 @@ def shown(value: Any) -> str:
     return f"{value:,g}" if isinstance(value, float) else str(value)
 
 
-def shown_ratio(each: Difference) -> str:
+def shown_ratio(difference: Difference) -> str:
     """A ratio as pages show it; "" without one."""
-    return "" if each.ratio is None else f"{each.ratio:.3g}"
+    return "" if difference.ratio is None else f"{difference.ratio:.3g}"

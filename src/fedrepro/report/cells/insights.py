@@ -45,7 +45,7 @@ def _cell(address: Address, item: str, find: Find) -> TableCell | None:
         target, table = find(item)
     except UserError:
         return None
-    rows, columns = ([each.label for each in kind] for kind in (table.rows, table.columns))
+    rows, columns = ([head.label for head in kind] for kind in (table.rows, table.columns))
     if address.row not in rows or address.column not in columns:
         return None
     place = rows.index(address.row) * len(target.table.columns) + columns.index(address.column)

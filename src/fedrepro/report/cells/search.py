@@ -74,7 +74,7 @@ def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarge
     """
     while True:
         searches = compute(workbench, target)
-        trials = tuple(_gone_on(workbench, target, each) for each in searches)
+        trials = tuple(_gone_on(workbench, target, search) for search in searches)
         if trials == target.trials:
             return target
         target = replace(target, trials=trials)
@@ -101,12 +101,12 @@ def _searched(
         runs = {candidate.method: target.runs_of(candidate)}
         setting = target.setting + candidate.suffix
         validation, test = (
-            result_of(workbench, setting, runs, each, target.search.summary)
-            for each in (kept, measure)
+            result_of(workbench, setting, runs, reading, target.search.summary)
+            for reading in (kept, measure)
         )
         tried.append(Tried(candidate, validation, test))
     published, seeds = trial.candidates.index(trial.published), len(target.seeds)
-    scores = [_score(each.validation, seeds) for each in tried]
+    scores = [_score(candidate.validation, seeds) for candidate in tried]
     best = select(scores, measure.rising, (published,))
     selected = best
     if best is not None and trial.searched.keys:
@@ -117,8 +117,8 @@ def _searched(
         tuple(tried),
         published,
         selected,
-        select([_score(each.test, seeds) for each in tried], measure.rising, preferred),
-        sum(each.validation.n < seeds and not each.diverged for each in tried),
+        select([_score(candidate.test, seeds) for candidate in tried], measure.rising, preferred),
+        sum(candidate.validation.n < seeds and not candidate.diverged for candidate in tried),
         _in_use(workbench, target, trial),
         best,
     )

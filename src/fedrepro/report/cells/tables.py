@@ -244,7 +244,7 @@ def result_of(
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         identities = [identity_of_record(record) for record, _ in valued]
         if not may_average(identities, across=workbench.config.average_across):
-            same_arithmetic = len({each.arithmetic for each in identities}) == 1
+            same_arithmetic = len({identity.arithmetic for identity in identities}) == 1
             by_method[method] = [
                 _apart(record, run, same_arithmetic)
                 for record, run in zip(records, runs, strict=True)
@@ -287,7 +287,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
     differing: list[Difference] = []
     if record.manifest:
         differing = other_numbers(differences_of(record, _spec_of(workbench, record)))
-    keys = {each.key.partition(".")[0] for each in differing if each.about == "configuration"}
+    keys = {
+        difference.key.partition(".")[0]
+        for difference in differing
+        if difference.about == "configuration"
+    }
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)
         short = measure.without if value is None else fewer(series, summary.rounds)
@@ -301,11 +305,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         changed=tuple(sorted(keys)),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest and not record.archived else None,
-        code=in_words(each for each in differing if each.about == "code"),
+        code=in_words(difference for difference in differing if difference.about == "code"),
         made_on=made_on(identity_of_record(record)) if record.manifest else "",
         arithmetic=""
         if record.reference
-        else in_words(each for each in differing if each.about == "arithmetic"),
+        else in_words(difference for difference in differing if difference.about == "arithmetic"),
     )
 
 

@@ -152,7 +152,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
             AnsweredCell(
                 table=use.table,
                 page=use.page,
-                places=tuple((each.place, each.address) for each in (use, *others)),
+                places=tuple((cell.place, cell.address) for cell in (use, *others)),
                 metric=use.metric,
                 words=_words(record, use.metric),
                 summary=use.summary,

@@ -71,10 +71,10 @@ class Rivalry:
     meetings: list[Meeting] = field(default_factory=list)
 
     def won(self, scale: Scale) -> int:
-        return sum(each.lead > 0 for each in self.meetings if each.scale == scale)
+        return sum(meeting.lead > 0 for meeting in self.meetings if meeting.scale == scale)
 
     def met(self, scale: Scale) -> int:
-        return sum(each.scale == scale for each in self.meetings)
+        return sum(meeting.scale == scale for meeting in self.meetings)
 
     @property
     def plots(self) -> dict[Scale, list[Plot]]:
@@ -95,7 +95,7 @@ SHOWN: tuple[Scale, ...] = ("paper", "compact", "demo")  # in this order
 
 
 def _plot(metric: str, meetings: Sequence[Meeting]) -> Plot:
-    both = [(each.difference.mean, each.difference.half_width or 0.0) for each in meetings]
+    both = [(meeting.difference.mean, meeting.difference.half_width or 0.0) for meeting in meetings]
     rows = list(zip(meetings, forest.strips(both), strict=True))
     return Plot(metric, meetings[0].rising, forest.strips_axis(both), rows)
 
@@ -198,7 +198,7 @@ def _entry(
 
 
 def _meeting(workbench: Workbench, entry: _Entry, rival: _Entry, seeds: Sequence[int]) -> Meeting:
-    ours, theirs = ([each.by_seed[seed] for seed in seeds] for each in (entry, rival))
+    ours, theirs = ([side.by_seed[seed] for seed in seeds] for side in (entry, rival))
     return Meeting(
         # Of a demo, the data that were used, not those of the row that it stands for.
         workbench.datasets[workbench.setting(entry.setting).dataset].title,

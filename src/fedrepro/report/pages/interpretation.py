@@ -73,25 +73,27 @@ def what_follows(
     }
     asked = {item for claim in claims for item in claim.tables} | {target.item}
     printed = {
-        each.published.table
-        for item, each in experiment.tables.items()
-        if item in asked and each.published
+        spec.published.table
+        for item, spec in experiment.tables.items()
+        if item in asked and spec.published
     }
     bearing = {
         (target.system, item): find(item)[1]
-        for item, each in experiment.tables.items()
-        if item in asked or (each.published and each.published.table in printed)
+        for item, spec in experiment.tables.items()
+        if item in asked or (spec.published and spec.published.table in printed)
     }
     by_table = answers_by_table(workbench, bearing, published)
     own = {cell.answered.name for cell in table.cells if cell.answered}
     here = by_table.get((target.system, table.published_table or ""), {})
     cells = [both for name, both in here.items() if name in own]
-    said = (sentence(each, find) for each in published.insights_on(target.system, target.item))
+    said = (
+        sentence(insight, find) for insight in published.insights_on(target.system, target.item)
+    )
     index, released = index_of(by_table, "text"), index_of(by_table, "released")
     findings: dict[str, dict[str, Finding | None]] = {}
     for claim in claims:
         pairs = pairs_of(claim, published)
-        judged = (judge_claim(claim, pairs, each) for each in (index, released))
+        judged = (judge_claim(claim, pairs, numbers) for numbers in (index, released))
         findings[claim.name] = dict(zip(("text", "released"), judged, strict=True))
         findings[claim.name]["compact"] = judge_compact(
             workbench, claim, small, margin_of(claim, pairs)
@@ -100,7 +102,7 @@ def what_follows(
         "of": len(own),
         "readings": _readings(cells),
         "differences": _differences(cells),
-        "sentences": [each for each in said if each],
+        "sentences": [text for text in said if text],
         "claims": findings,
     }
 

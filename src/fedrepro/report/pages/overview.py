@@ -196,7 +196,7 @@ def readings_of(
         text = [both.text for both in cells.values() if both.text]
         released = [both.released for both in cells.values() if both.released]
         if system == name and (text or released):
-            items = {number for each in released for number in each.items}
+            items = {number for answer in released for number in answer.items}
             rows.append(
                 ReadingsOfTable(
                     table,
@@ -291,7 +291,9 @@ def all_pages(
         title = caption.title if caption else (_title_of(target) if target else "")
         name = f"{system.name if system else key[0]}, {label(*key)}"
         pages.append((f"{key[0]}/{key[1]}.html", f"{name}: {title}".strip(": "), "table or figure"))
-    pages += [(f"methods/{each['name']}.html", each["name"], each["kind"]) for each in methods]
+    pages += [
+        (f"methods/{method['name']}.html", method["name"], method["kind"]) for method in methods
+    ]
     for claim in published.claims:
         pages.append((f"claims.html#{claim.anchor}", claim.says, "claim"))
     for entry in published.ledger:
@@ -333,7 +335,7 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
                 continue
             change = (released.cell.paper.mean or 0.0) - (text.cell.paper.mean or 0.0)
             for number in released.items:
-                beside = tuple(each for each in released.items if each != number)
+                beside = tuple(item for item in released.items if item != number)
                 old, new = effects.get((system, number)), Effect(change, both, beside)
                 if old is None or _weight(new) > _weight(old):
                     effects[system, number] = new
@@ -357,7 +359,9 @@ def ledger(
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
         measured = {entry.number: effects.get((name, entry.number)) for entry in entries}
-        entries.sort(key=lambda entry: -abs(each.change if (each := measured[entry.number]) else 0))
+        entries.sort(
+            key=lambda entry: -abs(effect.change if (effect := measured[entry.number]) else 0)
+        )
         groups.append({"about": system, "entries": entries, "effects": measured})
     kinds: dict[str, list[str]] = {}
     for entry in published.ledger:

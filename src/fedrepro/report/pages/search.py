@@ -77,7 +77,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         "summary": search.summary,
         "share": f"{100 * search.validation:g}",
         "setting": target.setting,
-        "keys": list(dict.fromkeys(key for each in search.methods for key in each.keys)),
+        "keys": list(dict.fromkeys(key for method in search.methods for key in method.keys)),
         "stands_in": target.scale == "demo" and search.demo is not None,
         "scale": target.scale,
         "seeds": {scale: workbench.seeds(scale, target.system, search.seeds) for scale in SCALES},
@@ -133,7 +133,7 @@ def _chart(target: SearchTarget, search: MethodSearch) -> Panel | None:
     if len(further) > 1 or len(grid[across]) > WIDEST:
         return None
     words = _words(target)
-    means = [each.validation.mean for each in search.tried[: _size_of_grid(search)]]
+    means = [candidate.validation.mean for candidate in search.tried[: _size_of_grid(search)]]
     # The first key varies slowest.
     down = grid[further[0]] if further else ["validation"]
     wide, tall = len(grid[across]), len(down)

@@ -66,7 +66,7 @@ class PairedTest:
             return cls(n, mean, None, None, None)
         from scipy.special import stdtr  # takes half a second, which pages without claims save
 
-        error = math.sqrt(math.fsum([(each - mean) ** 2 for each in leads]) / (n - 1) / n)
+        error = math.sqrt(math.fsum([(lead - mean) ** 2 for lead in leads]) / (n - 1) / n)
         half = student_t(n - 1, level_at(n)) * error
         p = 2 * float(stdtr(n - 1, -abs(mean - by) / error))
         return cls(n, mean, mean - half, mean + half, p)
@@ -164,13 +164,15 @@ def judge_leads(
     """
     diverged = diverged or [Diverged()] * len(leads)
     lost = Diverged(*map(sum, zip(*diverged, strict=True)))
-    tests = tuple(PairedTest.of(list(each.values()), by) if each else None for each in leads)
-    ps = iter(holm([each.p for each in tests if each and each.p is not None], len(leads)))
-    adjusted = tuple(next(ps) if each and each.p is not None else None for each in tests)
+    tests = tuple(
+        PairedTest.of(list(by_seed.values()), by) if by_seed else None for by_seed in leads
+    )
+    ps = iter(holm([test.p for test in tests if test and test.p is not None], len(leads)))
+    adjusted = tuple(next(ps) if test and test.p is not None else None for test in tests)
     words = tuple(
         _single(test, p, by, of) for test, p, of in zip(tests, adjusted, diverged, strict=True)
     )
-    overall = _overall([each for each in leads if each], by)
+    overall = _overall([by_seed for by_seed in leads if by_seed], by)
     word, why = _word(words, overall, by, every, margin, lost)
     needs = ""
     if word == "undecided" and any(lost):
@@ -205,8 +207,8 @@ def _single(test: PairedTest | None, p: float | None, by: float, diverged: Diver
 
 
 def _overall(leads: Sequence[Mapping[int, float]], by: float) -> PairedTest | None:
-    seeds = sorted(set.intersection(*({*each} for each in leads))) if leads else []
-    means = [math.fsum(each[seed] for each in leads) / len(leads) for seed in seeds]
+    seeds = sorted(set.intersection(*({*by_seed} for by_seed in leads))) if leads else []
+    means = [math.fsum(by_seed[seed] for by_seed in leads) / len(leads) for seed in seeds]
     return PairedTest.of(means, by) if means else None
 
 
