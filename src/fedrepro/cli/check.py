@@ -50,9 +50,9 @@ def handle(arguments: argparse.Namespace) -> int:
     failed = 0
     with world.in_float64():
         for words, check in checks:
-            found, why = _outcome(check)
-            print(f"{found:8}{words}{f': {why}' if why else ''}", flush=True)
-            failed += found == FAILED
+            outcome, why = _outcome(check)
+            print(f"{outcome:8}{words}{f': {why}' if why else ''}", flush=True)
+            failed += outcome == FAILED
             if failed and check is checks[0][1]:
                 print("the other checks were skipped: they need hooks that pass this one")
                 return 1
@@ -70,7 +70,7 @@ def _together(composition: str) -> tuple[str, Callable[[], None]]:
 
 
 def _outcome(check: Callable[[], None]) -> tuple[str, str]:
-    """Whether a check passed, and if not, why."""
+    """Return True if a check passed, and if not, why."""
     from fedrepro.check import suite
 
     try:

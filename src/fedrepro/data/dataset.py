@@ -152,7 +152,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 
 def what_is(name: str) -> str:
-    """What meta.json of a data set says that it is: its place."""
+    """The name by which meta.json of a data set is sealed: its place."""
     return f"data/{name}/meta"
 
 

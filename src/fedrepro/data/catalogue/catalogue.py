@@ -64,7 +64,7 @@ DESCRIPTIVE = (
 
 
 def meaning_of(spec: DatasetSpec, revision: int | None = None) -> Any:
-    """What determines the data themselves, as nested dicts: keys of an entry, and its reader.
+    """The parts of an entry that determine the data themselves, as nested dicts.
 
     Args:
         revision: of the reader; by default today's.

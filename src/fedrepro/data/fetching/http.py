@@ -38,7 +38,7 @@ class SourceError(Exception):
 
 
 class _Paced(io.RawIOBase):
-    """What a connection receives; reading it fails if less than ``SLOWEST`` arrives per second.
+    """The bytes of a connection; reading them fails if less than ``SLOWEST`` arrives per second.
 
     ``PATIENCE`` alone would wait for years for a server that sends one byte at a time.
     """
@@ -187,13 +187,13 @@ class Fetcher:
                     self._unreachable[host] = f"{host}: {reason.removeprefix(f'{url}: ')}"
                     raise SourceError(self._unreachable[host]) from None
                 continue
-            found = part.stat().st_size
-            if found < size:
-                reason = f"{url}: broke off after {found} of {size} bytes"
-                if found == before:
+            received = part.stat().st_size
+            if received < size:
+                reason = f"{url}: broke off after {received} of {size} bytes"
+                if received == before:
                     break
                 continue
-            wrong = fault(part) if found == size else f"{found} bytes, not {size}"
+            wrong = fault(part) if received == size else f"{received} bytes, not {size}"
             if wrong is None:
                 return part
             part.unlink()

@@ -80,7 +80,7 @@ def _signature(path: Path) -> str:
 
 
 def _remembered() -> dict[str, dict[str, str]]:
-    """What is remembered of each entry's files, by its `path`; nothing if the file is damaged."""
+    """The digest of each entry's files, by its `path`; nothing if the record is damaged."""
     with suppress(FileNotFoundError, UserError):
         content = checksummed_json.read(REMEMBERED, WHAT)
         return {key: each for key, each in content.items() if isinstance(each, dict)}

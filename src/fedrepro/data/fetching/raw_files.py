@@ -163,7 +163,7 @@ def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
 
 
 def is_intact(folder: Path, file: RawFile) -> bool:
-    """Whether `folder` contains the file with the right content."""
+    """Return True if `folder` contains the file with the right content."""
     path = folder / file.name
     return (
         path.is_file()
@@ -265,7 +265,7 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
 
 
 def _recorded(folder: Path) -> dict[str, dict[str, str | int]]:
-    """What files.json says of each file; empty if it is missing or damaged."""
+    """The entries of files.json; empty if it is missing or damaged."""
     try:
         files: dict[str, dict[str, str | int]] = checksummed_json.read(
             folder / RECORD, what_is(folder.name)
@@ -276,5 +276,5 @@ def _recorded(folder: Path) -> dict[str, dict[str, str | int]]:
 
 
 def what_is(name: str) -> str:
-    """What files.json of a data set says that it is: its place."""
+    """The name by which files.json of a data set is sealed: its place."""
     return f"downloads/{name}/files"

@@ -75,7 +75,7 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
 
 
 def is_there(spec: Weights) -> bool:
-    """Whether :func:`read_weights` would find a file, which may have a wrong checksum."""
+    """Return True if :func:`read_weights` would find a file, which may have a wrong checksum."""
     return _given(spec) is not None
 
 

@@ -74,7 +74,7 @@ class Partition:
         )
 
     def fits(self, labels: NDArray[Any]) -> bool:
-        """Whether the partition was made for samples with these classes."""
+        """Return True if the partition was made for samples with these classes."""
         labels = _one_dimensional(labels)
         for _, rows, counts in self.parts:
             if max(int(each.max(initial=0)) for each in rows) >= len(labels):

@@ -160,7 +160,7 @@ def _is_key_with(part: str, key: str, value: Any) -> bool:
 
 
 def _is_with(part: str, key: str, value: Any) -> bool:
-    """Whether a part consists of a word, such as a key's short form, and the value."""
+    """Return True if a part consists of a word, such as a key's short form, and the value."""
     return re.fullmatch(rf"[A-Za-z_]*{re.escape(_in_path(value))}", part) is not None
 
 

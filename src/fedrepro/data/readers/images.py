@@ -409,7 +409,7 @@ def _array(pixels: Image.Image, size: tuple[int, int] | None) -> NDArray[Any]:
 
 
 def _is_deep(image: ImageFile) -> bool:
-    """Whether an image that is not decoded yet has more than 8 bits per channel.
+    """Return True if an image that is not decoded yet has more than 8 bits per channel.
 
     Pillow cuts such values off, or keeps their upper 8 bits. Its mode says so of grey images only:
     for colours it is that of 8 bits.

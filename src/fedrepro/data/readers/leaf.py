@@ -111,25 +111,25 @@ def _together(
     class_names: list[str],
 ) -> Content:
     """All samples of both parts, ordered by user name, with test samples marked."""
-    found = [
+    samples = [
         (user, part == "test", *arrays)
         for part, users in parts(path, scratch, convert).items()
         for user, arrays in users
         if len(arrays[1])
     ]
-    if not found:
+    if not samples:
         raise UserError(f"{path}: no samples")
-    found.sort(key=lambda each: each[:2])
-    names = sorted({user for user, *_ in found})
-    sizes = [len(y) for *_, y in found]
-    images = [x for _, _, x, _ in found]
+    samples.sort(key=lambda each: each[:2])
+    names = sorted({user for user, *_ in samples})
+    sizes = [len(y) for *_, y in samples]
+    images = [x for _, _, x, _ in samples]
     if len({x.dtype for x in images}) > 1:  # bytes of some, fractions of others
         images = [x if x.dtype == np.float32 else x.astype(np.float32) / 255 for x in images]
     numbers = {name: at for at, name in enumerate(names)}
     train = RawSamples(
         np.concatenate(images),
-        np.concatenate([y for *_, y in found]),
-        np.repeat([numbers[user] for user, *_ in found], sizes),
-        np.repeat([test for _, test, *_ in found], sizes),
+        np.concatenate([y for *_, y in samples]),
+        np.repeat([numbers[user] for user, *_ in samples], sizes),
+        np.repeat([test for _, test, *_ in samples], sizes),
     )
     return Content(train, None, class_names, {"groups": names})

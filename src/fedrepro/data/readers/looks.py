@@ -1,4 +1,4 @@
-"""What images were before they were resized and converted, for `fedrepro check-data`."""
+"""The sizes and colours of images as their files have them, for `fedrepro check-data`."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -15,7 +15,7 @@ MODES = {  # Pillow's names of colours that users know by another one
 
 
 class Look(NamedTuple):
-    """What a file of an image holds.
+    """The properties of an image file.
 
     Attributes:
         mode: its colours, in Pillow's words.
@@ -47,8 +47,8 @@ def facts(
         return f"{words}: {count} of {looks.total()}" if count else ""
 
     def said(counts: "Counter[str]", changed: int, change: str) -> str:
-        found = listed([f"{name} ({count})" for name, count in counts.most_common()])
-        return f"{found}; {change}: {changed} of {looks.total()}" if changed else found
+        names = listed([f"{name} ({count})" for name, count in counts.most_common()])
+        return f"{names}; {change}: {changed} of {looks.total()}" if changed else names
 
     return [
         ("height x width", said(sizes, resized, f"resized to {height}x{width}")),

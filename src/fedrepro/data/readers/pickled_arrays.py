@@ -63,10 +63,10 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
         UserError: if the file is truncated or contains anything else.
     """
     try:
-        found = _follow(plain(path).read_bytes())
-        if not isinstance(found, tuple | list):
-            raise ValueError(f"a {type(found).__name__}")
-        arrays = [each.value if isinstance(each, _Array) else None for each in found]
+        content_of_file = _follow(plain(path).read_bytes())
+        if not isinstance(content_of_file, tuple | list):
+            raise ValueError(f"a {type(content_of_file).__name__}")
+        arrays = [each.value if isinstance(each, _Array) else None for each in content_of_file]
         if not arrays or any(each is None for each in arrays):
             raise ValueError("something other than arrays")
         return [each for each in arrays if each is not None]

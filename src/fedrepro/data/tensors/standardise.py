@@ -45,7 +45,7 @@ def standardised(dataset: Dataset, partition: Partition) -> Dataset:
 
 
 def knows_held_out(dataset: Dataset, partition: Partition) -> bool:
-    """Whether rows that clients hold out are in the statistics of the prepared data."""
+    """Return True if rows that clients hold out are in the statistics of the prepared data."""
     fitted = dataset.standardised or dataset.train.missing is not None
     return fitted and len(partition.parts) > 1
 

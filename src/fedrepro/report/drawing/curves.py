@@ -191,7 +191,7 @@ def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
 
 
 def late(line: Line, number: float) -> bool:
-    """Whether a round is after the first fifth of a line's rounds."""
+    """Return True if a round is after the first fifth of a line's rounds."""
     return number > line.points[-1][0] / 5
 
 
@@ -234,8 +234,8 @@ def smoothed(line: Line, rounds: int) -> Line:
 
 def averaged(points: Points, rounds: int) -> Points:
     """A moving average over at most that many points."""
-    values, found = [value for _, value in points], []
+    values, means = [value for _, value in points], []
     for index, (number, _) in enumerate(points):
         last = values[max(0, index + 1 - rounds) : index + 1]
-        found.append((number, math.fsum(last) / len(last)))
-    return found
+        means.append((number, math.fsum(last) / len(last)))
+    return means

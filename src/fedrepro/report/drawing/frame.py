@@ -52,12 +52,12 @@ def axis(low: float, high: float, *, count: int = 5, unit: str = "", nice: bool 
 
 def counting(low: float, high: float) -> Axis:
     """An axis of rounds, with whole numbers only."""
-    found = axis(low, high)
-    step = found.ticks[1] - found.ticks[0] if len(found.ticks) > 1 else 1.0
+    plain = axis(low, high)
+    step = plain.ticks[1] - plain.ticks[0] if len(plain.ticks) > 1 else 1.0
     if step >= 1:
-        return found
+        return plain
     ticks = [float(number) for number in range(math.ceil(low), math.floor(high) + 1)]
-    return Axis(found.low, found.high, ticks, [f"{tick:.0f}" for tick in ticks])
+    return Axis(plain.low, plain.high, ticks, [f"{tick:.0f}" for tick in ticks])
 
 
 def _step(span: float, count: int) -> float:

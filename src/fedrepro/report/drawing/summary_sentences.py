@@ -1,4 +1,4 @@
-"""What one sees in a figure, in a sentence that is rendered from its numbers."""
+"""Sentences that summarise a figure, rendered from its numbers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,12 +39,12 @@ def leaders(places: Sequence[tuple[str, Values]], rising: bool, unit: str = "") 
 
 def leaders_by_measure(places: Sequence[tuple[str, Values, Reading]], before: str = "By ") -> str:
     """:func:`leaders` for each measure of the panels, after its name."""
-    found = []
+    sentences = []
     for measure in {reading.words: reading for _, _, reading in places}.values():
         of_it = [(name, values) for name, values, each in places if each.words == measure.words]
         if said := leaders(of_it, measure.rising, measure.unit):
-            found.append(f"{before}{measure.words}: {said}")
-    return " ".join(found)
+            sentences.append(f"{before}{measure.words}: {said}")
+    return " ".join(sentences)
 
 
 def _equal(order: Sequence[tuple[str, float]]) -> list[str]:

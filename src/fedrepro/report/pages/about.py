@@ -57,21 +57,21 @@ def scales_of(
     """
     system, compact = target.system, table.scale == "compact"
     small = workbench.experiments[system].compact
-    found: dict[str, str] = {}
+    scales: dict[str, str] = {}
     if not compact:
-        found["paper"] = ""
+        scales["paper"] = ""
     for claim in published.claims:
         test = claim.compact
         if claim.system != system or not isinstance(test, CompactTest) or test.table not in small:
             continue
         if compact and test.table == target.item:
             for item in claim.tables:
-                found[f"paper: {published.label_of(system, item)}"] = f"{item}.html"
+                scales[f"paper: {published.label_of(system, item)}"] = f"{item}.html"
         elif not compact and {target.item, split_part(target.item)[0]} & {*claim.tables}:
             name = test.table.removeprefix("compact_").replace("_", " ")
-            found[f"compact: {name}"] = f"{test.table}.html"
+            scales[f"compact: {name}"] = f"{test.table}.html"
     if compact:
-        found["compact"] = ""
+        scales["compact"] = ""
     if demo and table.scale == "demo":
-        found["demo"] = "#demo"
-    return [*found.items()]
+        scales["demo"] = "#demo"
+    return [*scales.items()]

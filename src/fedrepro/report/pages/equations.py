@@ -21,7 +21,7 @@ LOOKS = {
 
 
 def is_equation(paragraph: str) -> bool:
-    """Whether a paragraph of a docstring is LaTeX between two ``$$``."""
+    """Return True if a paragraph of a docstring is LaTeX between two ``$$``."""
     text = paragraph.strip()
     return len(text) > 2 * len(MARK) and text.startswith(MARK) and text.endswith(MARK)
 
@@ -42,7 +42,7 @@ def equations_in(paragraph: str) -> list[Markup]:
 
 
 def symbols_in(paragraph: str) -> Markup:
-    """What a paragraph says of symbols, which are LaTeX between single ``$``."""
+    """A paragraph about symbols, which are LaTeX between single ``$``."""
     parts = " ".join(paragraph.removeprefix(SYMBOLS).split()).split("$")
     return Markup("").join(
         _in_mathml(part, "inline") if place % 2 else prose(part) for place, part in enumerate(parts)

@@ -63,11 +63,11 @@ def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
 
 def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str, str]]:
     """Results of this machine that are not of today's configuration and code, with the reason."""
-    found = []
+    differing = []
     for record in records:
         run = record.run
         if record.state == "finished" and not record.reference:
             today = workbench.run_spec(run.setting, run.method, run.seed)
             if why := in_words(of_another(record, today)):
-                found.append({"name": name_of(run), "why": why})
-    return found
+                differing.append({"name": name_of(run), "why": why})
+    return differing

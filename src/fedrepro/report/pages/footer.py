@@ -1,4 +1,4 @@
-"""What every page says at its foot: version, commit, licence, repository, how to cite."""
+"""The footer of every page: version, commit, licence, repository, how to cite."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +15,7 @@ LABELS = ("repository", "source", "source code")  # of a package's URLs
 
 @dataclass(frozen=True)
 class Software:
-    """What rendered a page.
+    """The software that rendered a page.
 
     Attributes:
         commit: of the checkout; "" without one.
@@ -32,8 +32,8 @@ class Software:
 @cache
 def software() -> Software:
     """This package."""
-    found = checkout.of_package() or {"commit": "", "dirty": False}
-    return Software(fedrepro.__version__, found["commit"], found["dirty"], repository())
+    checked_out = checkout.of_package() or {"commit": "", "dirty": False}
+    return Software(fedrepro.__version__, checked_out["commit"], checked_out["dirty"], repository())
 
 
 @cache

@@ -22,7 +22,7 @@ def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
 
 
 def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
-    """Whether any of these runs, with any seed, is an input of another run."""
+    """Return True if any of these runs, with any seed, is an input of another run."""
     sources = {
         (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
         for setting in workbench.settings.values()
@@ -34,11 +34,11 @@ def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
 
 def with_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
     """Runs, followed by all their direct and indirect inputs, each once."""
-    found = dict.fromkeys(runs)
-    waiting = list(found)
+    known = dict.fromkeys(runs)
+    waiting = list(known)
     while waiting:
         given = inputs_of(workbench, waiting.pop()).values()
-        new = [run for run in given if run not in found]
-        found.update(dict.fromkeys(new))
+        new = [run for run in given if run not in known]
+        known.update(dict.fromkeys(new))
         waiting.extend(new)
-    return list(found)
+    return list(known)

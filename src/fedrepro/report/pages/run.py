@@ -94,7 +94,7 @@ def run_page(
 
 
 def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
-    """Whether a number that cells take is known for one round only, so that it has no curve."""
+    """Return True if a number that cells take is known for one round only: it has no curve."""
     metric = answer.metric.curve.at_mix("fixed")
     return not metric.of_a_run and len(metric.reading.series(record)) == 1
 

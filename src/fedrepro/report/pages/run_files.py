@@ -72,7 +72,7 @@ class Commit:
 
 def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
     """Copy a run's files beside its page, and remove those of an earlier run of the same name."""
-    folder, found = record.page.with_suffix(""), []
+    folder, entries = record.page.with_suffix(""), []
     for name, source in _files(renderer.root, record):
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
         copied = size <= LARGEST
@@ -80,9 +80,9 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
             content = source if isinstance(source, bytes) else source.read_bytes()
             renderer.write_changed(folder / name, content)
         href = f"{folder.name}/{name}" if copied else None
-        found.append(RunFile(name, WORDS.get(name, name), href, size))
-    renderer.remove_others(folder, {each.name for each in found if each.href}, OURS)
-    return found
+        entries.append(RunFile(name, WORDS.get(name, name), href, size))
+    renderer.remove_others(folder, {each.name for each in entries if each.href}, OURS)
+    return entries
 
 
 def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
@@ -123,7 +123,7 @@ def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str
 
 
 def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
-    """What stands for the pages of runs that have none.
+    """The files for runs that have no page of their own.
 
     Their settings, one file for each setting and method of the table; a CSV of what they are; and
     the records of those that are landed.
@@ -151,22 +151,22 @@ def landed_files(root: Path, setting: str) -> dict[str, Path]:
 
 def unpaged(table: ComputedTable) -> dict[RunKey, bool]:
     """The runs of a table that are over but have no page; whether each is a reference result."""
-    found = {
+    entries = {
         cell.paper.run_of(run): run.reference
         for cell in table.cells
         for run in cell.paper.runs
         if run.page is None and run.state in ("finished", "diverged")
     }
-    return dict(sorted(found.items(), key=lambda each: astuple(each[0])))
+    return dict(sorted(entries.items(), key=lambda each: astuple(each[0])))
 
 
 def _identity_of(record: RunRecord) -> list[str]:
-    """What a run is: the values of :data:`RUNS_HEADER`; empty where its manifest has none."""
+    """The values of :data:`RUNS_HEADER`; empty where its manifest has none."""
     manifest = record.manifest
     commits = commits_of(manifest)
     data, machine = manifest.get("data", {}), manifest.get("hardware", {})
     numerics = manifest.get("numerics", {})
-    found = [
+    entries = [
         record.run.setting,
         record.run.method,
         record.run.seed,
@@ -186,14 +186,14 @@ def _identity_of(record: RunRecord) -> list[str]:
         manifest.get("packages", {}).get("torch"),
         record.timing.get("cpu_seconds"),
     ]
-    return ["" if value is None else str(value) for value in found]
+    return ["" if value is None else str(value) for value in entries]
 
 
 def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
     """The valid commits that a manifest names; older manifests name none."""
-    found = manifest.get("git")
+    entries = manifest.get("git")
     commits = []
-    for part, state in (found if isinstance(found, Mapping) else {}).items():
+    for part, state in (entries if isinstance(entries, Mapping) else {}).items():
         name = state.get("commit") if isinstance(state, Mapping) else None
         if isinstance(name, str) and COMMIT.fullmatch(name):
             known = repository() if part == PACKAGE.name else None

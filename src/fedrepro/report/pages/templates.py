@@ -155,8 +155,8 @@ def plain(value: object) -> str:
 
 def powers(text: str) -> Markup:
     """A printed number such as 3.33e+10, typeset with its power of ten."""
-    found = re.sub(r"e[+]?(-?)0*(\d+)", rf"{THIN}·{THIN}10<sup>\1\2</sup>", str(escape(text)))
-    return Markup(found.replace("<sup>-", f"<sup>{MINUS}"))
+    typeset = re.sub(r"e[+]?(-?)0*(\d+)", rf"{THIN}·{THIN}10<sup>\1\2</sup>", str(escape(text)))
+    return Markup(typeset.replace("<sup>-", f"<sup>{MINUS}"))
 
 
 def words(name: str) -> str:

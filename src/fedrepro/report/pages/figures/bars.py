@@ -17,7 +17,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     )
     means = []
     for row in figure.rows:
-        metric, found = row.metric or figure.metric, list[Bar]()
+        metric, drawn_bars = row.metric or figure.metric, list[Bar]()
         measure = metric.reading
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.instead)
@@ -26,15 +26,15 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             values = values_of(result)
             if result.mean is not None:
                 ends = min(values), max(values)
-                found.append(Bar(column.label, result.mean, *ends))
+                drawn_bars.append(Bar(column.label, result.mean, *ends))
                 numbers = (f"{value:.2f}" for value in (result.mean, *ends))
                 drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
-        if found:
-            shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in found)
+        if drawn_bars:
+            shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in drawn_bars)
             words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
             unit = f", {measure.unit}" if measure.unit else ""
-            svg = charts.bars(found, description=words)
-            means.append((row.label, {bar.name: bar.value for bar in found}, measure))
+            svg = charts.bars(drawn_bars, description=words)
+            means.append((row.label, {bar.name: bar.value for bar in drawn_bars}, measure))
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
     drawn.sees = leaders_by_measure(means)
     return drawn

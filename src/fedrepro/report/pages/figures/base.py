@@ -1,4 +1,4 @@
-"""What drawing a figure returns, and code that several kinds share."""
+"""The result of drawing a figure, and code that several kinds share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,12 +81,12 @@ def values_of(result: Result) -> list[float]:
 
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
     """(label, setting) of each panel; settings with the same demo setting share one panel."""
-    found: dict[str, list[Place]] = {}
+    groups: dict[str, list[Place]] = {}
     for place in places:
-        found.setdefault(place.setting_at(target.scale), []).append(place)
+        groups.setdefault(place.setting_at(target.scale), []).append(place)
     return [
         (titled(", ".join(place.label for place in here), here[-1], target), setting)
-        for setting, here in found.items()
+        for setting, here in groups.items()
     ]
 
 
@@ -98,16 +98,18 @@ def distinct_rows(
     Args:
         metric: of rows that name none.
     """
-    found: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        found.setdefault((row.setting_at(target.scale), repr(row.metric or metric)), []).append(row)
+        groups.setdefault((row.setting_at(target.scale), repr(row.metric or metric)), []).append(
+            row
+        )
     return [
         (
             titled("; ".join(row.label for row in here), here[0], target),
             here[0],
             here[0].metric or metric,
         )
-        for here in found.values()
+        for here in groups.values()
     ]
 
 

@@ -22,21 +22,21 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for panel in figure.panels:
-        found = [
+        results = [
             [
                 result_at(workbench, target, setting, (name,), figure.metric, figure.summary)
                 for name in row
             ]
             for row in panel.methods
         ]
-        values = [[each.mean for each in row] for row in found]
+        values = [[each.mean for each in row] for row in results]
         if all(value is None for row in values for value in row):
             continue
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
         whole = [
-            [each.mean if each.n == len(target.seeds) else None for each in row] for row in found
+            [each.mean if each.n == len(target.seeds) else None for each in row] for row in results
         ]
         framed = charts.best_places(whole, measure.rising)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)

@@ -56,19 +56,19 @@ class Through:
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
-    found = views(workbench, target, figure)
+    analyses = views(workbench, target, figure)
     drawn = Drawn(
         "Darker is higher; contours join models of equal value. All panels of a quantity "
         f"share one scale{', logarithmic for the loss' if 'loss' in figure.show else ''}. "
         "Both directions are unit vectors: distances are Euclidean, between parameters. A model "
-        f"off the plane is marked at its projection. {sampled(found)}",
+        f"off the plane is marked at its projection. {sampled(analyses)}",
         HEADER,
-        rows=numbers(found),
+        rows=numbers(analyses),
     )
     for kind in figure.show:
-        if not found:
+        if not analyses:
             break
-        shared = planes.range_of([each.heights(kind) for _, each in found], kind == "loss")
+        shared = planes.range_of([each.heights(kind) for _, each in analyses], kind == "loss")
         heights = [
             (
                 label,
@@ -77,11 +77,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
                     for mark, value in zip(each.marks, each.of_marks(kind), strict=True)
                 },
             )
-            for label, each in found
+            for label, each in analyses
         ]
         if said := leaders(heights, rising=False, unit="%" if kind == "error" else ""):
             drawn.say(f"By {kind} of the marked models: {said}")
-        for label, each in found:
+        for label, each in analyses:
             values = each.heights(kind)
             marks = [
                 Mark(_short(mark.name, each.marks), mark.x, mark.y or 0.0, place < CORNERS)
@@ -113,18 +113,18 @@ def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tu
         run = RunKey(full, view.method, target.seeds[0])
         path = run.analysis("landscapes", view.part(target.scale, grid))
         panels.setdefault(path, []).append(view)
-    found = []
+    analyses = []
     for path, alike in panels.items():
         label = titled("; ".join(view.label for view in alike), alike[-1], target)
         each = _read(workbench.root, path, figure.kind)
         if each:
-            found.append((label, each))
-    return found
+            analyses.append((label, each))
+    return analyses
 
 
-def sampled(found: Sequence[tuple[str, Through]]) -> str:
+def sampled(analyses: Sequence[tuple[str, Through]]) -> str:
     """The sampling of an analysis, in words."""
-    sizes = dict.fromkeys((len(each.x), each.samples, each.precision) for _, each in found)
+    sizes = dict.fromkeys((len(each.x), each.samples, each.precision) for _, each in analyses)
     words = "; ".join(
         f"{points} points along an axis, {samples} test samples, {precision}"
         for points, samples, precision in sizes
@@ -132,10 +132,10 @@ def sampled(found: Sequence[tuple[str, Through]]) -> str:
     return f"{sentence_case(words)}." if words else ""
 
 
-def numbers(found: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:
+def numbers(analyses: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:
     """A row for every marked model."""
     rows: list[tuple[str, ...]] = []
-    for label, each in found:
+    for label, each in analyses:
         errors, losses = each.of_marks("error"), each.of_marks("loss")
         for mark, loss, error in zip(each.marks, losses, errors, strict=True):
             away = math.hypot(mark.x, mark.y or 0.0)

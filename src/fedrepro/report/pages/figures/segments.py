@@ -13,25 +13,25 @@ from fedrepro.report.pages.figures.planes import HEADER, TITLES, numbers, sample
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
-    found = views(workbench, target, figure)
+    analyses = views(workbench, target, figure)
     drawn = Drawn(
         "Loss and error of (1 - x) times the first model plus x times the second. Vertical "
-        f"lines at 0 and 1 mark the two models. {sampled(found)}",
+        f"lines at 0 and 1 mark the two models. {sampled(analyses)}",
         (HEADER[0], HEADER[1], "At", "Off the line", *HEADER[4:]),
-        rows=numbers(found),
+        rows=numbers(analyses),
     )
     for kind in figure.show:
-        for label, each in found:
+        for label, analysis in analyses:
             points = [
                 (at, value)
-                for at, value in zip(each.x, each.heights(kind)[0], strict=True)
+                for at, value in zip(analysis.x, analysis.heights(kind)[0], strict=True)
                 if math.isfinite(value)
             ]
             if not points:
                 continue
-            first, second = (mark.name for mark in each.marks[:2])
+            first, second = (mark.name for mark in analysis.marks[:2])
             lines = [Line(kind, points, begins=(0.0, 1.0))]
-            ends = each.of_marks(kind)
+            ends = analysis.of_marks(kind)
             top = max((value for at, value in points if 0 <= at <= 1), default=math.nan)
             rise = top - max(ends[:2])
             drawn.say(

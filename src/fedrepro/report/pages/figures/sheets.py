@@ -121,8 +121,8 @@ def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np
         content = (root / path).read_bytes()
         if sha256(content).hexdigest() != record.quality["files"][path.name]:
             raise ValueError("it is not what quality.json says")
-        found = load(content)
-        made, real = found["made"], found["real"]
+        arrays = load(content)
+        made, real = arrays["made"], arrays["real"]
     except Exception as error:  # safetensors has its own kind of error
         raise damaged(path, error) from None
     if made.shape != real.shape or made.ndim != 4 or not made.size:

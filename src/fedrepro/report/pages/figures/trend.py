@@ -24,7 +24,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
     )
     means: dict[str, dict[str, float]] = {}
     for panel in figure.panels:
-        found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
+        points_of: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
         for point in panel.points:
             setting = point.setting_at(target.scale)
             if setting is None:
@@ -36,13 +36,13 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 values = values_of(result)
                 if result.mean is None or not values:
                     continue
-                found[name].append((point.at, [result.mean, min(values), max(values)]))
+                points_of[name].append((point.at, [result.mean, min(values), max(values)]))
                 means.setdefault(f"{panel.label}, {point.at:g}", {})[name] = result.mean
-                numbers = (f"{each:.2f}" for each in found[name][-1][1])
+                numbers = (f"{each:.2f}" for each in points_of[name][-1][1])
                 drawn.rows.append(
                     (panel.label, f"{point.at:g}", setting, method, *numbers, str(len(values)))
                 )
-        lines = [_line(name, sorted(points), seeds) for name, points in found.items() if points]
+        lines = [_line(name, sorted(points), seeds) for name, points in points_of.items() if points]
         if lines:
             ends = "; ".join(
                 f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
