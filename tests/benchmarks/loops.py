@@ -16,8 +16,8 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
 from fedrepro.methods import registry
-from fedrepro.run.assembly import laid_out
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.networks import laid_out
 from fedrepro.run.store import ClientStore
 
 WORKERS = 2  # of the executor that deals clients out

@@ -18,7 +18,7 @@ from fedrepro.engine.net import Net, Precision, differentiate
 from fedrepro.engine.round import Federation
 from fedrepro.models import registry as models
 from fedrepro.run import devices, runner
-from fedrepro.run.assembly import laid_out
+from fedrepro.run.networks import laid_out
 from fedrepro.support.rng import stream
 from support import tiny_run
 from support.closeness import assert_close

@@ -7,7 +7,7 @@ checkpoints, clients that run side by side and composed methods work without cod
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,18 @@ def name_of(part: Faithful) -> str:
     return type(part).__module__.rpartition(".")[2]
 
 
+class GaussianMechanism(NamedTuple):
+    """A sum over the cohort with normal noise, from which privacy is accounted.
+
+    Attributes:
+        clip: the largest norm of an update.
+        noise_multiplier: standard deviation of the noise, in units of ``clip``.
+    """
+
+    clip: float
+    noise_multiplier: float
+
+
 @dataclass(frozen=True)
 class Method(Faithful):
     """FedAvg: average the clients' models, weighted by their numbers of samples.
@@ -80,6 +92,11 @@ class Method(Faithful):
     def scores_first_states(self) -> bool:
         """Whether a client that has not trained is scored with what `init_client` gives it."""
         return False
+
+    @property
+    def mechanism(self) -> "GaussianMechanism | None":
+        """The noise by which its rounds are private; None without any."""
+        return None
 
     def layers(self) -> "list[Method]":
         """This method and, for a wrapper, everything it wraps, outermost first."""

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import GaussianMechanism, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import Combining
 from fedrepro.methods.norm_clip import NormClip, clipped
@@ -42,6 +42,10 @@ class DP(Combining):
     def __post_init__(self) -> None:
         above("dp", "clip", self.clip, 0)
         at_least("dp", "noise_multiplier", self.noise_multiplier, 0)
+
+    @property
+    def mechanism(self) -> GaussianMechanism:
+        return GaussianMechanism(self.clip, self.noise_multiplier)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

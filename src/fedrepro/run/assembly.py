@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import AttackSpec, OptimizerSpec, Setting, StepDecay
 from fedrepro.data.dataset import Dataset
-from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
 from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
@@ -24,24 +22,21 @@ from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.method import SAMPLES, Method
-from fedrepro.engine.net import Net, Precision
+from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
-from fedrepro.engine.task import TASKS, Task
 from fedrepro.engine.tree import Tree
-from fedrepro.measures import registry as measures
-from fedrepro.measures.base import Measure, Per
+from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
-from fedrepro.run.own_models import own_net
+from fedrepro.run.networks import Networks, measures_of, networks_of, refuse_precision
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
-from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.rng import stream
+from fedrepro.support.plugins import Folders
 
 
 @dataclass(frozen=True)
@@ -102,12 +97,12 @@ class Plan:
     @property
     def of_round(self) -> list[Measure]:
         """The measures of evaluated rounds that the setting asks for."""
-        return _wanted(self.spec, "round")
+        return measures_of(self.spec, "round")
 
     @property
     def reported(self) -> list[str]:
         """Names of the measures of clients' updates that the setting asks for."""
-        wanted = _wanted(self.spec, "client")
+        wanted = measures_of(self.spec, "client")
         return [measure.name for measure in wanted if not measure.from_outputs]
 
     @property
@@ -115,12 +110,6 @@ class Plan:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
         return self.test is not None and any(layer.distills for layer in layers)
-
-
-def _wanted(spec: RunSpec, per: Per) -> list[Measure]:
-    names = spec.setting.evaluate.measures
-    found = (measures.find(name, per, folders=spec.plugins) for name in names)
-    return [measure for measure in found if measure]
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -163,9 +152,9 @@ def make_plan(
         UserError: for problems that only show when data, model and method meet.
     """
     method, server_optimizer = compose(spec)
-    _refuse_precision(spec, method)
+    refuse_precision(spec, method)
     devices.prepare(spec.execution.device)
-    networks = _networks(spec, method, dataset)
+    networks = networks_of(spec, method, dataset)
     _refuse_misfit(spec, dataset, partition)
     dataset = standardised(dataset, partition)
     attack = None if method.centralized else spec.setting.attack
@@ -203,52 +192,6 @@ def make_plan(
         partition,
         training,
     )
-
-
-class _Networks(NamedTuple):
-    """A run's model and the other networks of its method.
-
-    Attributes:
-        weights_sha256: of the file with the initial weights; None if the run draws them.
-    """
-
-    net: Net
-    nets: Mapping[str, Net]
-    task: Task
-    outputs: int
-    scaling: Scaling
-    weights_sha256: str | None
-
-
-def _networks(spec: RunSpec, method: Method, dataset: Dataset) -> _Networks:
-    setting, device = spec.setting, spec.execution.device
-    from_outputs = [measure for measure in _wanted(spec, "client") if measure.from_outputs]
-    task = TASKS[dataset.task].with_batch_size(setting.batch_size)
-    task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
-    outputs = 1 if task.name == "binary" else dataset.classes
-    outputs = outputs if method.outputs is None else method.outputs
-    weights, weights_sha256 = _weights(spec)
-    scaling = Scaling.of(dataset, device, setting.scaling)
-
-    def build() -> nn.Module:
-        model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
-        return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
-
-    if models.find(setting.model, spec.plugins).own:
-        net = own_net(
-            setting.model,
-            build,
-            stream(spec.seed, "init"),
-            scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
-            outputs if method.classifies else None,
-            task.name == "binary",
-            setting.precision,
-        )
-    else:
-        net = Net(build(), setting.precision)
-    modules = method.nets(dataset.input_shape, outputs)
-    nets = {name: Net(module.to(device)) for name, module in modules.items()}
-    return _Networks(net, nets, task, outputs, scaling, weights_sha256)
 
 
 def _refuse_misfit(spec: RunSpec, dataset: Dataset, partition: Partition) -> None:
@@ -290,7 +233,7 @@ def _training_samples(
 
 
 def _context(
-    spec: RunSpec, networks: _Networks, server_optimizer: ServerOptimizer, clients: int
+    spec: RunSpec, networks: Networks, server_optimizer: ServerOptimizer, clients: int
 ) -> Context:
     setting = spec.setting
     return Context(
@@ -372,36 +315,6 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
         client_validations=ClientSamples(training, chosen_on) if personal and chosen_on else None,
         together=together,
     )
-
-
-def laid_out(
-    module: nn.Module, name: str, folders: Folders = NONE, precision: Precision = "float32"
-) -> nn.Module:
-    """The model called ``name``, in the memory format that trains fastest on its device."""
-    entry = models.find(name, folders)
-    if next(module.parameters()).device.type == "cpu":
-        turned = entry.channels_last
-    else:
-        # A GPU's matrix units want it. Convolutions in float32 do without, and GroupNorm has no
-        # kernel for it there. Plug-in models may `view` what has to be contiguous.
-        normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
-        turned = precision != "float32" and normalised and not entry.own
-    return module.to(memory_format=torch.channels_last) if turned else module
-
-
-def _refuse_precision(spec: RunSpec, method: Method) -> None:
-    """Raises UserError for a model or a method that is not tested in lower precision."""
-    setting = spec.setting
-    if setting.precision == "float32":
-        return
-    refused = ""
-    if models.find(setting.model, spec.plugins).family != "convolutional":
-        refused = f"model {setting.model}, which is not convolutional and gains nothing"
-    elif not all(layer.classifies for layer in method.layers()):
-        refused = "a method that trains no classifier: what it makes needs all bits"
-    if refused:
-        whose = f"setting {setting.name}"
-        raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
 
 
 def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:
@@ -505,15 +418,6 @@ def _attack(wanted: AttackSpec | None, clients: frozenset[int]) -> Attack | None
     if wanted is None or wanted.kind == "label_flip":
         return None
     return Attack(wanted.kind, wanted.scale, clients)
-
-
-def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
-    """The initial weights, and their SHA-256."""
-    if spec.weights is None:
-        return None, None
-    name, entry = spec.weights
-    content, digest = read_weights(name, entry)
-    return models.LearnedWeights(entry.name, content), digest
 
 
 def schedule(rate: float, decay: float | StepDecay, first: int = 0) -> Callable[[int], float]:

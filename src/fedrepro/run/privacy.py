@@ -1,4 +1,4 @@
-"""The privacy that a run with the wrapper ``dp`` has spent: epsilon for delta = 1 / clients.
+"""The privacy that a run with a Gaussian mechanism has spent: epsilon for delta = 1 / clients.
 
 A round is a Gaussian mechanism on a cohort that is drawn uniformly and without replacement. Two
 federations are neighbours if one client is another one, which moves the sum of clipped updates by
@@ -14,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedrepro.config.settings import Setting
-from fedrepro.engine.method import Method
-from fedrepro.methods.dp import DP
+from fedrepro.engine.method import GaussianMechanism, Method, name_of
 from fedrepro.support.errors import UserError, bad_value
 
 ACCOUNTANT = "dp-accounting"
@@ -28,35 +27,37 @@ def refuse_unaccountable(method: Method, setting: Setting) -> None:
         UserError: for cohorts that are not drawn as the accountant assumes, and if its package is
             missing.
     """
-    if not _layer(method):
+    private = next((layer for layer in method.layers() if layer.mechanism), None)
+    if private is None:
         return
+    name = name_of(private)
     for key in ("availability", "cohorts"):
         if getattr(setting, key):
-            wanted = "none with method dp, whose epsilon is known for cohorts of a fixed size only"
+            wanted = f"none with method {name}, whose epsilon is known for fixed cohorts only"
             value = getattr(setting, key).model_dump(exclude_defaults=True)
             raise bad_value(f"setting {setting.name}", key, value, wanted)
     try:
         version(ACCOUNTANT)
     except PackageNotFoundError:
         raise UserError(
-            f"method dp: {ACCOUNTANT} is not installed: pip install '.[privacy]' in the clone"
+            f"method {name}: {ACCOUNTANT} is not installed: pip install '.[privacy]' in the clone"
         ) from None
 
 
 def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, Any] | None:
-    """For a run's manifest: epsilon, delta, and what they follow from; None without ``dp``.
+    """For a run's manifest: epsilon, delta, and what they follow from; None without noise.
 
     ``epsilon`` is None if there is no finite one, as without noise.
     """
-    layer = _layer(method)
-    if not layer:
+    mechanism = _mechanism(method)
+    if not mechanism:
         return None
-    found = epsilon(layer.noise_multiplier, cohort, clients, rounds, 1 / clients)
+    budget = epsilon(mechanism.noise_multiplier, cohort, clients, rounds, 1 / clients)
     return {
-        "epsilon": found if math.isfinite(found) else None,
+        "epsilon": budget if math.isfinite(budget) else None,
         "delta": 1 / clients,
-        "clip": layer.clip,
-        "noise_multiplier": layer.noise_multiplier,
+        "clip": mechanism.clip,
+        "noise_multiplier": mechanism.noise_multiplier,
         "cohort": cohort,
         "neighbours": "one client replaced",
         "accountant": f"{ACCOUNTANT} {version(ACCOUNTANT)}, RDP",
@@ -79,5 +80,5 @@ def epsilon(noise_multiplier: float, cohort: int, clients: int, rounds: int, del
     return float(accountant.compose(event, rounds).get_epsilon(delta))
 
 
-def _layer(method: Method) -> DP | None:
-    return next((layer for layer in method.layers() if isinstance(layer, DP)), None)
+def _mechanism(method: Method) -> GaussianMechanism | None:
+    return next((layer.mechanism for layer in method.layers() if layer.mechanism), None)

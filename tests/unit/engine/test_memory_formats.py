@@ -14,7 +14,7 @@ from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
-from fedrepro.run.assembly import laid_out
+from fedrepro.run.networks import laid_out
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream

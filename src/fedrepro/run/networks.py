@@ -1,0 +1,115 @@
+"""The networks of a run: its model, on its device and with its initial weights, and its task."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.data.dataset import Dataset
+from fedrepro.data.fetching.weights import read_weights
+from fedrepro.data.tensors.samples import Scaling
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net, Precision
+from fedrepro.engine.task import TASKS, Task
+from fedrepro.measures import registry as measures
+from fedrepro.measures.base import Measure, Per
+from fedrepro.models import registry as models
+from fedrepro.run.own_models import own_net
+from fedrepro.support.errors import bad_value
+from fedrepro.support.plugins import NONE, Folders
+from fedrepro.support.rng import stream
+
+
+class Networks(NamedTuple):
+    """A run's model and the other networks of its method.
+
+    Attributes:
+        weights_sha256: of the file with the initial weights; None if the run draws them.
+    """
+
+    net: Net
+    nets: Mapping[str, Net]
+    task: Task
+    outputs: int
+    scaling: Scaling
+    weights_sha256: str | None
+
+
+def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
+    setting, device = spec.setting, spec.execution.device
+    from_outputs = [measure for measure in measures_of(spec, "client") if measure.from_outputs]
+    task = TASKS[dataset.task].with_batch_size(setting.batch_size)
+    task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
+    outputs = 1 if task.name == "binary" else dataset.classes
+    outputs = outputs if method.outputs is None else method.outputs
+    weights, weights_sha256 = _weights(spec)
+    scaling = Scaling.of(dataset, device, setting.scaling)
+
+    def build() -> nn.Module:
+        model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
+        return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
+
+    if models.find(setting.model, spec.plugins).own:
+        net = own_net(
+            setting.model,
+            build,
+            stream(spec.seed, "init"),
+            scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
+            outputs if method.classifies else None,
+            task.name == "binary",
+            setting.precision,
+        )
+    else:
+        net = Net(build(), setting.precision)
+    modules = method.nets(dataset.input_shape, outputs)
+    nets = {name: Net(module.to(device)) for name, module in modules.items()}
+    return Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def measures_of(spec: RunSpec, per: Per) -> list[Measure]:
+    """The measures that the setting asks for of clients or of evaluated rounds."""
+    names = spec.setting.evaluate.measures
+    known = (measures.find(name, per, folders=spec.plugins) for name in names)
+    return [measure for measure in known if measure]
+
+
+def laid_out(
+    module: nn.Module, name: str, folders: Folders = NONE, precision: Precision = "float32"
+) -> nn.Module:
+    """The model called ``name``, in the memory format that trains fastest on its device."""
+    entry = models.find(name, folders)
+    if next(module.parameters()).device.type == "cpu":
+        turned = entry.channels_last
+    else:
+        # A GPU's matrix units want it. Convolutions in float32 do without, and GroupNorm has no
+        # kernel for it there. Plug-in models may `view` what has to be contiguous.
+        normalised = any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
+        turned = precision != "float32" and normalised and not entry.own
+    return module.to(memory_format=torch.channels_last) if turned else module
+
+
+def refuse_precision(spec: RunSpec, method: Method) -> None:
+    """Raises UserError for a model or a method that is not tested in lower precision."""
+    setting = spec.setting
+    if setting.precision == "float32":
+        return
+    refused = ""
+    if models.find(setting.model, spec.plugins).family != "convolutional":
+        refused = f"model {setting.model}, which is not convolutional and gains nothing"
+    elif not all(layer.classifies for layer in method.layers()):
+        refused = "a method that trains no classifier: what it makes needs all bits"
+    if refused:
+        whose = f"setting {setting.name}"
+        raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
+
+
+def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
+    """The initial weights, and their SHA-256."""
+    if spec.weights is None:
+        return None, None
+    name, entry = spec.weights
+    content, digest = read_weights(name, entry)
+    return models.LearnedWeights(entry.name, content), digest
