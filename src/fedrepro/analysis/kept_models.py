@@ -80,7 +80,7 @@ class KeptModels:
 
     @property
     def averages(self) -> bool:
-        """Whether the server's models are moving averages (IMA)."""
+        """Return True if the server's models are moving averages (IMA)."""
         return "ima" in re.split(r"[+@]", self.record.manifest["run"]["composition"])
 
     def shares(self, clients: Sequence[int]) -> Tensor:
@@ -156,7 +156,7 @@ class KeptModels:
         return every.at(order[:most].to(every.y.device))
 
     def classes_of(self, client: int) -> NDArray[np.int64]:
-        """Which classes a client trains on."""
+        """The classes that a client trains on."""
         counts: NDArray[np.int64] = np.flatnonzero(self.partition.train_counts[client])
         return counts
 

@@ -51,7 +51,7 @@ def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[Prin
 
 
 def _is_trained(cell: PrintedCell) -> bool:
-    """Whether a cell of a table of costs is an accuracy, which comes from runs."""
+    """Return True if a cell of a table of costs is an accuracy, which comes from runs."""
     return cell.unit == "percent"
 
 

@@ -86,7 +86,7 @@ def _figures(system: str, counts: Counter[str]) -> dict[str, Any]:
 
 
 def _there(workbench: Workbench, system: str, item: str, scale: Scale) -> bool:
-    """Whether all that a figure is drawn from has been made."""
+    """Return True if all that a figure is drawn from has been made."""
     target = workbench.targets(scale).get((system, item))
     if not isinstance(target, FigureTarget):
         return False

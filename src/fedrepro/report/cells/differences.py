@@ -111,7 +111,7 @@ def of_search(workbench: Workbench, system: str, item: str) -> list[Difference]:
 
 
 def grouped(compared: Mapping[str, Iterable[Difference]]) -> list[tuple[Difference, list[str]]]:
-    """What differs, all of a key together, with the settings that have these two values."""
+    """The differences, all of a key together, with the settings that have these two values."""
     rows: dict[Difference, list[str]] = {}
     for name, differences in compared.items():
         for difference in differences:
@@ -124,7 +124,7 @@ def grouped(compared: Mapping[str, Iterable[Difference]]) -> list[tuple[Differen
 def unsearched(
     workbench: Workbench, name: str, differences: Iterable[Difference]
 ) -> dict[str, str]:
-    """What a paper tunes and no search of a compact setting has: where the paper says so, by key.
+    """The keys that a paper tunes and no compact search has: where the paper says so, by key.
 
     Args:
         name: the setting's full name.
@@ -164,7 +164,7 @@ def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
 
 
 def _of(workbench: Workbench, setting: Setting) -> Values:
-    """What determines training in a setting, apart from its methods."""
+    """All that determines training in a setting, apart from its methods."""
     values: Values = {"data set": setting.dataset, "network": setting.model}
     scheme, optimizer = setting.partition, setting.optimizer
     holds = workbench.datasets[setting.dataset].holds

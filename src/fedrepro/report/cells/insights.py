@@ -69,7 +69,7 @@ def _terms(where: Path, insight: Insight, text: str) -> Terms:
 
 
 def _is_there(cell: TableCell, of: str) -> bool:
-    """Whether the cell is printed and, unless ``of`` is "printed", has a current number of ours."""
+    """Return True if the cell has a printed number and, unless that is asked, a current one."""
     is_printed = cell.printed is not None and cell.printed.mean is not None
     if of == "printed" or not is_printed:
         return is_printed

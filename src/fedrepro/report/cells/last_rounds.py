@@ -1,4 +1,4 @@
-"""Which rounds of a run count in a table."""
+"""The rounds of a run that count in a table."""
 
 import math
 

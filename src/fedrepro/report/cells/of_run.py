@@ -1,4 +1,4 @@
-"""What a run's end means for the cells of scale paper that it belongs to, in a line each."""
+"""The cells of scale paper that a run belongs to, after its end, in a line each."""
 
 from collections.abc import Iterator
 

@@ -46,7 +46,7 @@ def paired_spreads(
 
 
 def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
-    """Whether a result has a number for each of the authors' seeds, on the authors' splits."""
+    """Return True if a result has a number for each of the authors' seeds and splits."""
     own = published.systems[printed.system].spread.own_splits
     if own is None or printed.dataset not in own.datasets:
         return False

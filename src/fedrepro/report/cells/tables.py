@@ -172,7 +172,7 @@ def _cell(
 
 
 def _selection(target: TableTarget, cell: Cell) -> str:
-    """What was selected on test data, in words."""
+    """The selections on test data, in words."""
     metric = target.table.metric_of(cell.row, cell.column)
     selections = [metric.selection] if metric.selection else []
     if len(cell.methods) > 1:
@@ -343,7 +343,7 @@ def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
 
 
 def _not_of_today(runs: Sequence[CellRun]) -> str:
-    """Which numbers of this machine are not of today's configuration and code, and why."""
+    """The numbers that are not of today's configuration and code, and why."""
     by_reason: dict[str, list[CellRun]] = {}
     for run in runs:
         if run.value is not None and not run.reference and (run.changed or run.code):

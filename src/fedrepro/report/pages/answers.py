@@ -1,4 +1,4 @@
-"""Which number each table cell takes from a run."""
+"""The number that each table cell takes from a run."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -183,7 +183,7 @@ def _words(record: RunRecord, metric: Metric) -> str:
 
 
 def has_mixtures(record: RunRecord) -> bool:
-    """Whether clients' mixtures of two models were scored after the last round."""
+    """Return True if clients' mixtures of two models were scored after the last round."""
     return "mixtures.parquet" in record.manifest.get("files", {})
 
 

@@ -162,7 +162,7 @@ def standalone(svg: str, colours: Mapping[str, str], scale: float = 1.0) -> str:
 
 
 def has_png() -> bool:
-    """Whether the package that :func:`as_png` needs is installed (the extra ``png``)."""
+    """Return True if the package that :func:`as_png` needs is installed (the extra ``png``)."""
     try:
         import vl_convert  # noqa: F401
     except ImportError:

@@ -95,7 +95,7 @@ class PrintedCell(Printed):
 
     @property
     def number(self) -> Printed:
-        """What a table's JSON keeps of it."""
+        """The part that a table's JSON keeps."""
         return Printed(*(getattr(self, field.name) for field in fields(Printed)))
 
     @property
@@ -140,7 +140,7 @@ class OwnSplits(Typed):
 
 
 class Spread(Typed):
-    """What the +- in a paper's tables is computed over."""
+    """The samples behind the +- in a paper's tables."""
 
     over: Literal["seeds", "clients", "none"]
     source: str

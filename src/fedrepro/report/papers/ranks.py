@@ -56,7 +56,7 @@ class MeanRanks:
 
     @property
     def can_decide(self) -> bool:
-        """Whether any difference of mean ranks could be critical with so few settings."""
+        """Return True if any difference of mean ranks could be critical with so few settings."""
         return self.critical <= len(self.means) - 1
 
     @property

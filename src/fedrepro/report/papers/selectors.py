@@ -1,4 +1,4 @@
-"""Which cells a claim compares: one language of selectors, for printed and for compact tables.
+"""The cells that a claim compares: one language of selectors, for printed and for compact tables.
 
 A selector has patterns for some of a cell's keys, and leaves the others open. On the left of a
 comparison ``*`` matches any text. On the right it stands for the text that it matched on the left,
@@ -22,7 +22,7 @@ def patterns_of(wanted: Patterns) -> list[str]:
 
 
 def star_in(pattern: str, text: str) -> str | None:
-    """What ``*`` stands for in a text, "" for a pattern without one; None if it does not match."""
+    """The text that ``*`` stands for, "" for a pattern without one; None if it does not match."""
     match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.+)"), text)
     if match is None:
         return None
@@ -33,7 +33,7 @@ class Selector(Typed):
     """Patterns by key; the keys are the fields of a subclass."""
 
     def star(self, key: str, text: str) -> str | None:
-        """What ``*`` stands for in a key's value, of the first pattern that matches, or None."""
+        """The text that ``*`` stands for in a key's value, by the first match, or None."""
         patterns = patterns_of(getattr(self, key))
         stars = (star_in(pattern, text) for pattern in patterns)
         return next((star for star in stars if star is not None), None if patterns else "")

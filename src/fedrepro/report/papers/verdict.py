@@ -150,7 +150,7 @@ def word_of(
 
 
 def margin_of(printed: PrintedCell, claimed_effect: float | None) -> tuple[float | None, str]:
-    """What is close enough to agree, and where that comes from; None if nothing says."""
+    """The distance that is close enough to agree, and where that comes from; None if nothing says."""
     if claimed_effect:
         widest = WIDEST[printed.unit]
         if claimed_effect <= widest:
@@ -219,7 +219,7 @@ def rounding(printed: PrintedCell) -> float:
 
 
 def tolerance(printed: PrintedCell) -> float:
-    """What is close enough without a claimed effect; smaller near 0 and near 100 %."""
+    """The distance that is close enough without a claimed effect; smaller near 0 and near 100 %."""
     assert printed.mean is not None
     whole = WHOLE[printed.unit]
     rate = max(0.0, min(printed.mean, whole - printed.mean))
