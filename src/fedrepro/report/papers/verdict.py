@@ -150,7 +150,7 @@ def word_of(
 
 
 def margin_of(printed: PrintedCell, claimed_effect: float | None) -> tuple[float | None, str]:
-    """The distance that is close enough to agree, and where that comes from; None if nothing says."""
+    """The distance that is close enough to agree, and its source; None if nothing says."""
     if claimed_effect:
         widest = WIDEST[printed.unit]
         if claimed_effect <= widest:
