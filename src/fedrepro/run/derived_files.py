@@ -27,12 +27,14 @@ def read_derived(root: Path, path: Path) -> dict[str, Any] | None:
         found = checksummed_json.read(root / path, checksummed_json.of_results(path), path)
     except FileNotFoundError:
         return None
-    for name in others(found, lambda run: seal_of_run(root, run)):
+    for name in changed_sources(found, lambda run: seal_of_run(root, run)):
         raise UserError(f"{path}: {REPLACED.format(name)}; {checksummed_json.AGAIN}")
     return found
 
 
-def others(content: Mapping[str, Any], seal_of: Callable[[RunKey], str | None]) -> Iterator[str]:
+def changed_sources(
+    content: Mapping[str, Any], seal_of: Callable[[RunKey], str | None]
+) -> Iterator[str]:
     """The names of the runs that a file was made from and that have another result now.
 
     Args:

@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import landed
-from fedrepro.run.derived_files import REPLACED, others
+from fedrepro.run.derived_files import REPLACED, changed_sources
 from fedrepro.run.results import (
     REFERENCE,
     TIMING,
@@ -102,7 +102,7 @@ class Check:
                 folder = path.parent if what.startswith("trunks/") else path
                 for fault in changed_files(path.parent, content):
                     yield f"{folder}: damaged: {fault}"
-            for name in others(content, self._seal_of):
+            for name in changed_sources(content, self._seal_of):
                 yield f"{path}: {REPLACED.format(name)}"
         except (FileNotFoundError, *OTHERWISE) as error:
             yield f"{path}: damaged: {error}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
-from fedrepro.run.results import TIMING, changed_files, read_timing, run_of
+from fedrepro.run.results import TIMING, fault_of_result, run_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import absorb, replace_folder, settle
@@ -104,9 +104,7 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
         return
     there = checksummed_json.parsed(folder / MANIFEST)
     run = run_of(there)
-    fault = checksummed_json.fault(there) or next(changed_files(folder, there), "")
-    if not fault and not read_timing(folder, there):
-        fault = f"{TIMING} is missing or damaged"
+    fault = fault_of_result(folder, there)
     listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))
     why = f"damaged: {fault}" if fault else in_words(listed)
     raise UserError(

@@ -332,6 +332,12 @@ def read_timing(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {} if checksummed_json.fault(found, timing_of(manifest)) else found
 
 
+def fault_of_result(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """Why the result that a manifest describes is not whole, in words; or ""."""
+    fault = checksummed_json.fault(manifest) or next(changed_files(folder, manifest), "")
+    return fault or ("" if read_timing(folder, manifest) else f"{TIMING} is missing or damaged")
+
+
 def timing_of(manifest: Mapping[str, Any]) -> str:
     """What timing.json of a run with this manifest says that it is."""
     return f"timing of {manifest.get('seal')}"

@@ -41,9 +41,8 @@ from fedrepro.run.replacement import (
 from fedrepro.run.results import (
     FINISHED,
     TIMING,
-    changed_files,
+    fault_of_result,
     partial_of,
-    read_timing,
     run_of,
     timing_of,
 )
@@ -270,12 +269,9 @@ def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
     try:
         manifest = checksummed_json.parsed(folder / "manifest.json")
         run_of(manifest)
-        whole = (
-            not other_numbers(differences(Identity.of(manifest), wanted))
-            and not checksummed_json.fault(manifest)
-            and not any(changed_files(folder, manifest))
-            and bool(read_timing(folder, manifest))
-        )
+        whole = not other_numbers(
+            differences(Identity.of(manifest), wanted)
+        ) and not fault_of_result(folder, manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return manifest if whole else None
