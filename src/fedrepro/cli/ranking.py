@@ -1,63 +1,390 @@
-"""The league on a terminal."""
+"""The work of ``fedrepro rank``: cost, runs, which Snakemake makes, and what is printed."""
 
-from collections.abc import Iterator
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from fedrepro.report.cells.league import League
-from fedrepro.report.cells.matches import BASELINE_LABEL, Entry, Played
-from fedrepro.report.pages.league import PAGE, in_words, lead_in_words, left_out
-from fedrepro.report.pages.templates import SITE
-from fedrepro.support.printing import sentence_case
+from fedrepro.cli.console import print_rows
+from fedrepro.config.loading import load
+from fedrepro.config.searches import Searched
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.league import (
+    BASELINE,
+    BASELINE_LABEL,
+    Choice,
+    Entry,
+    League,
+    Match,
+    PlayedMatch,
+    league_of,
+)
+from fedrepro.report.pages.league import PAGE, as_json, in_words, write_league
+from fedrepro.report.pages.standalone import without_dead_links
+from fedrepro.report.pages.templates import SITE, Renderer
+from fedrepro.report.papers import published
+from fedrepro.report.papers.leads import PairedTest
+from fedrepro.run.results import read_run
+from fedrepro.support.cores import usable_cores
+from fedrepro.support.errors import Interrupted, UserError, bad_value
+from fedrepro.support.files import sync_disk
+from fedrepro.support.interruption import asked_to_stop
+from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.terminal import say
+from fedrepro.support.typed_yaml import read_value, validate
+from fedrepro.workflow.cost import CostModel, RunCost
+from fedrepro.workflow.estimate import AROUND, CellTarget, CostLine, rates_for
+from fedrepro.workflow.league import (
+    LINE,
+    Search,
+    choose,
+    chosen_matches,
+    is_there,
+    obstacle,
+    refuse_unknown,
+    searches_of,
+)
+from fedrepro.workflow.schedule import makespan
+
+SHOWN = 3  # rows named beside a reason that they share
+POLL = 0.1  # seconds between looks at Snakemake
 
 
-def header(league: League) -> tuple[str, ...]:
-    """The heads of :func:`facts`."""
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for, in the matches in which the method can play.
+
+    Attributes:
+        unable: by title, the other matches, and why.
+    """
+
+    bench: Workbench
+    method: str
+    matches: Sequence[Match]
+    unable: Mapping[str, str]
+    searches: Sequence[Search]
+    seeds: int | None
+    cores: int
+
+    @property
+    def candidates(self) -> dict[RunKey, bool]:
+        """The runs of searches that are not there yet; none is judged."""
+        runs = [run for search in self.searches for run in search.runs]
+        return {run: False for run in runs if not is_there(self.bench, run)}
+
+    def runs(self, chosen: Mapping[tuple[str, str], str]) -> dict[RunKey, bool]:
+        """The runs that count and are not there yet, and whether their synthetic set is judged.
+
+        Args:
+            chosen: by setting and method, the variant that a search chose.
+        """
+        runs: dict[RunKey, bool] = {}
+        for match in self.matches:
+            method = match.method(self.method)
+            for seed in match.seeds[: self.seeds]:
+                run = RunKey(match.setting, chosen.get((match.setting, method), method), seed)
+                runs[run] = runs.get(run, False) or match.judged
+        return {run: asks for run, asks in runs.items() if not is_there(self.bench, run, asks)}
+
+
+def rank(arguments: argparse.Namespace) -> int:
+    """Print the cost, train, and print and write the league. Returns 1 if a run failed."""
+    request = _requested(arguments)
+    bench, candidates = request.bench, request.candidates
+    # Before a search has ended its choice is not known: a run with the defaults costs as much.
+    choices = [] if candidates else _choices(request)
+    runs = {**candidates, **request.runs(_chosen(request, choices))}
+    lines = _cost_lines(bench, [*runs], request.cores)
+    if arguments.plan and arguments.json:
+        print(json.dumps({"lines": lines, "cannot_run": dict(request.unable)}, indent=2))
+        return 0
+    if arguments.plan:
+        cells = [
+            (line["name"], str(line["runs"] - line["done"]), f"{60 * line['hours']:.1f}")
+            for line in lines[:-1]
+        ]
+        print_rows(("setting", "runs", "CPU_minutes"), cells)
+    _say_cost(lines[-1], request.cores)
+    _say_unable(request.unable)
+    _say_without_baseline(request)
+    if arguments.plan:
+        return 0
+    failed = train(bench, candidates, request.cores)
+    if candidates:
+        choices = _choices(request)
+    chosen = _chosen(request, choices)
+    failed += train(bench, request.runs(chosen), request.cores)
+    league = _league(request, chosen, choices)
+    if arguments.json:
+        print(json.dumps(as_json(league), indent=2))
+        return 1 if failed else 0
     own = str(league.own)
-    return ("setting", own, BASELINE_LABEL, "best other", "lead (95 %)", "rank", "seeds")
+    header = ("setting", own, BASELINE_LABEL, "best other", "lead (95 %)", "rank", "seeds")
+    print_rows(header, [_row(league, played) for played in league.played])
+    for line in _remarks(league):
+        print(line)
+    return 1 if failed else 0
 
 
-def facts(league: League, played: Played) -> tuple[str, ...]:
+def _requested(arguments: argparse.Namespace) -> Request:
+    """Check the command line.
+
+    Raises:
+        UserError: for a wrong value, and if the method can play in no match.
+    """
+    bench, name = load(), arguments.method
+    matches = chosen_matches(bench, arguments.on)
+    refuse_unknown(bench, name)
+    most = max(len(match.seeds) for match in matches)
+    if arguments.seeds is not None and not 1 <= arguments.seeds <= most:
+        wanted = f"a whole number from 1 to {most}: other methods have no more"
+        raise bad_value(LINE, "--seeds", arguments.seeds, wanted)
+    if arguments.cores is not None and arguments.cores < 1:
+        raise bad_value(LINE, "--cores", arguments.cores, "a whole number of at least 1")
+    unable = {match.title: why for match in matches if (why := obstacle(bench, match, name))}
+    able = [match for match in matches if match.title not in unable]
+    if not able:
+        title, why = next(iter(unable.items()))
+        raise UserError(f"method {name} can't run in any setting of the league: {title}: {why}")
+    grid = _grid(name, arguments.grid) if arguments.grid else None
+    searches = searches_of(bench, able, name, grid) if grid else []
+    cores = arguments.cores or max(1, usable_cores() // bench.config.threads)
+    return Request(bench, name, able, unable, searches, arguments.seeds, cores)
+
+
+def _grid(method: str, texts: Sequence[str]) -> Searched:
+    """The values of ``--grid``."""
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not key or not equals or not values or key in grid:
+            raise bad_value(LINE, "--grid", text, "NAME=VALUE,VALUE, each name once")
+        grid[key] = [read_value(value, LINE, f"--grid {key}") for value in values.split(",")]
+    return validate(Searched, {"method": method, "grid": grid}, LINE)
+
+
+def _choices(request: Request) -> list[Choice]:
+    return [choose(request.bench, search) for search in request.searches]
+
+
+def _chosen(request: Request, choices: Sequence[Choice]) -> dict[tuple[str, str], str]:
+    """By setting and method, the variant whose runs count instead."""
+    pairs = zip(request.searches, choices, strict=False)
+    return {(search.match.setting, search.method): choice.method for search, choice in pairs}
+
+
+def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[dict[str, Any]]:
+    """The costs of runs by setting, of what they start from, and of all, as JSON values."""
+    model = CostModel(bench, [CellTarget("", "", "compact", tuple(runs))])
+    rates = rates_for(model)
+    costs = model.costs(rates)
+    settings: dict[str, list[RunCost]] = {}
+    for run, cost in costs.items():
+        settings.setdefault(run.setting if run in runs else "inputs", []).append(cost)
+    start = rates.start_seconds or 0.0
+    seconds = {
+        run: max(0.0, cost.seconds - start) + AROUND
+        for run, cost in costs.items()
+        if cost.seconds is not None
+    }
+    after = {run: [first for first in model.first(run) if first in seconds] for run in seconds}
+    lines = [CostLine.of("setting", name, group, 0.0) for name, group in settings.items()]
+    lines.append(CostLine.of("all", "all", costs.values(), makespan(seconds, after, cores)))
+    return [asdict(line) for line in lines]
+
+
+def _say_cost(total: Mapping[str, Any], cores: int) -> None:
+    left = total["runs"] - total["done"]
+    if not left:
+        say("Nothing to train: all runs are there.")
+        return
+    unknown = f"; {total['unknown']} of them at unknown cost" if total["unknown"] else ""
+    hours, wall = span(total["hours"], "CPU "), span(total["wall"])
+    say(f"{counted(left, 'run')} to train: {hours}, {wall} with {cores} at a time{unknown}.")
+
+
+def span(hours: float, of: str = "") -> str:
+    """A time, such as ``7.2 minutes`` and ``2.5 CPU hours``."""
+    return f"{60 * hours:.1f} {of}minutes" if hours < 1 else f"{hours:.1f} {of}hours"
+
+
+def _say_unable(unable: Mapping[str, str]) -> None:
+    reasons: dict[str, list[str]] = {}
+    for title, why in unable.items():
+        reasons.setdefault(why, []).append(title)
+    for why, titles in reasons.items():
+        more = len(titles) - SHOWN
+        shown = "; ".join(titles[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        say(f"can't run in {shown}: {why}")
+
+
+def _say_without_baseline(request: Request) -> None:
+    """Name the settings in which FedAvg lacks seeds: no leads there, and few ranks."""
+    settings: dict[str, str] = {}
+    for match in request.matches:
+        if match.judged:  # FedAvg makes no synthetic set
+            continue
+        seeds = match.seeds[: request.seeds]
+        runs = [RunKey(match.setting, match.method(BASELINE), seed) for seed in seeds]
+        there = sum(is_there(request.bench, run) for run in runs)
+        if there < len(seeds):
+            of = f"{there} of {counted(len(seeds), 'seed')}"
+            settings.setdefault(match.setting, f"{match.setting} ({of})")
+    if settings:
+        say(
+            f"without results of {BASELINE_LABEL} there is no lead in "
+            f"{', '.join(settings.values())}; "
+            "`make compact` computes what is missing of the others"
+        )
+
+
+def train(bench: Workbench, runs: Mapping[RunKey, bool], cores: int) -> int:
+    """Let Snakemake make runs and what they need. Returns the number of runs that failed.
+
+    Args:
+        runs: and whether their synthetic set is judged.
+
+    Raises:
+        UserError: if Snakemake fails before any of the runs begins.
+        Interrupted: after a signal, once Snakemake has ended.
+    """
+    if not runs:
+        return 0
+    files = [
+        str(run.analysis("quality") if judged else run.folder / "manifest.json")
+        for run, judged in runs.items()
+    ]
+    status = _snakemake(files, cores * bench.config.threads)
+    missing = [run for run, judged in runs.items() if status and not is_there(bench, run, judged)]
+    records = [read_run(bench.root, run) for run in missing]
+    if len(missing) == len(runs) and all(record.state == "not run" for record in records):
+        why = f"snakemake ended with status {status}; see above"
+        raise UserError(f"what the runs need could not be made: {why}")
+    for record in records:
+        run, why = record.run, record.why.removeprefix("failed: ")
+        say(f"{run.setting} {run.method} seed {run.seed}: failed: {why or 'see its log'}")
+    return len(missing)
+
+
+def _snakemake(files: Sequence[str], cores: int) -> int:
+    """Make files, whether or not some fail. Signals go on to Snakemake and its jobs."""
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--keep-going", *files]
+    passed_on = False
+    with asked_to_stop() as stop:
+        called = subprocess.Popen(command, stdout=2, process_group=0)  # stdout is the result's
+        while called.poll() is None:
+            if stop.signal_number and not passed_on:
+                passed_on = True
+                with suppress(ProcessLookupError):
+                    os.killpg(called.pid, stop.signal_number)
+            with suppress(subprocess.TimeoutExpired):
+                called.wait(POLL)
+    if stop.signal_number:
+        raise Interrupted(
+            "interrupted: finished runs and checkpoints are kept; run the same command again",
+            stop.signal_number,
+        )
+    return called.returncode
+
+
+def _league(
+    request: Request, chosen: Mapping[tuple[str, str], str], choices: Sequence[Choice]
+) -> League:
+    """Compute the league, and write its page.
+
+    A match without any finished run of the method counts as one in which it cannot run.
+    """
+    bench, unable = request.bench, {**request.unable}
+    for match in request.matches:
+        method = match.method(request.method)
+        name = chosen.get((match.setting, method), method)
+        seeds = match.seeds[: request.seeds]
+        records = [read_run(bench.root, RunKey(match.setting, name, seed)) for seed in seeds]
+        if all(record.state == "failed" for record in records):
+            unable[match.title] = records[0].why.removeprefix("failed: ")
+    papers = published.load(bench.root)
+    items = dict.fromkeys((match.system, match.item) for match in request.matches)
+    with tables.computed_once():
+        computed = {
+            item: tables.compute(bench, bench.table(*item, "compact"), papers) for item in items
+        }
+    league = league_of(
+        bench,
+        computed,
+        matches=request.matches,
+        own=request.method,
+        methods=chosen,
+        seeds=request.seeds,
+        unable=unable,
+        searched=choices,
+    )
+    renderer = Renderer(bench.root)
+    renderer.write_assets()
+    # The other pages are there once the workflow has made them.
+    without_dead_links(bench.root, write_league(renderer, league))
+    sync_disk()
+    return league
+
+
+def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
     """A line about the own method in a match."""
-    best, rank = played.best_other, played.ranks.get(str(league.own))
+    best, rank, measure = played.best_other, played.ranks.get(str(league.own)), played.match.measure
     return (
-        f"{played.match.title}{'' if played.match.measure.rising else ' (lower is better)'}",
+        f"{played.match.title}{'' if measure.rising else ' (lower is better)'}",
         _mean(played.entry(league.own)),
         _mean(played.baseline),
         f"{_mean(best)} {best.name}" if best else "",
-        lead_in_words(played.lead(str(league.own), BASELINE_LABEL)),
+        _in_words(played.lead(league.own)),
         f"{rank:g} of {len(played.ranks)}" if rank else "",
         str(len(played.seeds)),
     )
 
 
 def _mean(entry: Entry | None) -> str:
-    found = entry.estimate if entry else None
-    if found is None:
+    mean = entry.estimate if entry else None
+    if mean is None:
         return entry.why if entry else ""
-    return f"{found.mean:.2f}" if found.std is None else f"{found.mean:.2f} ± {found.std:.2f}"
+    return f"{mean.mean:.2f}" if mean.std is None else f"{mean.mean:.2f} ± {mean.std:.2f}"
 
 
-def remarks(league: League) -> Iterator[str]:
-    """What is said below the table."""
+def _in_words(lead: PairedTest | None) -> str:
+    """A lead, such as ``+1.20 [+0.40, +2.00]``; "" without one."""
+    if lead is None:
+        return ""
+    interval = "" if lead.low is None else f" [{lead.low:+.2f}, {lead.high:+.2f}]"
+    return f"{lead.lead:+.2f}{interval}"
+
+
+def _remarks(league: League) -> Iterator[str]:
+    """The lines below the table."""
     for standing in league.standings:
-        if standing.found:
+        if standing.mean_ranks:
             # Not by commas, which names have: "Per-FedAvg, HF".
-            means = "; ".join(f"{name} {mean:.2f}" for name, mean in standing.found.means.items())
+            items = standing.mean_ranks.means.items()
+            means = "; ".join(f"{name} {mean:.2f}" for name, mean in items)
             yield f"Mean ranks, {standing.group}: {means}."
         yield f"{standing.group}: {in_words(standing, league.own)}."
-    if alone := [each.match.title for each in league.played if not each.ranks]:
+    if alone := [played.match.title for played in league.played if not played.ranks]:
         yield f"No rank in {'; '.join(alone)}: no two methods have a result with all seeds."
     if league.preliminary:
         yield f"{sentence_case(league.preliminary)}: a rank in the league needs at least five."
-    for each in league.searched:
-        if each.chosen is None:
-            yield f"{each.setting}: no search: {each.why}."
+    for choice in league.searched:
+        if choice.chosen is None:
+            yield f"{choice.setting}: no search: {choice.why}."
         else:
-            values = ", ".join(f"{key}={value}" for key, value in each.chosen.items())
-            of = f"{each.tried} of {each.candidates} candidates scored on validation samples"
-            yield f"{each.setting}: {values}, the best of {of}."
-    for title, why in (league.unable or {}).items():
+            values = ", ".join(f"{key}={value}" for key, value in choice.chosen.items())
+            of = f"{choice.tried} of {choice.candidates} candidates scored on validation samples"
+            yield f"{choice.setting}: {values}, the best of {of}."
+    for title, why in league.unable.items():
         yield f"Can't run in {title}: {why}"
-    for name, why in left_out(league.played):
+    for name, why in league.left_out:
         yield f"Left out: {name}: {why}."
     yield "Built-in methods have their papers' hyperparameters; no choice used test samples."
     yield f"Made with {league.about}."

@@ -8,10 +8,11 @@ from pydantic import Field, PrivateAttr
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import (
+    LEAGUE_SHARE,
     Search,
     Searched,
-    ends_with_value,
     settings_of,
+    validated_name,
     values_in,
     variants_of,
 )
@@ -149,6 +150,10 @@ class Experiment(Typed):
                     except UserError:  # a search goes no further than its key
                         continue
                     found[reading] = setting.validated(reading, search.validation, variants)
+        for row in (row for table in self.compact.values() for row in table.rows if row.league):
+            reading, own = validated_name(row.setting, LEAGUE_SHARE), found.get(row.setting)
+            if own and reading not in found and not own.partition.validation:
+                found[reading] = own.validated(reading, LEAGUE_SHARE, {})
         return found
 
     @cached_property
@@ -173,7 +178,7 @@ class Experiment(Typed):
         """
         own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
         # Names are looked up often; a folder of plug-ins is not.
-        if not own and ends_with_value(name) and not self._is_known(setting, name):
+        if not own and "_" in name and not self._is_known(setting, name):
             own = self.said_by(setting, name)
         base = str(own.pop("use", name))
         if base == name:

@@ -6,7 +6,7 @@ in which clients keep a share of their training samples for validation.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -23,6 +23,7 @@ from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 
 MOST = 1000  # candidates of a method
 LONGEST = 120  # characters of a candidate's name, which is also a folder's name
+LEAGUE_SHARE = 0.2  # of its training samples that a client validates on in the league's searches
 BEYOND = 3  # half-decades that a search may go on at either end of a grid
 
 Values = Annotated[
@@ -200,28 +201,36 @@ def _written(value: Scalar) -> str:
     return format(exact, "f").replace("-", "minus")
 
 
-# As :func:`_written` writes them; a text cannot be told from what follows it.
-_VALUE = r"(?:minus)?\d+(?:\.\d+)?|true|false|null"
+# As :func:`_written` writes them. A text with other characters cannot be told from what follows it.
+_NUMBER = r"(?:minus)?\d+(?:\.\d+)?|true|false|null"
+_WORD = r"[A-Za-z][A-Za-z0-9.]*"
 
 
-def ends_with_value(name: str) -> bool:
-    """Whether a name may be a candidate's; :func:`values_in` says whether it is."""
-    return re.search(f"(?:{_VALUE})$", name) is not None
-
-
-def values_in(name: str, known: Iterable[str]) -> Hyperparameters:
+def values_in(name: str, defaults: Mapping[str, object]) -> Hyperparameters:
     """The values that a candidate's name has after its part's, such as ``_mu0.1``.
+
+    Args:
+        defaults: the part's hyperparameters; one whose default is a text has a word as its value.
 
     Returns: none if it is no such name, or has other hyperparameters than those known.
     """
-    names = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    one = rf"_({names})({_VALUE})(?=_|$)"
+    names = "|".join(map(re.escape, sorted(defaults, key=len, reverse=True)))
+    one = rf"_({names})({_NUMBER}|{_WORD})(?=_|$)"
     if not names or not re.fullmatch(f"(?:{one})+", name):
         return {}
-    texts = re.findall(one, name)
-    found = {key: read_value(text.replace("minus", "-"), name, key) for key, text in texts}
-    written = "".join(f"_{key}{_written(found[key])}" for key in sorted(found))
-    return found if written == name else {}  # each once, in this order, and 010 is no number
+    values: Hyperparameters = {}
+    for key, text in re.findall(one, name):
+        if isinstance(defaults[key], str):
+            values[key] = text
+        elif re.fullmatch(_NUMBER, text):
+            values[key] = read_value(text.replace("minus", "-"), name, key)
+    written = "".join(f"_{key}{_written(values[key])}" for key in sorted(values))
+    return values if written == name else {}  # each once, in this order, and 010 is no number
+
+
+def validated_name(setting: str, share: float) -> str:
+    """The name of a setting in which clients keep a share of their samples for validation."""
+    return f"{setting}@validation{share}"
 
 
 class Search(Typed):
@@ -269,7 +278,7 @@ class Search(Typed):
 
     def reading(self, setting: str) -> str:
         """The name of a setting in which clients keep validation samples."""
-        return f"{setting}@validation{self.validation}"
+        return validated_name(setting, self.validation)
 
 
 PublishedOf = Callable[[Searched], Mapping[str, Scalar] | None]

@@ -35,7 +35,7 @@ from fedrepro.report.pages.downloads import (
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
-from fedrepro.report.pages.league_files import write_league
+from fedrepro.report.pages.league import write_league
 from fedrepro.report.pages.method import MethodText, Standing, by_kind, method_page, standings_of
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page

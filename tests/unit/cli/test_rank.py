@@ -1,7 +1,11 @@
 """``fedrepro rank``: your own method in a league of two small settings."""
 
 import json
+import os
 import re
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.cli import rank, rank_runs
+from fedrepro.cli import ranking
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import RunKey
-from fedrepro.report.cells.matches import matches_of
+from fedrepro.report.cells.league import matches_of
 from fedrepro.run import calibration
+from fedrepro.support.errors import Interrupted
 from fedrepro.workflow import estimate
 from support.places import ROOT
 
@@ -93,6 +97,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "config/experiments/own.yaml": EXPERIMENT,
         "config/compact/own.yaml": COMPACT,
         "mine/shrink.py": METHOD,
+        "Snakefile": (ROOT / "workflow/skeleton/Snakefile").read_text(encoding="utf-8"),
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -129,8 +134,6 @@ def test_only_the_own_method_trains_and_is_ranked(
     grid = ("--grid", "part=0.0,1.0")
     status, found, said = asked(capsys, "shrink", *grid)
     assert status == 0, said
-    assert "search 4 of 4: " in said and "run 6 of 6: " in said
-    assert "own/compact-b shrink_part1.0 seed 3: done" in said  # whichever of two ended last
     # A step of nothing is no better on validation samples than FedAvg's.
     assert [each["chosen"] for each in found["searched"]] == [{"part": 1.0}] * 2
     assert [each["tried"] for each in found["searched"]] == [2, 2]
@@ -159,7 +162,7 @@ def test_only_the_own_method_trains_and_is_ranked(
 
     status, again, said = asked(capsys, "shrink", *grid)
     assert (status, again) == (0, found)
-    assert "Nothing to train" in said and "1 of" not in said, said
+    assert "Nothing to train" in said and "shrink seed" not in said, said
 
 
 def test_without_a_grid_one_group_and_one_seed(
@@ -168,7 +171,7 @@ def test_without_a_grid_one_group_and_one_seed(
     rivals(1)
     assert main(["rank", "shrink", "--on", "other", "--seeds", "1", "--cores", "1"]) == 0
     out, said = capsys.readouterr()
-    assert "run 1 of 1: own/compact-b shrink seed 1: done in " in said
+    assert "10 runs to train" not in said and "1 run to train: " in said
     head, row, *rest = out.splitlines()
     assert head.split("\t")[:4] == ["setting", "shrink", "FedAvg", "best other"]
     assert row.split("\t")[0] == "own/compact-b: B"
@@ -258,28 +261,46 @@ def test_without_a_league_it_says_so(bench: Path, capsys: pytest.CaptureFixture[
     assert "no row of a table has `league`" in capsys.readouterr().err
 
 
-def test_what_is_missing_is_asked_of_snakemake(
+def test_runs_and_sets_are_asked_of_snakemake(
     bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen: list[list[str]] = []
+    asked: list[list[str]] = []
 
-    class Called:
-        returncode = 3
+    def refuse(files: list[str], cores: int) -> int:
+        asked.append([*files, str(cores)])
+        return 3
 
-    def call(command: list[str], **options: Any) -> Called:
-        if "snakemake" in command:
-            seen.append(command)
-        return Called()
-
-    monkeypatch.setattr(rank_runs.subprocess, "run", call)
+    monkeypatch.setattr(ranking, "_snakemake", refuse)
     assert main(["rank", "shrink", "--on", "other", "--seeds", "2", "--cores", "2"]) == 2
     assert "snakemake ended with status 3" in capsys.readouterr().err
-    quiet, command = seen  # with what Snakemake says about errors, the second time
-    assert quiet[-2:] == ["--quiet", "all"] and command[-1] == "rules"
-    assert command[2:5] == ["snakemake", "--cores", "2"]
-    data, *partitions = command[5 : command.index("--quiet")]
-    assert data == "results/data/own/meta.json"
-    assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
+    folder = "results/runs/own/compact-b/shrink"
+    assert asked == [[f"{folder}/seed1/manifest.json", f"{folder}/seed2/manifest.json", "2"]]
+    assert main(["rank", "fedevg", "--on", "made", "--seeds", "1", "--cores", "1"]) == 2
+    assert asked[1:] == [["results/quality/own/compact-made/fedevg/seed1.json", "1"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_snakemake_and_its_jobs(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Its jobs have time to write a checkpoint, and the command ends with the signal's status."""
+    made = Path("made").absolute()
+    trap = f"trap 'echo ended > {made}; exit 1' INT TERM; touch {made}; sleep 30 & wait"
+    rule = f'rule slow:\n    output: "x"\n    shell: "{trap}"\n'
+    Path("Snakefile").write_text(rule, encoding="utf-8")
+
+    def interrupt() -> None:
+        while not made.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(Interrupted) as caught:
+        ranking._snakemake(["x"], 1)
+    thread.join()
+    assert caught.value.status == 128 + number
+    assert made.read_text(encoding="utf-8") == "ended\n"
 
 
 def test_the_groups_of_the_repository_are_documented() -> None:
@@ -290,23 +311,7 @@ def test_the_groups_of_the_repository_are_documented() -> None:
 
 @pytest.mark.parametrize(("hours", "words"), [(0.12, "7.2 minutes"), (2.5, "2.5 hours")])
 def test_short_times_are_said_in_minutes(hours: float, words: str) -> None:
-    assert rank_runs.span(hours) == words
-
-
-def test_a_run_that_is_stopped_has_not_failed(
-    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(bench: Any, run: RunKey) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedrepro.workflow.league.missing_inputs", lambda bench, runs: [])
-    monkeypatch.setattr("fedrepro.cli.run.prepare", lambda bench, run: None)
-    monkeypatch.setattr("fedrepro.cli.run.carry_out", stopped)
-    runs = [rank_runs.Wanted(RunKey("own/compact-a", "fedavg", seed)) for seed in (1, 2)]
-    rank_runs.train(load(), runs, 1, {}, "run")
-    said = capsys.readouterr().err
-    assert "run own/compact-a fedavg seed 1: " in said
-    assert "failed" not in said and "left" not in said
+    assert ranking.span(hours) == words
 
 
 @pytest.mark.usefixtures("bench")
@@ -315,18 +320,5 @@ def test_a_run_of_several_matches_is_judged_if_one_asks() -> None:
     match = next(each for each in matches_of(here) if each.item == "compact_made")
     for judged in ((True, False), (False, True), (False, False)):
         matches = [replace(match, judged=each) for each in judged]
-        request = rank.Request(here, "fedevg", matches, {}, [], 1, 1)
-        (wanted,) = request.wanted(rank.Chosen(here))
-        assert wanted.judged == any(judged)
-
-
-def test_a_synthetic_set_is_judged_after_its_run(
-    bench: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedrepro.workflow.league.missing_inputs", lambda bench, runs: [])
-    monkeypatch.setattr("fedrepro.cli.run.prepare", lambda bench, run: None)
-    monkeypatch.setattr("fedrepro.cli.run.carry_out", lambda bench, run: Path("ran").touch())
-    monkeypatch.setattr("fedrepro.cli.analysis.judge", lambda *_: Path("ran").rename("judged"))
-    run = RunKey("own/compact-made", "fedevg", 1)
-    assert rank_runs.train(load(), [rank_runs.Wanted(run, judged=True)], 1, {}, "run") == 0
-    assert Path("judged").exists()
+        request = ranking.Request(here, "fedevg", matches, {}, [], 1, 1)
+        assert [*request.runs({}).values()] == [any(judged)]

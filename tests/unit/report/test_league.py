@@ -18,10 +18,8 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.league import ALL, Choice, League, league_of
-from fedrepro.report.cells.matches import matches_of
-from fedrepro.report.pages.league import in_words
-from fedrepro.report.pages.league_files import as_json, as_latex, write_league
+from fedrepro.report.cells.league import ALL, Choice, League, league_of, matches_of
+from fedrepro.report.pages.league import as_json, as_latex, in_words, write_league
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
@@ -137,8 +135,8 @@ def test_few_settings_decide_nothing_and_it_says_so(bench: Workbench) -> None:
         for setting in ("compact-a", "compact-b"):
             give(bench, setting, method, around(mean))
     standing = found(bench).standings[0]
-    assert standing.found
-    assert standing.found.critical > 2
+    assert standing.mean_ranks
+    assert standing.mean_ranks.critical > 2
     assert "these ranks decide nothing" in in_words(standing, None)
     many = MeanRanks({"own": 1.0, "FedAvg": 2.0}, 30, 0.36)
     words = in_words(type(standing)("skew", (), many), "own")
@@ -205,7 +203,7 @@ def test_standings_by_group_and_over_all(bench: Workbench) -> None:
         give(bench, "compact-a", method, around(a))
         give(bench, "compact-b", method, around(b))
     league = found(bench)
-    standing = {each.group: each.found for each in league.standings}
+    standing = {each.group: each.mean_ranks for each in league.standings}
     assert list(standing) == ["skew", "other", ALL]
     assert standing["skew"].means == {"FedAvg": 2.0, "FedProx": 2.0, "Nova": 2.0}
     assert standing["skew"].settings == 2
@@ -226,7 +224,7 @@ def test_a_match_without_the_own_method_does_not_count(bench: Workbench) -> None
     give(bench, "compact-a", "fedprox", around(70))
     league = found(bench, own="fedprox")
     assert [each.match.label for each in league.ranked] == ["A", "A's loss"]
-    assert league.standings[0].found.means == {"fedprox": 1.0, "FedAvg": 2.5, "Nova": 2.5}
+    assert league.standings[0].mean_ranks.means == {"fedprox": 1.0, "FedAvg": 2.5, "Nova": 2.5}
 
 
 def test_a_page_without_any_result(bench: Workbench) -> None:
@@ -246,7 +244,7 @@ def test_page_csv_latex_and_json_have_the_same_numbers(bench: Workbench) -> None
     for method, mean in (("fedavg", 60), ("fednova", 65), ("fedprox", 70)):
         for setting in ("compact-a", "compact-b"):
             give(bench, setting, method, around(mean))
-    choice = Choice("own/compact-a", 3, 2, {"mu": 0.1}, 71.5)
+    choice = Choice("own/compact-a", "fedprox_mu0.1", 3, 2, {"mu": 0.1}, 71.5)
     refused = {"own/compact-b: B again": "it can't <run>"}
     league = found(bench, own="fedprox", unable=refused, searched=[choice])
     page = written(bench, league)
@@ -342,7 +340,7 @@ def test_a_measure_that_falls_ranks_as_one_that_rises(
             assert (lead.lead > 0) == (wanted[one] < wanted[other])
             assert lead.lead == pytest.approx(-match.lead(other, one).lead)
     (standing,) = found(bench, own=own).standings
-    assert standing.found.means == dict(sorted(wanted.items(), key=lambda each: each[1]))
+    assert standing.mean_ranks.means == dict(sorted(wanted.items(), key=lambda each: each[1]))
 
 
 def test_synthetic_sets_are_ranked_by_what_judged_them(bench: Workbench) -> None:
@@ -421,17 +419,17 @@ def test_a_search_chooses_the_best_on_validation(bench: Workbench, label: str) -
     """By more accuracy or less loss; a candidate of other code or that diverged is not tried."""
     match = next(each for each in matches_of(bench) if each.label == label)
     grid = Searched(method="fedprox", grid={"mu": [0.01, 0.1, 0.5, 0.9]})
-    changed, (search,) = plays.with_searches(bench, [match], "fedprox", grid)
+    (search,) = plays.searches_of(bench, [match], "fedprox", grid)
     scores = {0.01: 0.6, 0.1: 0.8, 0.5: 0.99, 0.9: 0.98}
     for run, (mu, kept) in zip(search.runs, scores.items(), strict=True):
-        assert changed.run_spec(run.setting, run.method, 1).hyperparameters["fedprox"]["mu"] == mu
+        assert bench.run_spec(run.setting, run.method, 1).hyperparameters["fedprox"]["mu"] == mu
         more = {"validation_accuracy": [0.1, kept], "validation_loss": [9.0, -math.log(kept)]}
         status = "diverged" if mu == 0.9 else "finished"
         # The test scores say the opposite.
-        write_run(changed, run, [0.5, 1 - kept / 2], more=more, status=status,
+        write_run(bench, run, [0.5, 1 - kept / 2], more=more, status=status,
                   **({"epochs": 7} if mu == 0.5 else {}))  # fmt: skip
-    assert [plays.is_there(changed, run) for run in search.runs] == [True, True, False, True]
-    _, name, choice = plays.choose(changed, search)
-    assert choice.chosen == {"mu": 0.1} and name == "fedprox_mu0.1"
+    assert [plays.is_there(bench, run) for run in search.runs] == [True, True, False, True]
+    choice = plays.choose(bench, search)
+    assert choice.chosen == {"mu": 0.1} and choice.method == "fedprox_mu0.1"
     assert (choice.candidates, choice.tried) == (4, 2)
     assert choice.score == pytest.approx(80 if label == "A" else -math.log(0.8))

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.searches import Searched
-from fedrepro.config.targets import RunKey
+from fedrepro.config.searches import LEAGUE_SHARE, Searched
 from fedrepro.config.workbench import Workbench
 from fedrepro.workflow import league
 from support.places import ROOT
@@ -16,19 +15,6 @@ from support.places import ROOT
 def bench(tmp_path: Path) -> Workbench:
     (tmp_path / "config").symlink_to(ROOT / "config")
     return load(tmp_path)
-
-
-def test_inputs_are_data_partition_and_what_other_runs_make(bench: Workbench) -> None:
-    files = league.missing_inputs(bench, [RunKey("fedgo/compact-dir0.1", "fedgo", 2)])
-    made = {str(Path(name).parent) for name in files if name.endswith("model.safetensors")}
-    assert made == {
-        "results/runs/fedgo/compact-gan/wgan_gp/seed1",
-        "results/runs/fedgo/compact-dir0.1-critics/discriminators/seed2",
-    }
-    assert "results/data/mnist5k/meta.json" in files
-    own = str(bench.setting("fedgo/compact-dir0.1").partition_path(2))
-    assert own in files
-    assert not any("compact-dir0.1/fedgo" in name for name in files)
 
 
 def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workbench) -> None:
@@ -52,22 +38,34 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
 def test_no_search_with_what_has_seen_the_validation_samples(bench: Workbench) -> None:
     matches = league.chosen_matches(bench, "distillation")
     grid = Searched(method="fedgo", grid={"server_epochs": [1, 2]})
-    _, searches = league.with_searches(bench, matches, "fedgo", grid)
-    assert all(search.candidates is None for search in searches)
+    searches = league.searches_of(bench, matches, "fedgo", grid)
+    assert all(not search.candidates for search in searches)
     assert "discriminators" in searches[0].why
 
 
 def test_candidates_differ_in_the_grid_and_keep_validation_samples(bench: Workbench) -> None:
     matches = league.chosen_matches(bench, "fair-silos")
     grid = Searched(method="ima+fedprox", grid={"fedprox.mu": [0.1, 1.0], "ima.period": [5]})
-    changed, searches = league.with_searches(bench, matches, "ima+fedprox", grid)
+    searches = league.searches_of(bench, matches, "ima+fedprox", grid)
     assert len(searches) == len({match.setting for match in matches}) < len(matches)
     for search in searches:
         assert len(search.runs) == 2
         for run, mu in zip(search.runs, (0.1, 1.0), strict=True):
-            spec = changed.run_spec(run.setting, run.method, run.seed)
-            assert spec.setting.partition.validation == league.VALIDATION
+            spec = bench.run_spec(run.setting, run.method, run.seed)
+            assert spec.setting.partition.validation == LEAGUE_SHARE
             assert spec.hyperparameters["fedprox"]["mu"] == mu
             assert spec.hyperparameters["ima"]["period"] == 5
         plain = bench.setting(search.match.setting)
         assert not plain.partition.validation
+
+
+def test_a_candidate_with_a_word_is_known_to_every_process(bench: Workbench) -> None:
+    """Its run is named by its values, and whoever trains it reads them from the name."""
+    (match, *_) = league.chosen_matches(bench, "label-skew")
+    grid = Searched(method="ima+fedprox", grid={"scheme": ["cyclic", "constant"]})
+    (search,) = league.searches_of(bench, [match], "ima+fedprox", grid)
+    schemes = [
+        load(bench.root).run_spec(run.setting, run.method, 1).hyperparameters["ima"]["scheme"]
+        for run in search.runs
+    ]
+    assert schemes == ["cyclic", "constant"]

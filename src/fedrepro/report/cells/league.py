@@ -1,16 +1,197 @@
-"""The league: mean ranks of methods over matches, and their provenance (docs/league.md)."""
+"""The league: methods beside each other in settings of scale compact (docs/league.md).
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+A row of a compact table that names a group in ``league`` is a match. A method plays in it with
+its number over all seeds, from runs of today's code and configuration. Mean ranks are over the
+matches of a group.
+"""
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedrepro.config.tables import Summary, full_name, wrapped
+from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.matches import Match, Played, matches_of, play
-from fedrepro.report.papers.leads import LOOKS
-from fedrepro.report.papers.ranks import MeanRanks, mean_ranks
+from fedrepro.measures.base import Reading
+from fedrepro.report.cells.cell import ComputedTable, Result
+from fedrepro.report.cells.compact import CENTRAL
+from fedrepro.report.cells.tables import result_of
+from fedrepro.report.papers.estimate import Estimate
+from fedrepro.report.papers.leads import LOOKS, PairedTest
+from fedrepro.report.papers.ranks import MeanRanks, mean_ranks, ranks
 from fedrepro.support import checkout
 from fedrepro.support.printing import counted
+
+BASELINE, BASELINE_LABEL = "fedavg", "FedAvg"  # the method that leads are over
+ALL = "all groups"
+
+
+@dataclass(frozen=True)
+class Match:
+    """A row of a compact table in which methods are compared.
+
+    Attributes:
+        row: its number in its table.
+        setting: of the row, in full; columns may have another one.
+        around: the wrapper that the row puts around all methods.
+        measure: of a method of the reader's own.
+        judged: whether a number needs the evaluation of a synthetic set.
+    """
+
+    system: str
+    item: str
+    row: int
+    group: str
+    label: str
+    setting: str
+    around: str | None
+    measure: Reading
+    judged: bool
+    summary: Summary
+    seeds: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        """A name that no other match has: two tables may have rows with one label."""
+        return f"{self.setting}: {self.label}"
+
+    def method(self, name: str) -> str:
+        """The method that is trained for ``name``."""
+        return wrapped(self.around, [name])[0]
+
+
+def matches_of(workbench: Workbench) -> list[Match]:
+    """All matches, in the order of the files."""
+    return [
+        Match(
+            system,
+            item,
+            number,
+            row.league,
+            row.label,
+            full_name(system, row.setting),
+            row.around,
+            table.metric_of(row).reading,
+            table.metric_of(row).analysis is not None,
+            table.summary,
+            workbench.seeds("compact", system),
+        )
+        for system, experiment in workbench.experiments.items()
+        for item, table in experiment.compact.items()
+        for number, row in enumerate(table.rows)
+        if row.league
+    ]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method in a match.
+
+    Attributes:
+        name: the column's label, or the reader's own method.
+        method: that of its runs.
+        values: by seed, in printed units, of the match's seeds only.
+        why: why it has no number over all seeds; or "".
+        diverged: whether a seed diverged, which makes it the last.
+    """
+
+    name: str
+    method: str
+    values: Mapping[int, float]
+    why: str = ""
+    diverged: bool = False
+
+    @classmethod
+    def of(cls, name: str, result: Result, seeds: Sequence[int]) -> "Entry":
+        """A method's numbers by seed, of today's configuration and code only."""
+        runs = {run.seed: run for run in result.runs if run.seed in seeds}
+        today = {seed: run for seed, run in runs.items() if not run.changed and not run.code}
+        values = {seed: run.value for seed, run in sorted(today.items()) if run.value is not None}
+        method = result.methods[0]
+        if any(run.state == "diverged" for run in today.values()):
+            return cls(name, method, values, "diverged", diverged=True)
+        if len(values) == len(seeds):
+            return cls(name, method, values)
+        why = f"{len(values)} of {len(seeds)} seeds" if values else "no result"
+        stale = [run for seed, run in runs.items() if seed not in today and run.value is not None]
+        failed = [run for run in today.values() if run.value is None and run.state != "not run"]
+        if stale:
+            why += f"; {stale[0].code or 'made with another configuration'}"
+        elif failed:
+            why += f"; seed {failed[0].seed} {failed[0].why}"
+        return cls(name, method, values, why)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The mean over all seeds; None without them."""
+        return None if self.why else Estimate.of([*self.values.values()])
+
+
+@dataclass(frozen=True)
+class PlayedMatch:
+    """A match with the methods' numbers.
+
+    Attributes:
+        seeds: those that a method needs for a rank.
+        own: the name of the reader's own method, if it plays.
+        left_out: methods that do not play, and why.
+    """
+
+    match: Match
+    seeds: tuple[int, ...]
+    entries: tuple[Entry, ...]
+    own: str | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.match.measure.rising else -1
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """By method, greater is better: a method that diverged has the least."""
+        means = [(entry, entry.estimate) for entry in self.entries]
+        return {
+            entry.name: self.sign * mean.mean if mean else -math.inf
+            for entry, mean in means
+            if mean or entry.diverged
+        }
+
+    @property
+    def ranks(self) -> dict[str, float]:
+        """The ranks of all methods with a number in this match; empty if there is only one."""
+        scores = self.scores
+        return dict(zip(scores, ranks([*scores.values()]), strict=True)) if len(scores) > 1 else {}
+
+    @property
+    def counts(self) -> bool:
+        """True with two methods that have a number, among them the reader's own if it plays."""
+        return len(self.scores) > 1 and (self.own is None or self.own in self.scores)
+
+    @property
+    def best_other(self) -> Entry | None:
+        """The best method but the reader's own."""
+        scores = self.scores
+        rivals = (entry for entry in self.entries if entry.estimate and entry.name != self.own)
+        return max(rivals, key=lambda entry: scores[entry.name], default=None)
+
+    def entry(self, name: str | None) -> Entry | None:
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+    @property
+    def baseline(self) -> Entry | None:
+        """FedAvg."""
+        return self.entry(BASELINE_LABEL)
+
+    def lead(self, name: str | None, over: str = BASELINE_LABEL) -> PairedTest | None:
+        """How much better a method is than another, seed by seed; None without both."""
+        one, rival = self.entry(name), self.entry(over)
+        if one is None or rival is None or one.why or rival.why or one is rival:
+            return None
+        return PairedTest.of(
+            [self.sign * (one.values[seed] - rival.values[seed]) for seed in self.seeds], 0.0
+        )
 
 
 @dataclass(frozen=True)
@@ -18,35 +199,17 @@ class Standing:
     """The mean ranks of a group of matches; None with fewer than two methods in all of them."""
 
     group: str
-    matches: tuple[Played, ...]
-    found: MeanRanks | None
+    matches: tuple[PlayedMatch, ...]
+    mean_ranks: MeanRanks | None
 
-
-ALL = "all groups"
-
-
-def standings(played: Iterable[Played]) -> list[Standing]:
-    """Mean ranks by group, then over all groups if there are several.
-
-    With an own method, its matches count; otherwise those in which two methods have a number.
-    """
-    counted = [
-        each
-        for each in played
-        if len(each.scores) > 1 and (each.own is None or each.own in each.scores)
-    ]
-    groups: dict[str, list[Played]] = {}
-    for each in counted:
-        groups.setdefault(each.match.group, []).append(each)
-    found = [_standing(name, group) for name, group in groups.items()]
-    return [*found, _standing(ALL, counted)] if len(groups) > 1 else found
-
-
-def _standing(group: str, matches: Collection[Played]) -> Standing:
-    settings: dict[str, list[dict[str, float]]] = {}
-    for each in matches:
-        settings.setdefault(each.match.setting, []).append(each.scores)
-    return Standing(group, tuple(matches), mean_ranks([*settings.values()]))
+    @classmethod
+    def of(cls, group: str, matches: Iterable[PlayedMatch]) -> "Standing":
+        """The rows of one setting come from the same runs, so they count once."""
+        matches = tuple(matches)
+        settings: dict[str, list[dict[str, float]]] = {}
+        for played in matches:
+            settings.setdefault(played.match.setting, []).append(played.scores)
+        return cls(group, matches, mean_ranks([*settings.values()]))
 
 
 @dataclass(frozen=True)
@@ -54,6 +217,7 @@ class Choice:
     """The search of the own method's hyperparameters in a setting.
 
     Attributes:
+        method: whose runs count: with the best values or, without a search, with the defaults.
         tried: the number of candidates that have a validation score.
         chosen: the values of the best; None if there was no search.
         score: its score on clients' validation samples, in printed units.
@@ -61,6 +225,7 @@ class Choice:
     """
 
     setting: str
+    method: str
     candidates: int
     tried: int
     chosen: Mapping[str, Scalar] | None
@@ -73,33 +238,34 @@ class League:
     """All that the page shows.
 
     Attributes:
+        about: commit, data sets and seeds, in words.
         own: the name of the reader's method, or None.
         unable: matches in which it cannot run, and why.
-        about: commit, data sets and seeds, in words.
     """
 
-    played: tuple[Played, ...]
+    played: tuple[PlayedMatch, ...]
     standings: tuple[Standing, ...]
     about: str
     own: str | None = None
-    unable: Mapping[str, str] | None = None
+    unable: Mapping[str, str] = field(default_factory=dict)
     searched: tuple[Choice, ...] = ()
 
     @property
-    def least_seeds(self) -> int:
-        """Of the matches with a rank, the least number of seeds; 0 without any."""
-        return min((len(each.seeds) for each in self.ranked), default=0)
+    def ranked(self) -> list[PlayedMatch]:
+        """The matches that the standings count."""
+        groups = (standing for standing in self.standings if standing.group != ALL)
+        return [played for standing in groups for played in standing.matches]
 
     @property
     def preliminary(self) -> str:
-        """A warning if there are too few seeds; or ""."""
-        few = 0 < self.least_seeds < LOOKS[0]
-        return f"preliminary: {counted(self.least_seeds, 'seed')}" if few else ""
+        """A warning if a match that counts has too few seeds; or ""."""
+        least = min((len(played.seeds) for played in self.ranked), default=0)
+        return f"preliminary: {counted(least, 'seed')}" if 0 < least < LOOKS[0] else ""
 
     @property
-    def ranked(self) -> list[Played]:
-        """The matches that the standings count."""
-        return [match for each in self.standings if each.group != ALL for match in each.matches]
+    def left_out(self) -> list[tuple[str, str]]:
+        """The methods that do not play in some match, and why."""
+        return sorted({item for played in self.played for item in played.left_out.items()})
 
 
 def league_of(
@@ -113,12 +279,12 @@ def league_of(
     unable: Mapping[str, str] | None = None,
     searched: Sequence[Choice] = (),
 ) -> League:
-    """The league from the numbers that there are.
+    """The league of the numbers that there are.
 
     Args:
-        tables: the computed compact tables.
+        tables: computed, by system and item; a match without its table has no methods.
         matches: by default all.
-        own: the reader's method.
+        own: a method of the reader's own, which plays in all of these matches.
         methods: by setting and method, the variant whose runs count instead.
         seeds: how many of the first seeds to compare; by default all.
         unable: by title, the matches in which ``own`` cannot run, and why.
@@ -130,23 +296,57 @@ def league_of(
     for match in matches_of(workbench) if matches is None else matches:
         if own and match.title in (unable or {}):
             continue
-        table = tables.get((match.system, match.item))
-        runs = None
-        if own:
-            method = match.method(own)
-            runs = own, (methods or {}).get((match.setting, method), method)
-        played.append(play(workbench, match, table, runs, match.seeds[:seeds]))
+        table, method = tables.get((match.system, match.item)), match.method(own or "")
+        runs = (own, (methods or {}).get((match.setting, method), method)) if own else None
+        played.append(_play(workbench, match, table, runs, match.seeds[:seeds]))
+    groups: dict[str, list[PlayedMatch]] = {}
+    for each in played:
+        if each.counts:
+            groups.setdefault(each.match.group, []).append(each)
+    if len(groups) > 1:
+        groups[ALL] = [each for each in played if each.counts]
+    standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
     return League(
-        tuple(played),
-        tuple(standings(played)),
-        _about(workbench, played),
-        own,
-        unable,
-        tuple(searched),
+        tuple(played), standings, _about(workbench, played), own, unable or {}, tuple(searched)
     )
 
 
-def _about(workbench: Workbench, played: Sequence[Played]) -> str:
+def _play(
+    workbench: Workbench,
+    match: Match,
+    table: ComputedTable | None,
+    own: tuple[str, str] | None,
+    seeds: tuple[int, ...],
+) -> PlayedMatch:
+    """A match with the numbers that there are.
+
+    Args:
+        own: the reader's method: its name, and that of its runs in this setting.
+    """
+    entries, left_out = [], {}
+    if own:
+        name, method = own
+        runs = [RunKey(match.setting, method, seed) for seed in seeds]
+        result = result_of(workbench, match.setting, {method: runs}, match.measure, match.summary)
+        entries.append(Entry.of(name, result, seeds))
+    compact = workbench.experiments[match.system].compact[match.item]
+    cells = table.cells[match.row * len(compact.columns) :] if table else ()
+    for column, cell in zip(compact.columns, cells, strict=False):
+        result = cell.paper
+        if result.methods == (CENTRAL,):
+            continue
+        if own and (result.setting, result.methods) == (match.setting, (own[1],)):
+            continue  # the same runs
+        selection = compact.metric_of(compact.rows[match.row], column).selection
+        if selection or len(result.methods) > 1:
+            left_out[column.label] = selection or "the best of several methods is chosen by tests"
+            continue
+        label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
+        entries.append(Entry.of(label, result, seeds))
+    return PlayedMatch(match, seeds, tuple(entries), own[0] if own else None, left_out)
+
+
+def _about(workbench: Workbench, played: Sequence[PlayedMatch]) -> str:
     """Commit, data sets and seeds in a line."""
     code = checkout.of_package()
     commit = f"commit {code['commit'][:10]}" if code else "a version without a commit"

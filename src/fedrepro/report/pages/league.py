@@ -1,126 +1,210 @@
-"""The page of the league: the own method's matches, and all methods by group (docs/league.md)."""
+"""The league as a page, CSV, LaTeX and JSON: the own method's matches, and all methods by group."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedrepro.report.cells.league import League, Standing
-from fedrepro.report.cells.matches import BASELINE_LABEL, Played
+from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
-from fedrepro.report.papers.leads import PairedTest
+from fedrepro.report.pages.downloads import in_latex, rows_as_csv
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.support.printing import counted
 
 PAGE = Path("league.html")
 LOCAL = "local"  # the method without communication, whose lead the page explains
+HEADER = (
+    "group", "system", "match", "setting", "metric", "unit", "method", "own", "seeds", "mean",
+    "std", "rank", "lead_over_fedavg", "low", "high", "why_not_ranked",
+)  # fmt: skip
 
 
-def league_page(league: League) -> dict[str, Any]:
+def write_league(renderer: Renderer, league: League) -> Path:
+    """Write the page, and CSV and LaTeX beside it."""
+    renderer.write_text(PAGE.with_suffix(".csv"), rows_as_csv(HEADER, list(_csv_rows(league))))
+    renderer.write_text(PAGE.with_suffix(".tex"), as_latex(league))
+    return renderer.write(PAGE, "league.html.j2", _page(league))
+
+
+def _page(league: League) -> dict[str, Any]:
     """The content of the page."""
-    rows = [_row(each) for each in league.played]
-    intervals = [row["strip"] for row in rows if row["strip"]]
-    drawn = iter(strips(intervals) if intervals else ())
-    for row in rows:
-        row["strip"] = next(drawn) if row["strip"] else ""
-    groups = [
-        group_of(league, each) for each in dict.fromkeys(p.match.group for p in league.played)
+    leads = [played.lead(league.own) for played in league.played]
+    intervals = [
+        (lead.lead, (lead.high - lead.low) / 2)
+        for lead in leads
+        if lead and lead.low is not None and lead.high is not None
     ]
+    drawn = iter(strips(intervals) if intervals else ())
     return {
         "own": league.own,
-        "rows": rows,
-        "groups": groups,
+        "rows": [
+            {
+                "played": played,
+                "own": played.entry(league.own),
+                "lead": lead,
+                "strip": next(drawn) if lead and lead.low is not None else "",
+                "rank": played.ranks.get(league.own or ""),
+            }
+            for played, lead in zip(league.played, leads, strict=True)
+        ],
+        "groups": _groups(league),
         "standings": {each.group: _drawn(league, each) for each in league.standings},
-        "unable": league.unable or {},
+        "unable": league.unable,
         "searched": league.searched,
         "about": league.about,
         "preliminary": league.preliminary,
         "widened": bool(intervals) and not league.preliminary,
-        "left_out": left_out(league.played),
+        "left_out": league.left_out,
         "baseline": BASELINE_LABEL,
     }
 
 
-def _row(played: Played) -> dict[str, Any]:
-    """The own method's line of a match."""
-    own = played.entry(played.own)
-    lead = played.lead(played.own, BASELINE_LABEL) if played.own else None
-    interval = None
-    if lead and lead.low is not None and lead.high is not None:
-        interval = (lead.lead, (lead.high - lead.low) / 2)
-    return {
-        "played": played,
-        "own": own,
-        "lead": lead,
-        "strip": interval,
-        "rank": played.ranks.get(played.own) if played.own else None,
-    }
-
-
-def group_of(league: League, group: str) -> dict[str, Any]:
-    """The numbers of all methods in a group of matches."""
-    matches = [each for each in league.played if each.match.group == group]
-    names = dict.fromkeys(entry.name for each in matches for entry in each.entries)
-    found = next((each.found for each in league.standings if each.group == group), None)
-    means = found.means if found else {}
-    ordered = [*means, *(name for name in names if name not in means)]
-    return {
-        "name": group,
-        "matches": matches,
-        "methods": ordered,
-        "means": means,
-        "local": any(entry.method == LOCAL for each in matches for entry in each.entries),
-    }
+def _groups(league: League) -> list[dict[str, Any]]:
+    """The matches of each group and its methods: those with a mean rank first."""
+    ranked = {each.group: each.mean_ranks for each in league.standings}
+    groups = []
+    for group in dict.fromkeys(played.match.group for played in league.played):
+        matches = [played for played in league.played if played.match.group == group]
+        entries = [entry for played in matches for entry in played.entries]
+        mean_ranks = ranked.get(group)
+        means = mean_ranks.means if mean_ranks else {}
+        groups.append(
+            {
+                "name": group,
+                "matches": matches,
+                "methods": list(dict.fromkeys([*means, *(entry.name for entry in entries)])),
+                "means": means,
+                "local": any(entry.method == LOCAL for entry in entries),
+            }
+        )
+    return groups
 
 
 def _drawn(league: League, standing: Standing) -> dict[str, Any] | None:
-    found = standing.found
-    if found is None:
+    if standing.mean_ranks is None:
         return None
-    about = f"{standing.group}: " + ", ".join(
-        f"{name} {mean:.2f}" for name, mean in found.means.items()
-    )
-    own = league.own if league.own in found.means else None
-    return {
-        "found": found,
-        "svg": diagram(found, own, f"Mean ranks, {about}"),
-        "words": in_words(standing, own),
-    }
+    means = standing.mean_ranks.means
+    listed = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+    own = league.own if league.own in means else None
+    svg = diagram(standing.mean_ranks, own, f"Mean ranks, {standing.group}: {listed}")
+    return {"svg": svg, "words": in_words(standing, own)}
 
 
 def in_words(standing: Standing, own: str | None) -> str:
-    """What a critical-difference diagram shows, in sentences."""
-    found = standing.found
-    if found is None:
+    """A critical-difference diagram in sentences."""
+    ranked = standing.mean_ranks
+    if ranked is None:
         return "fewer than two methods have a result in all settings: no mean ranks"
     text = (
-        f"{len(found.means)} methods with a result in "
-        f"{counted(found.settings, 'setting')}, critical difference {found.critical:.2f}"
+        f"{len(ranked.means)} methods with a result in "
+        f"{counted(ranked.settings, 'setting')}, critical difference {ranked.critical:.2f}"
     )
-    if not found.can_decide:
+    if not ranked.can_decide:
         return (
             f"{text}: with so few settings it is beyond the largest possible difference, "
-            f"{len(found.means) - 1}, so these ranks decide nothing"
+            f"{len(ranked.means) - 1}, so these ranks decide nothing"
         )
     if own is None:
         return text
-    better, worse = found.apart_from(own)
-    told = [
+    parts = [
         f"{', '.join(names)} significantly {word}"
-        for names, word in ((better, "better"), (worse, "worse"))
+        for names, word in zip(ranked.apart_from(own), ("better", "worse"), strict=True)
         if names
     ]
-    return f"{text}: {'; '.join(told) or f'no method differs significantly from {own}'}"
+    return f"{text}: {'; '.join(parts) or f'no method differs significantly from {own}'}"
 
 
-def left_out(played: Iterable[Played]) -> list[tuple[str, str]]:
-    """The methods that do not play in some match, and why."""
-    found = {(name, why) for each in played for name, why in each.left_out.items()}
-    return sorted(found)
+def _csv_rows(league: League) -> Iterator[list[str]]:
+    """A line for each method in each match, as :data:`HEADER` says."""
+    for played in league.played:
+        match, ranks = played.match, played.ranks
+        for entry in played.entries:
+            mean, lead = entry.estimate, played.lead(entry.name)
+            numbers = (
+                mean and mean.mean, mean and mean.std, ranks.get(entry.name),
+                lead and lead.lead, lead and lead.low, lead and lead.high,
+            )  # fmt: skip
+            yield [
+                match.group, match.system, match.label, match.setting, match.measure.words,
+                match.measure.unit, entry.name, str(entry.name == played.own).lower(),
+                str(len(entry.values)), *("" if each is None else str(each) for each in numbers),
+                entry.why,
+            ]  # fmt: skip
 
 
-def lead_in_words(lead: PairedTest | None) -> str:
-    """Such as ``+1.20 [+0.40, +2.00]``; "" without a lead."""
-    if lead is None:
-        return ""
-    interval = "" if lead.low is None else f" [{lead.low:+.2f}, {lead.high:+.2f}]"
-    return f"{lead.lead:+.2f}{interval}"
+def as_latex(league: League) -> str:
+    """A table for each group: methods, their means in each match, and the mean rank."""
+    lines = ["% needs \\usepackage{booktabs}; mean and sample standard deviation over seeds"]
+    for group in _groups(league):
+        matches: list[PlayedMatch] = group["matches"]
+        heads = " & ".join(in_latex(played.match.title) for played in matches)
+        lines += [
+            "\\begin{tabular}{l" + "r" * (len(matches) + 1) + "}",
+            "\\toprule",
+            f"{in_latex(group['name'])} & {heads} & mean rank \\\\",
+            "\\midrule",
+        ]
+        for name in group["methods"]:
+            cells = [_in_latex(played.entry(name)) for played in matches]
+            cells.append(f"{group['means'][name]:.2f}" if name in group["means"] else "--")
+            shown = in_latex(name)
+            shown = f"\\textbf{{{shown}}}" if name == league.own else shown
+            lines.append(f"{shown} & {' & '.join(cells)} \\\\")
+        lines += ["\\bottomrule", "\\end{tabular}"]
+    few = f"; {league.preliminary}" if league.preliminary else ""
+    return "\n".join([*lines, f"% {league.about}{few}"]) + "\n"
+
+
+def _in_latex(entry: Entry | None) -> str:
+    mean = entry.estimate if entry else None
+    if mean is None:
+        return "diverged" if entry and entry.diverged else "--"
+    spread = "" if mean.std is None else f" $\\pm$ {mean.std:.2f}"
+    return f"{mean.mean:.2f}{spread}"
+
+
+def as_json(league: League) -> dict[str, Any]:
+    """The league as JSON values."""
+    return {
+        "method": league.own,
+        "about": league.about,
+        "preliminary": league.preliminary,
+        "matches": [_match_as_json(played) for played in league.played],
+        "standings": [
+            {
+                "group": each.group,
+                "settings": each.mean_ranks.settings if each.mean_ranks else 0,
+                "critical_difference": each.mean_ranks.critical if each.mean_ranks else None,
+                "mean_ranks": dict(each.mean_ranks.means) if each.mean_ranks else {},
+                "words": in_words(each, league.own),
+            }
+            for each in league.standings
+        ],
+        "cannot_run": dict(league.unable),
+        "left_out": dict(league.left_out),
+        "searched": [asdict(choice) for choice in league.searched],
+    }
+
+
+def _match_as_json(played: PlayedMatch) -> dict[str, Any]:
+    ranks, match = played.ranks, played.match
+    return {
+        "group": match.group,
+        "match": match.title,
+        "setting": match.setting,
+        "metric": match.measure.words,
+        "rising": match.measure.rising,
+        "seeds": list(played.seeds),
+        "methods": [
+            {
+                "name": entry.name,
+                "values": {str(seed): value for seed, value in entry.values.items()},
+                "rank": ranks.get(entry.name),
+                "why": entry.why,
+                "lead_over_fedavg": lead and asdict(lead),
+            }
+            for entry in played.entries
+            for lead in [played.lead(entry.name)]
+        ],
+    }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL, Match, Played
+from fedrepro.report.cells.league import BASELINE, BASELINE_LABEL, Match, PlayedMatch
 from fedrepro.report.pages.equations import (
     SYMBOLS,
     equations_in,
@@ -71,7 +71,7 @@ class Standing:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def standings_of(workbench: Workbench, played: Iterable[Played]) -> dict[str, Standing]:
+def standings_of(workbench: Workbench, played: Iterable[PlayedMatch]) -> dict[str, Standing]:
     """The standing of each part of a composition that has any."""
     standings: defaultdict[str, Standing] = defaultdict(Standing)
     for match in played:
