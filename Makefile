@@ -88,8 +88,8 @@ bench-peers: setup ## measure other simulators on the same workloads, in tempora
 	@TORCH=$(TORCH) python tests/benchmarks/peers/measure.py
 	@python scripts/render_benchmarks.py
 
-paper: setup ## predict what runs take on the GPU of src/fedrepro/run/h100.yaml, after a change of its numbers
-	@python scripts/on_paper.py
+paper: setup ## predict what runs take on the GPU of scripts/h100.yaml, after a change of its numbers
+	@python scripts/measure_rates.py h100
 
 picture: setup ## render the README's picture, claims with their evidence (needs chromium)
 	@python scripts/picture.py

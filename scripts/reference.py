@@ -29,6 +29,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, SearchTarget, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.report.cells.search import as_far_as_it_went
 from fedrepro.run import landed, run_archive
 from fedrepro.run.manifest import is_of_this_kind
@@ -39,8 +40,6 @@ from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
-from fedrepro.workflow.cost import CostModel, RunCost
-from fedrepro.workflow.estimate import rates_for
 
 LIST = PAPERS / "reference.yaml"
 MODEL, MANIFEST = "model.safetensors", "manifest.json"
@@ -333,7 +332,7 @@ def make_missing(bench: Workbench, arguments: argparse.Namespace, *, packs: bool
         planned.update(left)
         groups.append((each, left))
     cost_model = CostModel(bench, [each.target(left) for each, left in groups])
-    costs = cost_model.costs(rates_for(cost_model))
+    costs = cost_model.costs()
     for each, left in groups:
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else 'complete'}")
     print(f"In all, with parent runs: {in_words(costs.values())}.")

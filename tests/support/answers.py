@@ -13,9 +13,9 @@ from pathlib import Path
 from fedrepro.cli.verify import _other_results
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
+from fedrepro.cost.estimate import chosen
+from fedrepro.cost.model import CostModel
 from fedrepro.workflow import recorded
-from fedrepro.workflow.cost import CostModel
-from fedrepro.workflow.estimate import chosen
 
 
 def main() -> None:

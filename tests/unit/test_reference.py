@@ -15,16 +15,15 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.estimate import CostEstimate
+from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.provenance import numerics
 from fedrepro.run import landed
 from fedrepro.run.integrity import Check
-from fedrepro.run.rates import MethodRate, ModelRate, stored
 from fedrepro.run.results import reference_folder, reference_runs, timing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from fedrepro.workflow.cost import CostModel
-from fedrepro.workflow.estimate import CostEstimate
 from support.manifests import write_manifest
 from support.places import ROOT
 
@@ -71,28 +70,16 @@ def test_the_runs_of_some_columns(bench: Workbench) -> None:
 def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     rows = wanted("MNIST, 500 clients, released settings", 1)
     runs = reference.runs_of(bench, rows)
-    cost_model = CostModel(
-        replace(bench, root=tmp_path), [reference.Group("", rows.table, runs).target(runs)]
-    )
-    rates = stored(tmp_path, "cpu", 1)
-    costs = cost_model.costs(rates)
-    assert {*runs} < costs.keys()  # with parent runs, which are made first
-    (key,) = cost_model.workloads
-    number = f"{len(runs)} runs to make"
-    assert reference.in_words(costs[run] for run in runs) == (
-        f"{number}; {len(runs)} without hours: {key}: not measured"
-    )
-    rates.models = {key: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
-    rates.methods = {
-        name: MethodRate(1.0, centralized=False, interpolates=False)
-        for name in cost_model.methods()
-    }
-    costs = cost_model.costs(rates)
-    (*_, everything) = CostEstimate(cost_model).lines(costs)
+    target = reference.Group("", rows.table, runs).target(runs)
+    estimate = CostEstimate(CostModel(replace(bench, root=tmp_path), [target]))
+    assert {*runs} < estimate.costs.keys()  # with parent runs, which are made first
+    (*_, everything) = estimate.lines()
     assert everything.hours > 1
-    assert reference.in_words(costs.values()) == (
-        f"{len(costs)} runs to make, some {everything.hours:.1f} hours of one core"
+    assert reference.in_words(estimate.costs.values()) == (
+        f"{len(estimate.costs)} runs to make, some {everything.hours:.1f} hours of one core"
     )
+    unknown = RunCost(runs[0], False, why="nobody knows")
+    assert reference.in_words([unknown]) == "1 run to make; 1 without hours: nobody knows"
 
 
 def test_small_runs_of_one_seed_are_made_together() -> None:

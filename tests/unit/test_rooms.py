@@ -23,7 +23,7 @@ LAYERS = (
     {"config"},
     {"provenance"},
     {"run"},
-    {"analysis", "check"},
+    {"analysis", "check", "cost"},
     {"report"},
     {"workflow"},
     {"cli", "api"},

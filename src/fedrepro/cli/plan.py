@@ -17,9 +17,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "estimate",
         help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
         description="Estimate the remaining cost of targets on this machine or, with `--device "
-        "cuda`, on an NVIDIA H100 that need not be here. Speeds are measured once (under two "
-        "minutes) and kept in results/calibration; on a busy machine they come out up to half as "
-        "fast. Those of an absent GPU were measured elsewhere, or are predicted. Each sum counts a "
+        "cuda`, on an NVIDIA H100 that need not be here: the steps of all clients times the "
+        "seconds of one, by a table of the speeds of models and methods, and by the timings of "
+        "runs that are finished here. Each sum says how many hours are predicted. It counts a "
         "run that several tables need once, and leaves out finished runs. The last sum also counts "
         "the runs that these start from: parent runs and inputs.",
         epilog="Examples: fedrepro estimate ima superfed/table_2_3 --scale paper; "
@@ -45,44 +45,43 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
+    from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
+    from fedrepro.cost.model import CostModel
     from fedrepro.run import cards
-    from fedrepro.workflow.cost import CostModel
-    from fedrepro.workflow.estimate import CellTarget, CostEstimate, chosen, rates_for
-    from fedrepro.workflow.resources import save_estimates
+    from fedrepro.workflow.resources import estimated, save_estimates
 
     if arguments.gpus is not None:
         require_at_least("--gpus", arguments.gpus, 1)
     bench = load(overrides=validate(Overrides, {"device": arguments.device}, "the command line"))
     targets = chosen(bench, arguments.targets, arguments.scale)
-    cost_model = CostModel(bench, targets)
-    rates = rates_for(cost_model)
     gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
-    estimate, costs = CostEstimate(cost_model, gpus), cost_model.costs(rates)
-    save_estimates(bench.root, bench.config, estimate.estimates(costs))
-    found = estimate.as_json(rates, costs)
+    estimate = CostEstimate(CostModel(bench, targets), gpus)
+    resources = estimated(estimate.cost_model, estimate.costs.values())
+    save_estimates(bench.root, bench.config, resources)
+    content = estimate.as_json()
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(content, indent=2))
         return
-    for line in _unknown(found):
+    for line in _unknown(content):
         print(line)
     on_gpu = bench.config.device != "cpu"
     hours = "GPU hours" if on_gpu else "CPU hours"
     header = (
         *("kind", "name", "runs", "done", "steps", hours, "of these predicted"),
-        *(f"hours on {found['at_once']}", "unknown", "disk MB", "memory MB"),
+        *(f"hours on {content['at_once']}", "unknown", "disk MB", "memory MB"),
     )
-    print_rows(header, [_cells(line) for line in found["lines"]])
+    print_rows(header, [_cells(line) for line in content["lines"]])
     if on_gpu:
         of_rates = ("training", "runs", hours, "steps/s with FedAvg", "rate")
-        print_rows(of_rates, [_cells_of_rate(each) for each in found["rates"]])
-    if found["missing"]:
+        print_rows(of_rates, [_cells_of_rate(each) for each in content["rates"]])
+    if content["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
-        print_rows(about, [_cells_of_data(each) for each in found["missing"]])
-    for line in _remarks(found):
+        print_rows(about, [_cells_of_data(each) for each in content["missing"]])
+    for line in _remarks(content):
         print(line)
     for cell in (target for target in targets if isinstance(target, CellTarget)):
         files = " ".join(f"{run.folder}/manifest.json" for run in cell.runs)
-        print(f"To make the cell: snakemake --cores {found['at_once']} {files}")
+        print(f"To make the cell: snakemake --cores {content['at_once']} {files}")
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
@@ -119,9 +118,9 @@ def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
     return each["name"], f"{each['runs']:,}", each["fetch"], download, f"{each['unsized']:,}", disk
 
 
-def _unknown(found: dict[str, Any]) -> list[str]:
+def _unknown(content: dict[str, Any]) -> list[str]:
     """Lines about the runs whose hours no sum includes."""
-    reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
+    reasons = sorted(content["without_hours"].items(), key=lambda item: -item[1])
     lines = [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
     if reasons[REASONS:]:
         rest = sum(number for _, number in reasons[REASONS:])
@@ -129,42 +128,34 @@ def _unknown(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _remarks(found: dict[str, Any]) -> list[str]:
+def _remarks(content: dict[str, Any]) -> list[str]:
     """Lines that say what the sums include and what they leave out."""
-    total = found["lines"][-1]
-    absent = "table" in found["machine"]
-    where = f"On an {found['machine']['accelerator']}" if absent else "On this machine"
-    jobs = ", ".join(f"{number:,} {kind}" for kind, number in found["jobs"].items() if number)
+    total = content["lines"][-1]
+    where = "On this machine"
+    if total["predicted"] + total["landed"] > 0:
+        where = f"On {content['machine'].get('accelerator') or content['machine']['processor']}"
+    jobs = ", ".join(f"{number:,} {kind}" for kind, number in content["jobs"].items() if number)
     lines = [
         f"Jobs left: {jobs or 'none'}; tables and pages (seconds each) are not counted.",
-        f"{where}, {found['at_once']} at a time: {_hours(total, 'wall')} hours, "
+        f"{where}, {content['at_once']} at a time: {_hours(total, 'wall')} hours, "
         "if all of them fit in memory.",
     ]
     if total["done"]:
         lines.append(f"Left out because they are finished: {total['done']:,} runs.")
-    if found["estimated_partitions"]:
+    if content["estimated_partitions"]:
         lines.append(
             f"Estimated from the catalogue because data are not partitioned yet: "
-            f"{found['estimated_partitions']:,} runs."
+            f"{content['estimated_partitions']:,} runs."
         )
-    if absent:
-        lines.append(
-            f"Of these hours, {total['hours'] - total['predicted']:,.1f} are by rates that were "
-            f"measured on such a GPU, {total['predicted']:,.1f} by predicted ones, which may be "
-            "off by a factor of two (docs/cluster.md)."
-        )
-    elif found["by_others_alike"]:
-        lines.append(
-            "Estimated from a similar model or method because their own is not measured yet: "
-            f"{found['by_others_alike']:,} runs."
-        )
-    if found["side_by_side"]:
-        lines.append(
-            f"Vectorised clients, faster than measured here: {found['side_by_side']:,} runs."
-        )
+    measured = total["hours"] - total["landed"] - total["predicted"]
+    lines.append(
+        f"Of these hours, {measured:,.1f} are by runs that this machine has finished, "
+        f"{total['landed']:,.1f} by rates of the same training elsewhere, and "
+        f"{total['predicted']:,.1f} are predicted, which may be twice as many (docs/cluster.md)."
+    )
     lines += [
         f"Trained in {name}, and estimated at the speed of float32: {number:,} runs."
-        for name, number in sorted(found["precisions"].items())
+        for name, number in sorted(content["precisions"].items())
         if name != "float32"
     ]
     return lines

@@ -15,6 +15,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.estimate import CellTarget, CostEstimate, CostLine
+from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.league import (
     BASELINE,
@@ -39,8 +41,6 @@ from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
-from fedrepro.workflow.cost import CostModel, RunCost
-from fedrepro.workflow.estimate import AROUND, CellTarget, CostLine, rates_for
 from fedrepro.workflow.league import (
     LINE,
     Search,
@@ -51,7 +51,6 @@ from fedrepro.workflow.league import (
     refuse_unknown,
     searches_of,
 )
-from fedrepro.workflow.schedule import makespan
 
 SHOWN = 3  # rows named beside a reason that they share
 POLL = 0.1  # seconds between looks at Snakemake
@@ -182,21 +181,15 @@ def _chosen(request: Request, choices: Sequence[Choice]) -> dict[tuple[str, str]
 
 def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[dict[str, Any]]:
     """The costs of runs by setting, of what they start from, and of all, as JSON values."""
-    model = CostModel(bench, [CellTarget("", "", "compact", tuple(runs))])
-    rates = rates_for(model)
-    costs = model.costs(rates)
+    target = CellTarget("", "", "compact", tuple(runs))
+    estimate = CostEstimate(CostModel(bench, [target]))
+    costs = estimate.costs
     settings: dict[str, list[RunCost]] = {}
     for run, cost in costs.items():
         settings.setdefault(run.setting if run in runs else "inputs", []).append(cost)
-    start = rates.start_seconds or 0.0
-    seconds = {
-        run: max(0.0, cost.seconds - start) + AROUND
-        for run, cost in costs.items()
-        if cost.seconds is not None
-    }
-    after = {run: [first for first in model.first(run) if first in seconds] for run in seconds}
+    wall = estimate.wall_seconds(costs.values(), cores)
     lines = [CostLine.of("setting", name, group, 0.0) for name, group in settings.items()]
-    lines.append(CostLine.of("all", "all", costs.values(), makespan(seconds, after, cores)))
+    lines.append(CostLine.of("all", "all", costs.values(), wall))
     return [asdict(line) for line in lines]
 
 

@@ -113,7 +113,7 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.provenance import arithmetic, fingerprint, numerics
     from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
-    from fedrepro.run.kept import disk_of_kept
+    from fedrepro.run.disk_check import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)

@@ -5,12 +5,14 @@ resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides t
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.config_file import Config
+from fedrepro.cost.model import CostModel, RunCost
+from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json, write_atomically
 
@@ -73,6 +75,17 @@ def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstima
     }
     with write_atomically(root / ESTIMATES) as temporary:
         temporary.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
+
+
+def estimated(cost_model: CostModel, costs: Iterable[RunCost]) -> dict[str, ResourceEstimate]:
+    """The resources to request from a cluster, by config hash, as far as known."""
+    return {
+        fingerprint.of_config(cost_model.spec(cost.run)): ResourceEstimate.of(
+            cost.memory, cost.seconds
+        )
+        for cost in costs
+        if cost.seconds is not None
+    }
 
 
 def _execution(config: Config) -> str:

@@ -59,7 +59,7 @@ RUN = ("ima/fmnist-shards2-demo", "ima+fedprox", "--seed", "7")
         (("study", "fedgo_cost"), "fedrepro.analysis.studies.make", ["fedgo_cost"]),
         (
             ("plan", "ima/table_1", "superfed", "--scale", "paper"),
-            "fedrepro.workflow.estimate.chosen",
+            "fedrepro.cost.estimate.chosen",
             [["ima/table_1", "superfed"], "paper"],
         ),
         (("verify", "there", "--full"), "fedrepro.run.integrity.Check", ["there", True]),
@@ -124,13 +124,13 @@ def test_verify_says_each_fault_and_its_status_is_1(
 
 def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     found: dict[str, Any] = {
-        "lines": [{"wall": 2.5, "done": 4, "unknown": 0}],
+        "lines": [
+            {"wall": 2.5, "done": 4, "unknown": 0, "hours": 5.0, "landed": 0.0, "predicted": 0.0}
+        ],
         "jobs": {"run": 3, "prepare": 0},
         "at_once": 2,
         "without_hours": {f"reason {n}": n for n in range(1, plan.REASONS + 3)},
         "estimated_partitions": 0,
-        "by_others_alike": 6,
-        "side_by_side": 0,
         "machine": {},
         "precisions": {"float32": 8, "tf32": 1, "bfloat16": 2},
     }
@@ -143,6 +143,6 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
     assert reasons[-2] == "Hours unknown: 3 runs: reason 3"
     assert reasons[-1] == "Hours unknown: 3 more runs; --json lists all reasons."
-    assert lines[-3].endswith("not measured yet: 6 runs.")
+    assert "5.0 are by runs that this machine has finished" in lines[-3]
     assert [line.split(",")[0] for line in lines[-2:]] == ["Trained in bfloat16", "Trained in tf32"]
     assert "float32: 2 runs" in lines[-2]

@@ -18,9 +18,7 @@ from fedrepro.cli import ranking
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.report.cells.league import matches_of
-from fedrepro.run import calibration
 from fedrepro.support.errors import Interrupted
-from fedrepro.workflow import estimate
 from support.places import ROOT
 
 CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
@@ -106,9 +104,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kind = np.where(a + b + 0.3 * random.normal(size=240) > 0, "x", "y")
     pd.DataFrame({"a": a, "b": b, "kind": kind}).to_csv(tmp_path / "own.csv", index=False)
     monkeypatch.chdir(tmp_path)
-    # Calibrating takes seconds, and nothing here is about hours.
-    monkeypatch.setattr(estimate, "LIMIT", 0.0)
-    monkeypatch.setattr(calibration, "start_seconds", lambda: 2.0)
     return tmp_path
 
 

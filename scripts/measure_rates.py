@@ -1,27 +1,50 @@
-"""Measure how fast this machine is: a few rounds of the engine on random data.
+"""Measure the rates of all shipped experiments, for src/fedrepro/cost/cpu.json and h100.json.
 
-Every model is measured separately with FedAvg, in its own process (to get its peak memory). Every
-method is measured on one small model, as a multiple of FedAvg.
+`python scripts/measure_rates.py cpu` plays a few rounds of the engine on random data: each model
+with FedAvg, each method on one small model as a multiple of FedAvg, one after another, each in its
+own process (to get its peak memory); then it compares the table with all landed runs. `make paper`
+calls it with h100: the rounds are played on paper (gpu_on_paper.py), by the numbers of h100.yaml,
+and what was measured on such a GPU is entered.
+
+What a table has is not measured again; delete the table's rows for that, or change a number from
+which h100.yaml predicts.
 """
 
+import argparse
+import math
 import multiprocessing
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
+from card_table import shipped
+from gpu_on_paper import PAPER, Clock, on_paper
 
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
-from fedrepro.config.values import Executor, Hyperparameters
+from fedrepro.config.values import SCALES, Executor, Hyperparameters
+from fedrepro.cost.estimate import chosen
+from fedrepro.cost.model import CostModel
+from fedrepro.cost.rates import (
+    DRAWN,
+    FOLDER,
+    MethodKey,
+    MethodRate,
+    ModelRate,
+    Rates,
+    Workload,
+    size_of,
+)
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
@@ -37,196 +60,177 @@ from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
-from fedrepro.run.card_table import shipped
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.on_paper import PAPER, Clock, on_paper
-from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, family_of_method
+from fedrepro.run.results import read_run, reference_runs
+from fedrepro.run.run_archive import archived_runs, settings_with_results
 from fedrepro.run.store import ClientStore
-from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+from fedrepro.support.plugins import NONE, Folders
 
 LONG = 8  # steps of the longer of two rounds; a step takes their difference
 FEW, MANY = 16, 256  # samples of the two evaluations
 ENOUGH = 0.15  # seconds of one measurement
 SLOW = 4.0  # seconds beyond which one measurement is enough; PyTorch's first call may take less
-REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
 ROUNDS = 3  # of a method, so that IMA averages in the last
 FEW_TIMES = 3  # instead of LONG on a GPU on paper, whose clock is exact
 RECORDED = 3  # times that steps are played on a GPU on paper, of which the last is recorded
-EARLY = 0.6  # share of the limit after which no model is started that has a surrogate
-AT_ONCE = 8  # methods with the same epochs that one process measures
 # The names under which methods are given artifacts during their measurement.
 MAKERS = {"generator": "wgan_gp_small", "discriminators": "discriminator_small"}
 
 KINDS = {"bytes": np.uint8, "sound": np.int16, "features": np.float32, "words": np.int32}
-LATER = "there was no time left"
-Say = Callable[[str], None]
 
 
-def calibrate(
-    rates: Rates,
-    workloads: Mapping[str, Workload],
-    methods: Mapping[str, RunSpec],
-    limit: float,
-    say: Say = lambda line: None,
-) -> dict[str, str]:
-    """Measure the rates that ``rates`` lacks and add them.
+@dataclass(frozen=True)
+class Subject(Workload):
+    """A workload with what playing it takes besides.
 
-    Args:
-        workloads: by key, the most important first.
-        methods: a run of each method, by key.
-        limit: seconds after which no further measurement is started.
-        say: called with a line about the next measurement.
-
-    Returns:
-        What could not be measured, and why.
+    Attributes:
+        by: a run to measure itself, if its method trains something other than a classifier.
     """
-    device, threads = rates.machine["device"], rates.machine.get("threads", 1)
-    if "table" in rates.machine:
-        device, rates.start_seconds = PAPER, shipped().start_seconds
-    until = time.monotonic() + limit
-    if rates.start_seconds is None:
-        say("start")
-        rates.start_seconds = start_seconds()
-    # One of each family first, so that every run gets an estimate; and models before methods,
-    # whose rates are of no use without them.
-    measured = [key for key in workloads if key in rates.models]
-    first_models, other_models = _one_of_each(
-        workloads, lambda key: workloads[key].family, measured
-    )
-    short = sorted(methods, key=lambda key: methods[key].setting.epochs)
-    first_methods, other_methods = _one_of_each(short, family_of_method, rates.methods)
-    wanted: list[Wanted] = [[(key, workloads[key])] for key in first_models]
-    wanted += _grouped([(key, methods[key]) for key in first_methods])
-    wanted += _grouped([(key, methods[key]) for key in other_methods])
-    tasks: list[Task] = [(each, device, threads, until) for each in wanted]
-    early = until - (1 - EARLY) * limit
-    tasks += [([(key, workloads[key])], device, threads, early) for key in other_models]
-    failed: dict[str, str] = {}
-    for key, found in _in_children(tasks, device, threads):
-        say(key)
-        match found:
-            case ModelRate():
-                rates.models[key] = found
-            case MethodRate():
-                rates.methods[key] = found
-            case _:
-                failed[key] = found
-    return failed
+
+    task: str = "classification"
+    by: RunSpec | None = field(default=None, compare=False)
+    plugins: Folders = field(default=NONE, compare=False)
 
 
-def _one_of_each(
-    keys: Iterable[str], kin_of: Callable[[str], object], known: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """What is not measured yet: first one per unmeasured family, then the rest."""
-    first: list[str] = []
-    others: list[str] = []
-    seen = {kin_of(key) for key in known}
-    for key in keys:
-        if key not in known:
-            (others if kin_of(key) in seen else first).append(key)
-            seen.add(kin_of(key))
-    return first, others
+REFERENCE = Subject("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, 10)
 
 
-def _grouped(specs: Iterable[tuple[str, RunSpec]]) -> "list[Wanted]":
-    """Groups of methods with the same local epochs, each measured against one FedAvg run."""
-    by_epochs: dict[int, Wanted] = {}
-    for key, spec in specs:
-        by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
-    return [
-        group[first : first + AT_ONCE]
-        for group in by_epochs.values()
-        for first in range(0, len(group), AT_ONCE)
-    ]
+def subjects(device: str) -> tuple[dict[Workload, Subject], dict[MethodKey, RunSpec]]:
+    """All workloads and methods of the shipped experiments, each with a run to play."""
+    bench = load(overrides=Overrides(device=device))
+    workloads: dict[Workload, Subject] = {}
+    methods: dict[MethodKey, RunSpec] = {}
+    for scale in SCALES:
+        model = CostModel(bench, chosen(bench, (), scale))
+        for spec in map(model.spec, model.runs):
+            data = model.data(spec.setting.dataset)
+            if data is None:
+                continue
+            workload = model.workload(spec, data)
+            task, by = bench.datasets[spec.setting.dataset].task, spec if workload.method else None
+            if not by:
+                methods.setdefault(MethodKey.of(spec), spec)
+            subject = Subject(**vars(workload), task=task, by=by, plugins=spec.plugins)
+            workloads.setdefault(workload, subject)
+    for row in shipped().models if device == "cuda" else ():
+        precision = row.precision
+        named = row.model, row.shape, "bytes", 10, row.batch_size, row.stacked, precision
+        workloads.setdefault(Workload(*named), Subject(*named))
+    return workloads, methods
 
 
-def start_seconds() -> float:
-    """CPU seconds that a command takes before it starts training."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", "import fedrepro.run.runner"], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-
-Wanted = list[tuple[str, "Workload | RunSpec"]]  # or runs of methods with the same epochs, by key
-Task = tuple[Wanted, str, int, float]  # device, threads, and the second after which not to begin
-Found = ModelRate | MethodRate | str  # a text: why it could not be measured
-
-
-def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[tuple[str, Found]]:
-    """The results, measured with the parallelism of real runs.
-
-    Each in its own process, to get its peak memory.
-    """
-    # A fork saves the imports; CUDA and macOS libraries do not survive it.
-    forks = sys.platform == "linux" and device != "cuda"
-    workers = max(1, usable_cores() // threads) if device != "cuda" else 1
-    context = multiprocessing.get_context("fork" if forks else "spawn")
-    # A forked child has the tasks already. Any other is sent them, which a plug-in's partition
-    # scheme does not survive; measuring uses its own.
-    if device == PAPER:
+def measure(device: str) -> None:
+    """Measure what a device's table lacks, and write it after each."""
+    rates, played = Rates.read(device), "cpu"
+    if device == "cuda":
+        machine = {"device": device, "accelerator": shipped().name, "table": shipped().digest}
+        if rates.machine != machine:
+            rates = Rates(machine, shipped().start_seconds)
+        played = PAPER
         import torch._dynamo  # noqa: F401 - which takes seconds, in each of the forks
-    if not forks:
-        tasks = [([(key, _sendable(what)) for key, what in each[0]], *each[1:]) for each in tasks]
-    count = min(workers, max(1, len(tasks)))
-    with context.Pool(count, _receive, (tasks,), maxtasksperchild=1) as pool:
-        for found in pool.imap_unordered(_measure, range(len(tasks))):
-            yield from found
+    workloads, methods = subjects(device)
+    wanted: list[tuple[Workload | MethodKey, Subject | RunSpec]] = [
+        *((key, subject) for key, subject in workloads.items() if key not in rates.models),
+        *((key, spec) for key, spec in methods.items() if key not in rates.methods),
+    ]
+    for key, subject in wanted:
+        print(key.name, flush=True)
+        rate = in_a_process(subject, played)
+        match key, rate:
+            case Workload(), ModelRate():
+                rates.models[key] = replace(rate, flop=size_of(key, NONE)[0])
+            case MethodKey(), MethodRate():
+                rates.methods[key] = rate
+            case _:
+                print(f"not measured: {key.name}: {rate}")
+        save(rates, device)
+    if device == "cuda":
+        enter_measurements(rates)
+    else:
+        enter_landed(rates)
+    save(rates, device)
 
 
-def _sendable(what: Workload | RunSpec) -> Workload | RunSpec:
-    if isinstance(what, RunSpec):
-        return _with_plain_partition(what)
-    return replace(what, by=_with_plain_partition(what.by)) if what.by else what
+def save(rates: Rates, device: str) -> None:
+    with write_atomically(FOLDER / ("cpu.json" if device == "cpu" else "h100.json")) as temporary:
+        temporary.write_text(rates.text(), encoding="utf-8")
 
 
-def _with_plain_partition(spec: RunSpec) -> RunSpec:
-    setting = spec.setting.model_copy(update={"partition": Iid(scheme="iid", clients=1)})
-    given = {
-        name: _with_plain_partition(each) if isinstance(each, RunSpec) else each
-        for name, each in spec.given.items()
-    }
-    return replace(spec, setting=setting, given=given)
+def in_a_process(subject: Subject | RunSpec, device: str) -> ModelRate | MethodRate | str:
+    """The rate of a workload or method; or the reason why it has none."""
+    with multiprocessing.get_context("fork").Pool(1, _receive, (subject,)) as pool:
+        return pool.apply(_measure, (device,))
 
 
-_TASKS: list[Task] = []  # in a child
+_SUBJECTS: list[Subject | RunSpec] = []  # in a child: a run cannot be sent to it
 
 
-def _receive(tasks: Sequence[Task]) -> None:
-    # Not `_TASKS.extend` itself: without a fork a child would get a copy of that list.
-    _TASKS.extend(tasks)
+def _receive(subject: Subject | RunSpec) -> None:
+    _SUBJECTS[:] = [subject]
 
 
-def _measure(number: int) -> list[tuple[str, Found]]:
-    wanted, device, threads, until = _TASKS[number]
-    torch.set_num_threads(threads)
-    plain: dict[int, float] = {}
-    found: list[tuple[str, Found]] = []
-    for key, what in wanted:
-        if time.monotonic() > until:
-            found.append((key, LATER))
-            continue
+def _measure(device: str) -> ModelRate | MethodRate | str:
+    torch.set_num_threads(1)
+    (subject,) = _SUBJECTS
+    try:
+        if isinstance(subject, Subject):
+            return measure_model(subject, device, 1)
+        return measure_method(subject, device, 1, {})
+    except (UserError, RuntimeError, TypeError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+
+
+def enter_measurements(rates: Rates) -> None:
+    """Enter what h100.yaml has of models and methods that were measured in whole rounds."""
+    for workload, rate in rates.models.items():
+        if row := shipped().row_of(workload):
+            # Its steps include what a client's round takes besides.
+            step = 1 / row.steps_per_second - rate.client_seconds / row.client_steps
+            step = max(step, 0.5 / row.steps_per_second)
+            rates.models[workload] = replace(rate, step_seconds=step, source=row.source)
+    for key, factor in rates.methods.items():
+        if key.composition == "fedavg":
+            rates.methods[key] = replace(factor, source="FedAvg")
+        for measured in shipped().methods:
+            if (key.composition, key.epochs) == (measured.method, measured.epochs):
+                source = measured.source
+                rates.methods[key] = replace(factor, factor=measured.factor, source=source)
+
+
+def enter_landed(rates: Rates) -> None:
+    """Enter by how much the CPU time of landed runs differs from the table, and print it."""
+    rates.landed = {}
+    model = CostModel(load(), (), rates)
+    records = [
+        read_run(Path(), run, reference=True)
+        for setting in settings_with_results(Path())
+        for run in archived_runs(Path(), setting)
+    ]
+    seconds: dict[str, tuple[list[float], list[float]]] = {}
+    for record in [*records, *reference_runs(Path())]:
         try:
-            rate: Found
-            if isinstance(what, Workload):
-                rate = measure_model(what, device, threads)
-            else:
-                rate = measure_method(what, device, threads, plain)
-            found.append((key, rate))
-        except UserError as error:
-            found.append((key, str(error)))
-        except torch.OutOfMemoryError:
-            found.append((key, f"does not fit into the memory of {device}"))
-        except (RuntimeError, TypeError, ValueError) as error:
-            if device != PAPER:
-                raise
-            why = str(error).partition("\n")[0] or type(error).__name__
-            found.append((key, f"cannot be counted without the GPU: {why:.120}"))
-    return found
+            timed = model.timed(record)
+        except UserError:  # of an experiment that is gone
+            continue
+        if timed and (workload := timed[0].workload) and timed[0].seconds:
+            cost, ratio = timed
+            expected = timed[0].seconds - rates.start_seconds
+            names = workload.name, f"{workload.name}, {MethodKey.of(model.spec(cost.run)).name}"
+            for name in (*names, f"paper {record.run.setting.partition('/')[0]}"):
+                known = seconds.setdefault(name, ([], []))
+                known[0].append(ratio * expected)
+                known[1].append(expected)
+    for name, (spent, predicted) in seconds.items():
+        ratio = math.fsum(spent) / math.fsum(predicted)
+        if name.startswith("paper "):
+            print(f"{name}: {len(spent)} landed runs took {ratio:.2f} times the table's seconds")
+        else:
+            rates.landed[name] = float(f"{ratio:.3g}")
 
 
-def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
+def measure_model(workload: Subject, device: str, threads: int) -> ModelRate:
     """FedAvg's rounds with one client, one step and several steps; and two evaluations.
 
     Raises:
@@ -247,7 +251,7 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
 
 @contextmanager
 def _timing(
-    plan: Plan, workload: Workload, device: str, threads: int
+    plan: Plan, workload: Subject, device: str, threads: int
 ) -> Iterator[tuple[Callable[[], float], Callable[[], float]]]:
     """The clock by which a plan is measured, and that of a GPU on paper while it works."""
     if device != PAPER:
@@ -335,11 +339,8 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
         plain[epochs] = _rounds(fedavg, device, threads)
     workload, composition = replace(REFERENCE, plugins=spec.plugins), spec.composition
     plan = random_plan(workload, 2, size, composition, clients_part(spec), epochs, device, threads)
-    layers = plan.federation.method.layers()
-    pooled = plan.federation.method.centralized
     # A centralised method has one client; an epoch of it has two mini-batches.
-    factor = _rounds(plan, device, threads) / plain[epochs]
-    return MethodRate(factor, pooled, any(layer.interpolates for layer in layers))
+    return MethodRate(_rounds(plan, device, threads) / plain[epochs])
 
 
 def _method_on_paper(spec: RunSpec, plain: dict[int, float]) -> MethodRate:
@@ -366,8 +367,6 @@ def _method_on_paper(spec: RunSpec, plain: dict[int, float]) -> MethodRate:
     factor = (two - one) / (second - first)
     return MethodRate(
         factor if method.centralized else max(factor, 1.0),  # a long server's round hides a step
-        method.centralized,
-        any(layer.interpolates for layer in method.layers()),
         max(server, 0.0) / (ROUNDS - 1),
     )
 
@@ -376,7 +375,7 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
     """A run's hyperparameters without those that depend on other sizes than its clients'.
 
     A server that distils iterates over its own samples, and a method that draws images draws a
-    fixed number: :mod:`fedrepro.workflow.cost` counts these. A share of the two clients that are
+    fixed number: :mod:`fedrepro.cost.model` counts these. A share of the two clients that are
     measured would be nobody.
     """
     method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.plugins)
@@ -410,7 +409,7 @@ def _rounds(plan: Plan, device: str, threads: int) -> float:
 
 
 def random_plan(
-    workload: Workload,
+    workload: Subject,
     clients: int,
     size: int,
     composition: str,
@@ -475,7 +474,7 @@ def random_plan(
     return replace(plan, federation=replace(plan.federation, execute=execute))
 
 
-def _made_up(need: str, workload: Workload, train: Split, clients: int) -> StoredArtifact:
+def _made_up(need: str, workload: Subject, train: Split, clients: int) -> StoredArtifact:
     """An artifact of the right shape: an untrained network, or training samples.
 
     Raises:
@@ -540,3 +539,9 @@ def _timed(once: Callable[[], object], clock: Callable[[], float]) -> float:
     began = clock()
     once()
     return clock() - began
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", choices=("cpu", "h100"))
+    measure("cpu" if parser.parse_args().table == "cpu" else "cuda")

@@ -1,24 +1,26 @@
 """A GPU on paper: what the engine launches there, on tensors without memory."""
 
-import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
-from fedrepro.run.calibration import measure_method, measure_model, random_plan
-from fedrepro.run.card_table import CardTable, shipped
-from fedrepro.run.on_paper import PAPER, Clock, OnPaper
-from fedrepro.run.rates import PREDICTED, Workload, stored_on_paper
+from fedrepro.cost.rates import Rates
 from support.places import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from card_table import CardTable, shipped
+from gpu_on_paper import PAPER, Clock, OnPaper
+from measure_rates import Subject, enter_measurements, measure_method, measure_model, random_plan
 
 TABLE = CardTable(
     name="A card", launch_seconds=1.0, replay_seconds=3.0, kernel_seconds=0.1, product_seconds=0.2,
     convolution_seconds=0.4, left_by_compiler=0.5, bytes_per_second=1e30, start_seconds=0.0,
     flop_per_second={"float32": 10.0, "tf32": 100.0, "bfloat16": 1e30}, process_bytes=1, sources={},
 )  # fmt: skip
-NET = Workload("twonn", (1, 28, 28), "bytes", 10, "classification", 10)
+NET = Subject("twonn", (1, 28, 28), "bytes", 10, 10)
 
 
 def empty(*shape: int) -> torch.Tensor:
@@ -87,23 +89,31 @@ def test_predictions_are_near_what_was_measured(
     model: str, shape: tuple[int, ...], batch: int, stacked: int, measured: float
 ) -> None:
     """By how much they differ is what to expect of those that nobody has measured."""
-    workload = Workload(model, shape, "bytes", 10, "classification", batch, stacked)
+    workload = Subject(model, shape, "bytes", 10, batch, stacked)
     predicted = 1 / measure_model(workload, PAPER, 1).step_seconds
     assert 1 / 2.2 < predicted / measured < 2.2
 
 
 def test_the_shipped_predictions_are_of_the_shipped_table() -> None:
-    """Else say `make paper`. Rows of measurements may change without."""
-    content = json.loads(PREDICTED.read_text(encoding="utf-8"))
-    assert content["machine"] == stored_on_paper(ROOT).machine
-    assert content["machine"]["table"] == shipped().digest
+    """Else say `make paper`."""
+    rates = Rates.read("cuda")
+    assert rates.machine["table"] == shipped().digest
     more = shipped().model_copy(update={"models": (), "sources": {}})
     assert more.digest == shipped().digest
     assert more.model_copy(update={"kernel_seconds": 1.0}).digest != shipped().digest
-    for key in ("twonn 1x28x28 bytes 10 batch 10", NET.key):
-        if key in content["models"]:
-            now = measure_model(NET, PAPER, 1).step_seconds
-            assert content["models"][key]["step_seconds"] == pytest.approx(now, rel=0.3)
+    for workload, rate in rates.models.items():
+        row = shipped().row_of(workload)
+        assert rate.source == (row.source if row else "")
+
+
+def test_measurements_take_the_place_of_predictions() -> None:
+    rates = Rates.read("cuda")
+    key = next(key for key, rate in rates.models.items() if rate.source)
+    rates.models[key] = replace(rates.models[key], step_seconds=1.0, source="")
+    enter_measurements(rates)
+    row = shipped().row_of(key)
+    assert row and rates.models[key].source == row.source
+    assert 0.5 <= rates.models[key].step_seconds * row.steps_per_second <= 1
 
 
 def test_a_server_s_time_does_not_grow_with_the_clients_steps() -> None:

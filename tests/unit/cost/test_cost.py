@@ -9,32 +9,37 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.partition_sizes import DataShares, estimated_shares
 from fedrepro.config.targets import RunKey
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.data_sizes import Data, counted_shares
+from fedrepro.cost.estimate import CostEstimate, CostLine, chosen
+from fedrepro.cost.model import CostModel
+from fedrepro.cost.rates import FOLDER, MethodKey, MethodRate, ModelRate, Rates, Workload, size_of
+from fedrepro.cost.schedule import makespan
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fedprox import FedProx
 from fedrepro.provenance import arithmetic, fingerprint, numerics
-from fedrepro.run import card_table
-from fedrepro.run.calibration import LATER
-from fedrepro.run.card_table import MeasuredMethod, MeasuredModel
-from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
+from fedrepro.run.results import timing_of
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
+from fedrepro.support import checksummed_json
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.amounts import Data, counted_shares
-from fedrepro.workflow.cost import CostModel
-from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
-from fedrepro.workflow.schedule import makespan
+from fedrepro.support.plugins import NONE
+from support import tiny_run
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
-LOGISTIC = "logistic 1x28x28 bytes 10 batch 100"
+LOGISTIC = Workload("logistic", (1, 28, 28), "bytes", 10, 100)
+RATE = ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000, flop=15_700)
+PROX_KEY = MethodKey("fedprox", "", 1)
 AVERAGE, PROX = RunKey("ima/tiny", "fedavg", 1), RunKey("ima/tiny", "fedprox", 1)
 # 4,000 samples, 4 equal clients: 10 mini-batches of 100 each. 2 rounds of 2 clients: 40 steps.
 # 40 * .5 for steps, 2 * 2 * .25 for clients, 2 * 1,000 * .001 + 2 * .1 for scores, 3 to start.
@@ -54,17 +59,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench
 
 
 @pytest.fixture
-def rates(bench: Workbench) -> Rates:
-    """A calibration, as it is stored."""
-    made = stored(bench.root, "cpu", 1)
-    made.start_seconds = 3.0
-    made.models = {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
-    made.methods = {
-        "fedavg epochs 1": MethodRate(1.0, centralized=False, interpolates=False),
-        "fedprox epochs 1": MethodRate(2.0, centralized=False, interpolates=False),
-    }
-    made.save(bench.root)
-    return stored(bench.root, "cpu", 1)
+def rates(monkeypatch: pytest.MonkeyPatch) -> Rates:
+    """A table, which commands read, too."""
+    methods = {MethodKey("fedavg", "", 1): MethodRate(1.0), PROX_KEY: MethodRate(2.0)}
+    made = Rates({"processor": "A processor"}, 3.0, {LOGISTIC: RATE}, methods)
+    monkeypatch.setattr(Rates, "read", lambda device: made)
+    return made
 
 
 GIVEN = """\
@@ -92,9 +92,7 @@ def estimate_of(bench: Workbench, *names: str) -> CostEstimate:
 
 def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], CostLine]:
     estimate = estimate_of(bench)
-    return {
-        (line.kind, line.name): line for line in estimate.lines(estimate.cost_model.costs(rates))
-    }
+    return {(line.kind, line.name): line for line in estimate.lines()}
 
 
 def test_a_compact_table_is_planned_at_its_own_scale() -> None:
@@ -158,7 +156,7 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     bench, child = load(bench.root), RunKey("ima/tiny", "ima+fedavg", 1)
     found = CostEstimate(CostModel(bench, chosen(bench, ("ima/table_2",), None)))
-    costs = found.cost_model.costs(rates)
+    costs = found.cost_model.costs()
     assert {run: cost.steps for run, cost in costs.items()} == {child: 20, AVERAGE: 80}
     # Its model and one that it keeps for the child run, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
@@ -239,28 +237,32 @@ def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) ->
     made = make_partition(labels, None, setting.partition, 1)  # 62 or 63 samples each
     made.save(bench.root / setting.partition_path(1))
     estimate = estimate_of(bench)
-    cost = estimate.cost_model.cost(AVERAGE, rates)
+    cost = estimate.cost_model.cost(AVERAGE)
     assert cost.counted and cost.steps == 2 * 2 * 1
-    assert estimate.as_json(rates, estimate.cost_model.costs(rates))["estimated_partitions"] == 0
+    assert estimate.as_json()["estimated_partitions"] == 0
 
 
-def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: Rates) -> None:
+def test_mixtures_and_clients_of_their_own_are_scored(
+    bench: Workbench, rates: Rates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = bench.root / "config/experiments/ima.yaml"
     text = file.read_text().replace("clients: 4}", "clients: 4, test_fraction: 0.2}")
     file.write_text(
         text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
     )
-    rates.methods["fedavg epochs 1"] = MethodRate(1.0, centralized=False, interpolates=True)
-    rates.methods["fedprox epochs 1"] = MethodRate(1.0, centralized=True, interpolates=False)
+    rates.methods[PROX_KEY] = MethodRate(1.0)
+    monkeypatch.setattr(FedAvg, "interpolates", True)
+    monkeypatch.setattr(FedProx, "centralized", True)
+    monkeypatch.setattr(FedProx, "interpolates", False)
     estimate = estimate_of(load(bench.root))
     # 8 mini-batches a client: 32 steps. Twice 1,000 + 800 samples in 1 + 4 scores; after the last
     # round 800 samples of 4 clients at 11 mixtures.
     samples, scores = 2 * 1_800 + 11 * 800, 2 * 5 + 11 * 4
     expected = 32 * 0.5 + 4 * 0.25 + samples * 0.001 + scores * 0.1 + 3
-    assert estimate.cost_model.cost(AVERAGE, rates).seconds == pytest.approx(expected)
+    assert estimate.cost_model.cost(AVERAGE).seconds == pytest.approx(expected)
     # One client with all 3,200 samples.
     pooled = 2 * 32 * 0.5 + 2 * 0.25 + 2 * 1_800 * 0.001 + 2 * 5 * 0.1 + 3
-    assert estimate.cost_model.cost(PROX, rates).seconds == pytest.approx(pooled)
+    assert estimate.cost_model.cost(PROX).seconds == pytest.approx(pooled)
 
 
 def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
@@ -271,16 +273,12 @@ def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
     file.write_text(text)
     # Each client trains on 750 samples: 8 mini-batches of 100, for two clients in two rounds.
     shared = 2 * 2 * 8 * 0.5 + 4 * 0.25 + 2 * (1_000 + 1_000) * 0.001 + 2 * 2 * 0.1 + 3
-    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE, rates).seconds == pytest.approx(
-        shared
-    )
+    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE).seconds == pytest.approx(shared)
     file.write_text(
         text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
     )
     own = shared + 2 * 1_000 * 0.001 + 2 * 2 * 4 * 0.1
-    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE, rates).seconds == pytest.approx(
-        own
-    )
+    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE).seconds == pytest.approx(own)
 
 
 def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
@@ -344,32 +342,16 @@ def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) 
     assert (estimate.jobs()["download"], estimate.jobs()["prepare"]) == (0, 0)
 
 
-def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
-    """And a table that needs no runs is none of those that cost something."""
-    experiment = yaml.safe_load(EXPERIMENT)
-    experiment["settings"]["rare"] = {"extends": "tiny", "batch_size": 50}
-    rows = [{"label": "Rare", "setting": "rare"}, {"label": "Tiny", "setting": "tiny"}]
-    experiment["tables"]["table_2"]["rows"] = rows
-    experiment["tables"] = dict(reversed(experiment["tables"].items()))
-    experiment["computed"] = {"formula": {"kind": "responses", "title": "Responses"}}
-    file = bench.root / "config/experiments/ima.yaml"
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False))
-    estimate = estimate_of(load(bench.root))
-    assert [run.setting for run in estimate.cost_model.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
-    assert list(estimate.cost_model.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
-    assert [target.item for target in estimate.cost_model.targets] == ["table_2", "table_1"]
-
-
 def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
     """After two rounds, of two clients each, and the server's."""
     file = bench.root / "config/experiments/ima.yaml"
     text = EXPERIMENT.replace("    rounds: 2\n", "    rounds: 2\n    keep: {fedavg: [1, 2]}\n")
     file.write_text(text, encoding="utf-8")
-    found = estimate_of(load(bench.root)).cost_model.costs(rates)
+    found = estimate_of(load(bench.root)).cost_model.costs()
     assert found[AVERAGE].disk - found[PROX].disk == 2 * 3 * 4 * 7850
 
 
-def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
+def test_what_is_given_is_made_first_and_counted(bench: Workbench, rates: Rates) -> None:
     text = EXPERIMENT.replace("tables:", GIVEN + "tables:")
     first, second = text.split("  table_2:")
     second = second.replace("setting: tiny", "setting: taught").replace("fedavg", "feddf")
@@ -378,20 +360,13 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     found = estimate_of(load(bench.root), "ima/table_2")
     maker, images = RunKey("ima/maker", "wgan_gp", 1), RunKey("ima/images", "generated", 1)
     assert set(found.cost_model.runs) == {RunKey("ima/taught", "feddf", 1), images, maker}
-    # What trains no classifier is measured itself, what takes one is a multiple of FedAvg.
-    assert {key.partition(" batch ")[2] for key in found.cost_model.workloads} == {
-        "100", "100 generated epochs 1", "100 wgan_gp epochs 1",
-    }  # fmt: skip
-    assert list(found.cost_model.methods()) == ["feddf epochs 1"]
     # The server distils on 25,000 images, in 10 epochs of mini-batches of 64, after each of the two
     # rounds of all 4 clients: these, and then the student, look at them. The ensemble is scored.
-    rates = Rates({}, 3.0, {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)})
-    rates.methods["feddf epochs 1"] = MethodRate(1.0, centralized=False, interpolates=False)
     taught = RunKey("ima/taught", "feddf", 1)
     expected = 80 * 0.5 + 8 * 0.25 + 2.2 + 3  # as FedAvg
     expected += 2 * (10 * 391 * 0.5 * 64 / 100 + 25_000 * 5 * 0.001)
     expected += 2 * 4 * 1_000 * 0.001
-    assert found.cost_model.cost(taught, rates).seconds == pytest.approx(expected)
+    assert found.cost_model.cost(taught).seconds == pytest.approx(expected)
 
 
 def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rates) -> None:
@@ -402,16 +377,13 @@ def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rat
     text = text.replace("{label: FedAvg, method: fedavg}", "{label: FedAvg, method: generated}")
     (bench.root / "config/experiments/ima.yaml").write_text(text, encoding="utf-8")
     cost_model, images = CostModel(load(bench.root), ()), RunKey("ima/images", "generated", 1)
-    drawn = CostEstimate(
-        CostModel(load(bench.root), chosen(load(bench.root), ("ima/table_2",), None))
-    ).cost_model
-    (key,) = (key for key in drawn.workloads if " generated " in key)
+    key = Workload("wgan_gp_small", (1, 28, 28), "bytes", 10, 100, method="generated epochs 1")
 
     def seconds(step: float, client: float) -> float:
-        rates.models[key] = ModelRate(step, client, 0.001, 0.1, 7850, 500_000_000)
-        found = cost_model.cost(images, rates).seconds
-        assert found is not None
-        return found
+        rates.models[key] = replace(RATE, step_seconds=step, client_seconds=client)
+        cost = cost_model.cost(images)
+        assert cost.seconds is not None and cost.workload == key
+        return cost.seconds
 
     assert seconds(1.5, 0.25) - seconds(0.5, 0.25) == pytest.approx(100)
     assert seconds(0.5, 1.25) - seconds(0.5, 0.25) == pytest.approx(100)
@@ -437,47 +409,110 @@ def test_a_file_of_two_data_sets_is_fetched_once(
 
 
 def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
-    """A step of half as many samples takes half as long; what is not measured says so."""
+    """A step of half as many samples takes half as long."""
     file = bench.root / "config/experiments/ima.yaml"
     rare = "  rare: {extends: tiny, batch_size: 50}\n  other: {extends: tiny, model: twonn}\n"
-    rows = (
-        "    rows:\n      - {label: Rare, setting: rare}\n      - {label: Other, setting: other}\n"
-    )
-    text = EXPERIMENT.replace("tables:", f"{rare}tables:")
-    head, _, tail = text.rpartition("    rows:\n")
-    file.write_text(f"{head}{rows}{tail}", encoding="utf-8")
-    estimate = estimate_of(load(bench.root))
-    half = estimate.cost_model.cost(RunKey("ima/rare", "fedavg", 1), rates)
+    file.write_text(EXPERIMENT.replace("tables:", f"{rare}tables:"), encoding="utf-8")
+    model = estimate_of(load(bench.root)).cost_model
     # 20 mini-batches of 50 each.
-    assert half.seconds == pytest.approx(80 * 0.25 + 1 + 2.2 + 3)
-    cost = estimate.cost_model.cost(RunKey("ima/other", "fedavg", 1), rates)
-    key = LOGISTIC.replace("logistic", "twonn")
-    assert cost.seconds is None and cost.why == f"{key}: not measured"
-    estimate.cost_model.unmeasured = {key: "it is too large"}
-    found = estimate.as_json(rates, estimate.cost_model.costs(rates))
-    assert found["without_hours"] == {f"{key}: it is too large": 1}
+    assert model.cost(RunKey("ima/rare", "fedavg", 1)).seconds == pytest.approx(80 * 0.25 + 6.2)
+    # Another model by its floating-point operations: 199,210 parameters, 784 to 200, 200, 10.
+    larger = (784 * 200 + 200 * 200 + 200 * 10) / (784 * 10)
+    cost = model.cost(RunKey("ima/other", "fedavg", 1))
+    expected = 40 * 0.5 * larger + 1 + 2 * 1_000 * 0.001 * larger + 0.2 + 3
+    assert cost.seconds == pytest.approx(expected, rel=0.01) and cost.basis == "predicted"
+    assert cost.memory - 5_000 * 792 == 500_000_000 + 2 * 4 * 199_210
 
 
-def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
-    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
+def test_a_model_of_other_numbers_is_estimated_by_its_parameters(rates: Rates) -> None:
+    """No operation of an LSTM is counted, but two for each parameter."""
+    words = Workload("stacked_lstm", (10,), "words", 9, 20)
+    rate = rates.of_model(words, NONE)
+    assert rate.step_seconds == pytest.approx(
+        0.5 * max(size_of(words, NONE)[0], 2 * rate.parameters) / 15_700 * 20 / 100
+    )
+
+
+def test_a_method_that_is_alike_stands_in() -> None:
+    keys = [("ditto", 1), ("ditto@released", 5), ("ditto", 9), ("ima+ditto", 5), ("topk", 1)]
+    known = {
+        MethodKey(name, "", epochs): MethodRate(2.0 + i) for i, (name, epochs) in enumerate(keys)
+    }
+    rates = Rates({}, 0.0, {}, known)
+
+    def factor(name: str, epochs: int, options: str = "") -> float:
+        return rates.of_method(MethodKey(name, options, epochs)).factor
+
+    assert factor("ditto", 9) == 4.0
+    assert factor("ditto", 4, "ditto.personal_epochs=2") == 2.0
+    assert factor("ditto", 6) == 4.0
+    assert factor("ditto@released", 9) == 3.0
+    assert factor("ima@released+ditto@released", 1) == 5.0
+    assert factor("topk+ditto", 1) == 6.0 * 2.0  # the product of its parts
+    assert factor("fedavg", 5) == 1.0
+
+
+def test_methods_share_what_does_not_change_their_work() -> None:
+    mild, strong = (
+        tiny_run.run_spec("fedprox", hyperparameters={"fedprox": {"mu": mu, "unused": True}})
+        for mu in (0.1, 1.0)
+    )
+    key = MethodKey.of(mild)
+    assert key == MethodKey.of(strong)
+    assert key.name == "fedprox fedprox.unused=true epochs 2"
+
+
+def test_landed_runs_correct_the_table(bench: Workbench, rates: Rates) -> None:
+    """Those of the same model and method count as landed, others of the model correct it."""
+    rates.landed = {LOGISTIC.name: 2.0, f"{LOGISTIC.name}, fedavg epochs 1": 3.0}
+    model = estimate_of(bench).cost_model
+    average, prox = model.cost(AVERAGE), model.cost(PROX)
+    assert (average.basis, prox.basis) == ("landed", "predicted")
+    assert average.seconds == pytest.approx(3 * (AVERAGE_SECONDS - 3) + 3)
+    assert prox.seconds == pytest.approx(2 * (PROX_SECONDS - 3) + 3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_this_machine_s_timings_replace_the_table(
+    bench: Workbench, rates: Rates, device: str
 ) -> None:
-    prox = rates.methods.pop("fedprox epochs 1")
-    rates.methods["fedprox epochs 9"] = prox
-    estimate = estimate_of(bench)
-    costs = estimate.cost_model.costs(rates)
-    assert costs[PROX].seconds == pytest.approx(PROX_SECONDS)
-    assert not costs[PROX].measured and costs[AVERAGE].measured
-    assert estimate.as_json(rates, costs)["by_others_alike"] == 1
-    rates.save(bench.root)
-    no_time = "fedrepro.run.calibration.calibrate"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(no_time, lambda rates, workloads, methods, limit: {"fedprox epochs 1": LATER})
-        assert main(["plan", "ima/table_1"]) == 0
-    told = capsys.readouterr()
-    line = "Estimated from a similar model or method because their own is not measured yet: 1 runs."
-    assert line in told.out
-    assert "1 not measured yet: run this command again" in told.err
-    assert "Hours unknown" not in told.out
+    """A run took 46.4 s where the table has 23.2: so will its other seeds, and all others twice."""
+    spec = bench.run_spec("ima/tiny", "fedavg", 1)
+    folder = bench.root / AVERAGE.folder
+    folder.mkdir(parents=True)
+    write_manifest(folder, {
+        "config_hash": fingerprint.of_config(spec), "numerics": numerics.of_run(spec),
+        "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
+        "device": device, "threads": 1,
+    })  # fmt: skip
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    timing = {"wall_seconds": 90.0, "cpu_seconds": 46.4, "rounds_per_second": 2 / 90}
+    sealed = checksummed_json.sealed(timing, timing_of(manifest))
+    (folder / "timing.json").write_text(json.dumps(sealed), encoding="utf-8")
+    model = estimate_of(bench).cost_model
+    same, prox = model.cost(replace(AVERAGE, seed=2)), model.cost(PROX)
+    if device != "cpu":  # says nothing of the CPU
+        assert same.seconds == pytest.approx(AVERAGE_SECONDS) and same.basis == "predicted"
+        return
+    assert same.seconds == pytest.approx(46.4 + 3) and same.basis == "measured"
+    assert prox.seconds == pytest.approx(2 * (PROX_SECONDS - 3) + 3) and prox.basis == "predicted"
+
+
+def test_the_shipped_tables_know_every_run() -> None:
+    """On a CPU by rows of their own; nothing is without hours."""
+    for device in ("cpu", "cuda"):
+        table = Rates.read(device)
+        assert table.models and table.methods and table.start_seconds > 0
+        assert Rates(**vars(table)).text() == (FOLDER / (
+            "cpu.json" if device == "cpu" else "h100.json"
+        )).read_text(encoding="utf-8")  # fmt: skip
+    bench = load(ROOT)
+    for scale in SCALES:
+        model = CostModel(bench, chosen(bench, (), scale))
+        specs = {spec.setting.name: spec for spec in map(model.spec, model.runs)}
+        for spec in specs.values():
+            data = model.data(spec.setting.dataset)
+            assert data and model.workload(spec, data) in model.rates.models
 
 
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:
@@ -499,7 +534,6 @@ def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates
     bench = load(bench.root)
     total = lines(bench, rates)["all", "all"]
     assert (total.unknown, total.hours) == (2, 0)
-    assert estimate_of(bench).cost_model.workloads == {}
 
 
 def test_output_for_scripts(
@@ -524,19 +558,13 @@ def test_a_gpu_computes_one_run_at_a_time(bench: Workbench, rates: Rates) -> Non
 
 
 def test_runs_in_lower_precision_are_named(
-    bench: Workbench, capsys: pytest.CaptureFixture[str]
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that needs a GPU has no hours on a CPU, and is refused there before data are fetched."""
     low = EXPERIMENT.replace("logistic", "mcmahan_cnn\n    precision: bfloat16", 1)
     low = low.replace("tables:", "  lower: {extends: tiny, precision: tf32}\ntables:")
     low = low.replace("setting: tiny}", "setting: lower}", 1)
     (bench.root / "config/experiments/ima.yaml").write_text(low)
-    made = stored(bench.root, "cpu", 1)
-    made.start_seconds = 3.0
-    made.models = {LOGISTIC.replace("logistic", "mcmahan_cnn"): ModelRate(0.5, 0, 0, 0, 1, 1)}
-    once = MethodRate(1.0, centralized=False, interpolates=False)
-    made.methods = {f"{name} epochs 1": once for name in ("fedavg", "fedprox")}
-    made.save(bench.root)
     assert main(["plan", "ima", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["precisions"] == {"bfloat16": 1, "tf32": 2}
@@ -600,64 +628,40 @@ def test_a_target_that_is_none(bench: Workbench) -> None:
             chosen(bench, names, None)
 
 
-def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:
-    path = bench.root / rates.path
-    for text in ("{}", path.read_text().replace("epochs 1", "epochs l")):
-        path.write_text(text)
-        with pytest.raises(UserError, match=r"calibration/cpu-.*\.json: damaged: .*: delete it"):
-            stored(bench.root, "cpu", 1)
-
-
 def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["plan", "--device", "cuda", "--json", *words]) == 0
     return dict(json.loads(capsys.readouterr().out))
 
 
 def test_a_gpu_that_is_not_here_is_planned_with(
-    bench: Workbench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Predicted, until the table has its rate; and nothing is timed twice."""
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Predicted, until the table has its rate."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    found = planned(capsys)
-    everything = found["lines"][-1]
-    assert found["without_hours"] == {} and everything["unknown"] == 0
+    everything, (rate,) = (content := planned(capsys))["lines"][-1], content["rates"]
+    assert content["without_hours"] == {} and everything["unknown"] == 0
     assert everything["hours"] == everything["predicted"] > 0
-    (rate,) = found["rates"]
-    assert (rate["workload"], rate["source"]) == (LOGISTIC, "predicted")
-    monkeypatch.setattr("fedrepro.run.calibration.calibrate", None)
-    assert planned(capsys)["lines"] == found["lines"]
-    row = MeasuredModel(
-        model="logistic", shape=(1, 28, 28), batch_size=100, client_steps=10,
-        steps_per_second=0.01, source="a card of mine, last night",
-    )  # fmt: skip
-    measured = MeasuredMethod(method="fedprox", epochs=1, factor=3.0, source="there")
-    average = MeasuredMethod(method="fedavg", epochs=1, factor=1.0, source="there")
-    table = card_table.shipped().model_copy(
-        update={"models": (row,), "methods": (average, measured)}
-    )
-    monkeypatch.setattr("fedrepro.workflow.estimate.shipped", lambda: table)
-    found = planned(capsys, "--gpus", "2")
-    everything, (rate,) = found["lines"][-1], found["rates"]
-    assert rate["source"] == "measured: a card of mine, last night"
-    assert rate["steps_per_second"] == pytest.approx(0.01, rel=0.01)
-    assert everything["predicted"] == 0 and found["at_once"] == 2
-    # 40 steps each of 100 s, three times as long with FedProx; both at a time.
-    assert everything["hours"] * 3600 == pytest.approx(4 * 4000, rel=0.01)
-    assert everything["wall"] * 3600 == pytest.approx(3 * 4000, rel=0.01)
+    assert rate["workload"] == LOGISTIC.name and "predicted" in rate["source"]
+    rates.models = {LOGISTIC: replace(RATE, source="a card of mine")}
+    rates.methods = {each: replace(rate, source="there") for each, rate in rates.methods.items()}
+    everything, (rate,) = (content := planned(capsys, "--gpus", "2"))["lines"][-1], content["rates"]
+    assert "a card of mine" in rate["source"] and rate["steps_per_second"] == 2
+    assert everything["predicted"] == 0 and content["at_once"] == 2
+    assert everything["landed"] == everything["hours"]
+    assert everything["wall"] * 3600 == pytest.approx(PROX_SECONDS)  # both at a time
 
 
-def test_what_is_not_known_of_a_gpu_is_said_first_and_is_no_zero(
-    bench: Workbench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_what_is_not_known_is_said_first_and_is_no_zero(
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("fedrepro.run.calibration.calibrate", lambda *_, **__: {LOGISTIC: "why"})
-    monkeypatch.setattr("fedrepro.workflow.estimate.stored_on_paper", lambda root: Rates(
-        {"device": "cuda", "accelerator": "A card", "table": "0"}, 1.0
-    ))  # fmt: skip
-    assert main(["plan", "--device", "cuda"]) == 0
-    first, *lines = capsys.readouterr().out.splitlines()
-    assert first == f"Hours unknown: 2 runs: {LOGISTIC}: why"
-    assert all("\t?\t?\t?\t" in line for line in lines if line.startswith(("table", "all")))
+    file = bench.root / "config/datasets.yaml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("    holds: {train: 4000, ", "    # holds: {train: 4000, "))
+    assert main(["plan"]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith("Hours unknown: 2 runs: data set mnist5k")
+    assert all("\t?\t?\t?\t" in row for row in rows if row.startswith(("table", "all")))
     assert main(["plan", "--gpus", "0"]) == 2
 
 
@@ -668,7 +672,7 @@ def test_runs_share_a_gpu_until_it_is_busy(bench: Workbench, rates: Rates) -> No
         file.write_text(f"{CONFIG}device: cuda\nruns_per_gpu: {places}\n", encoding="utf-8")
         rates.models[LOGISTIC] = replace(rates.models[LOGISTIC], busy=busy)
         estimate = estimate_of(load(bench.root))
-        costs = estimate.cost_model.costs(rates)
-        seconds.append(estimate.wall_seconds(costs.values(), 0.0))
+        costs = estimate.cost_model.costs()
+        seconds.append(estimate.wall_seconds(costs.values(), estimate.at_once))
     alone, shared, full = seconds
     assert shared < alone and full == pytest.approx(2 * PROX_SECONDS, rel=0.1)

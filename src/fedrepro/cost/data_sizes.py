@@ -46,13 +46,13 @@ def data_of(bench: Workbench, name: str) -> Data | None:
     """
     holds = bench.datasets[name].holds
     if (bench.root / PREPARED / name / "meta.json").exists():
-        found = open_dataset(name, bench.root / PREPARED)
-        test, numbers = found.test, NUMBERS[found.train.x.dtype.name]
-        sizes = len(found.train), len(test) if test else 0
-        group = found.train.group
+        dataset = open_dataset(name, bench.root / PREPARED)
+        test, numbers = dataset.test, NUMBERS[dataset.train.x.dtype.name]
+        sizes = len(dataset.train), len(test) if test else 0
+        group = dataset.train.group
         counted = None if group is None else len(np.unique(group))
         clients = (holds.clients if holds else None) or counted
-        return Data(*sizes, found.input_shape, numbers, found.classes, clients, True)
+        return Data(*sizes, dataset.input_shape, numbers, dataset.classes, clients, True)
     if holds is None:
         return None
     sizes = holds.train, holds.test

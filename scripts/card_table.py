@@ -1,19 +1,15 @@
-"""What is known of a GPU that need not be here: ``h100.yaml``, next to this module."""
+"""A GPU's numbers, from which rates are predicted: ``h100.yaml``, next to this module."""
 
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from fedrepro.cost.rates import Precision, Workload
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
-if TYPE_CHECKING:
-    from fedrepro.run.rates import Workload
-
 FILE = Path(__file__).parent / "h100.yaml"
-Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 class MeasuredModel(Typed):
@@ -91,11 +87,11 @@ class CardTable(Typed):
         content = self.model_dump_json(exclude={"sources", "models", "methods"})
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
-    def row_of(self, workload: "Workload") -> MeasuredModel | None:
+    def row_of(self, workload: Workload) -> MeasuredModel | None:
         """The row that measured a workload, if one did; the number of classes does not matter."""
         named = workload.model, workload.shape, workload.batch_size
         way = workload.stacked, workload.precision
-        if workload.by:
+        if workload.method:
             return None
         return next(
             (

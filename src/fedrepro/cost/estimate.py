@@ -1,32 +1,25 @@
 """Cost estimates of targets: sums over runs, jobs, downloads."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.experiment import how_to_add
-from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.model import Basis, CostModel, RunCost
+from fedrepro.cost.rates import Workload
+from fedrepro.cost.schedule import makespan
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
-from fedrepro.provenance import fingerprint
-from fedrepro.run import cards
-from fedrepro.run.card_table import shipped
-from fedrepro.run.rates import Rates, Workload, stored, stored_on_paper
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import bad_value
-from fedrepro.support.terminal import say
-from fedrepro.workflow.cost import CostModel, RunCost
-from fedrepro.workflow.resources import ResourceEstimate
-from fedrepro.workflow.schedule import makespan
-
-LIMIT = 100.0  # seconds after which a calibration starts no further measurement
-AROUND = 0.9  # CPU seconds of overhead per run: start, files, table; measured in the demo
 
 
 @dataclass(frozen=True)
@@ -37,8 +30,8 @@ class CostLine:
         kind: "table", "figure", "search", "cell", "method", "system" or "all".
         done: finished runs, which cost nothing.
         steps, hours: of the other runs, as far as known, one after another.
-        predicted: those of the hours that are not by measured rates of the run's own model and
-            method, but by predicted ones or those of similar ones.
+        landed, predicted: those of the hours that are by landed runs of the same model and method,
+            and by the rates of a table; the rest is measured on this machine.
         wall: wall-clock hours, with as many runs at a time as the machine has cores or GPUs for.
         unknown: the number of other runs with unknown hours.
         memory: of the largest run, in bytes.
@@ -50,6 +43,7 @@ class CostLine:
     done: int
     steps: float
     hours: float
+    landed: float
     predicted: float
     wall: float
     unknown: int
@@ -60,14 +54,19 @@ class CostLine:
     def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "CostLine":
         costs = list(costs)
         left = [cost for cost in costs if not cost.done]
+
+        def hours(*bases: Basis) -> float:
+            return math.fsum(cost.seconds or 0 for cost in left if cost.basis in bases) / 3600
+
         return cls(
             kind,
             name,
             len(costs),
             len(costs) - len(left),
             math.fsum(cost.steps or 0 for cost in left),
-            math.fsum(cost.seconds or 0 for cost in left) / 3600,
-            math.fsum(cost.seconds or 0 for cost in left if not cost.measured) / 3600,
+            hours("measured", "landed", "predicted"),
+            hours("landed"),
+            hours("predicted"),
             wall / 3600,
             sum(cost.seconds is None for cost in left),
             math.fsum(cost.disk for cost in left),
@@ -120,30 +119,30 @@ class CostEstimate:
     cost_model: CostModel
     gpus: int = 1
 
-    def lines(self, costs: Mapping[RunKey, RunCost], start: float = 0.0) -> list[CostLine]:
-        """Sums by table or figure, method and system, and the total; shared runs count in each.
+    @cached_property
+    def costs(self) -> dict[RunKey, RunCost]:
+        return self.cost_model.costs()
 
-        Args:
-            start: seconds of start-up included in each run's.
-        """
+    def lines(self) -> list[CostLine]:
+        """Sums by table or figure, method and system, and the total; shared runs count in each."""
         groups = [
             (
                 _kind_of(target),
                 f"{target.system}/{target.item}",
-                [costs[run] for run in target.required],
+                [self.costs[run] for run in target.required],
             )
             for target in self.cost_model.targets
         ]
         methods: dict[str, list[RunCost]] = {}
         systems: dict[str, list[RunCost]] = {}
-        for run, cost in costs.items():
+        for run, cost in self.costs.items():
             system = run.setting.partition("/")[0]
             methods.setdefault(f"{system} {run.method}", []).append(cost)
             systems.setdefault(system, []).append(cost)
         groups += [("method", name, methods[name]) for name in sorted(methods)]
-        groups += [("system", name, each) for name, each in systems.items()]
-        groups.append(("all", "all", list(costs.values())))
-        return [CostLine.of(*group, self.wall_seconds(group[2], start)) for group in groups]
+        groups += [("system", name, costs) for name, costs in systems.items()]
+        groups.append(("all", "all", list(self.costs.values())))
+        return [CostLine.of(*group, self.wall_seconds(group[2], self.at_once)) for group in groups]
 
     @property
     def at_once(self) -> int:
@@ -153,25 +152,22 @@ class CostEstimate:
             return self.gpus * config.runs_per_gpu
         return max(1, usable_cores() // config.threads)
 
-    def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
+    def wall_seconds(self, costs: Iterable[RunCost], at_once: int) -> float:
         """Wall-clock seconds of runs, with one core each.
 
         Runs that share a GPU do not slow each other until it is busy all the time.
-
-        Args:
-            start: seconds of start-up included in each run's. Snakemake starts runs from a process
-                that has imported everything, so :data:`AROUND` replaces them.
         """
-        sharing = self.at_once / self.gpus if self.cost_model.bench.config.device != "cpu" else 0
+        sharing = at_once / self.gpus if self.cost_model.bench.config.device != "cpu" else 0
         seconds = {
-            cost.run: (max(0.0, cost.seconds - start) + AROUND) * max(1.0, sharing * cost.busy)
+            cost.run: cost.seconds * max(1.0, sharing * cost.busy)
             for cost in costs
             if cost.seconds is not None
         }
         after = {
-            run: [each for each in self.cost_model.first(run) if each in seconds] for run in seconds
+            run: [first for first in self.cost_model.first(run) if first in seconds]
+            for run in seconds
         }
-        return makespan(seconds, after, self.at_once)
+        return makespan(seconds, after, at_once)
 
     def missing(self) -> list[Missing]:
         """The unprepared data sets of the unfinished runs."""
@@ -217,154 +213,49 @@ class CostEstimate:
             "analysis": _absent(self.cost_model.bench.root, analyses),
         }
 
-    def as_json(self, rates: Rates, costs: Mapping[RunKey, RunCost]) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The whole estimate as plain JSON."""
-        left = [cost for cost in costs.values() if not cost.done]
-        why: dict[str, int] = {}
-        precisions: dict[str, int] = {}
-        for cost in left:
-            if cost.why:
-                why[cost.why] = why.get(cost.why, 0) + 1
-            precision = self.cost_model.spec(cost.run).setting.precision
-            precisions[precision] = precisions.get(precision, 0) + 1
+        left = [cost for cost in self.costs.values() if not cost.done]
+        specs = (self.cost_model.spec(cost.run) for cost in left)
         return {
-            "machine": rates.machine,
+            "machine": self.cost_model.rates.machine,
             "at_once": self.at_once,
             "jobs": self.jobs(),
-            "lines": [asdict(line) for line in self.lines(costs, rates.start_seconds or 0.0)],
+            "lines": [asdict(line) for line in self.lines()],
             "estimated_partitions": sum(not cost.counted for cost in left),
-            "side_by_side": sum(cost.side_by_side for cost in left),
-            "rates": self.rates(rates, left),
-            "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
-            "precisions": precisions,
-            "without_hours": why,
-            "missing": [asdict(each) for each in self.missing()],
+            "rates": self.rates(left),
+            "bases": Counter(cost.basis for cost in left if cost.seconds is not None),
+            "precisions": Counter(spec.setting.precision for spec in specs),
+            "without_hours": Counter(cost.why for cost in left if cost.why),
+            "missing": [asdict(row) for row in self.missing()],
         }
 
-    def rates(self, rates: Rates, left: Iterable[RunCost]) -> list[dict[str, Any]]:
+    def rates(self, left: Iterable[RunCost]) -> list[dict[str, Any]]:
         """The rate of each workload, the one with most hours first."""
-        runs: dict[str, list[RunCost]] = {}
+        runs: dict[Workload, list[RunCost]] = {}
         for cost in left:
             if cost.workload:
                 runs.setdefault(cost.workload, []).append(cost)
-        found = [
-            {
-                "workload": key,
-                "runs": len(each),
-                "hours": math.fsum(cost.seconds or 0.0 for cost in each) / 3600,
-                "steps_per_second": 1 / rate.step_seconds if rate and rate.step_seconds else None,
-                "source": _source(rates, key),
-            }
-            for key, each in runs.items()
-            for rate in [rates.models.get(key)]
-        ]
-        return sorted(found, key=lambda each: -each["hours"])
-
-    def estimates(self, costs: Mapping[RunKey, RunCost]) -> dict[str, ResourceEstimate]:
-        """The resources to request from a cluster, by config hash, as far as known."""
-        return {
-            fingerprint.of_config(self.cost_model.spec(cost.run)): ResourceEstimate.of(
-                cost.memory, cost.seconds
+        rates = self.cost_model.rates
+        rows = []
+        for workload, costs in runs.items():
+            # Of any run: a workload has one rate.
+            rate = rates.of_model(workload, self.cost_model.spec(costs[0].run).plugins)
+            source = "predicted" if workload in rates.models else "predicted from a similar one"
+            if rate.source:
+                source = f"measured: {rate.source}"
+            elif workload.name in rates.landed:
+                source = "landed runs"
+            rows.append(
+                {
+                    "workload": workload.name,
+                    "runs": len(costs),
+                    "hours": math.fsum(cost.seconds or 0.0 for cost in costs) / 3600,
+                    "steps_per_second": 1 / rate.step_seconds if rate.step_seconds else None,
+                    "source": source,
+                }
             )
-            for cost in costs.values()
-            if cost.seconds is not None
-        }
-
-
-def _source(rates: Rates, key: str) -> str:
-    """Where a rate comes from, in words."""
-    if key not in rates.models:
-        return "of a similar one"
-    where = rates.elsewhere.get(key)
-    if where is None:
-        return "measured here"
-    return f"measured: {where}" if where else "predicted"
-
-
-def rates_for(cost_model: CostModel) -> Rates:
-    """The rates of the configured device; measure and save those that are missing.
-
-    A GPU that is not here is played on paper (:mod:`fedrepro.run.on_paper`), as is what could not
-    be measured on one that is.
-    """
-    config, root = cost_model.bench.config, cost_model.bench.root
-    if config.device == "cpu":
-        rates = stored(root, "cpu", config.threads)
-        return _measured(cost_model, rates, cost_model.workloads, cost_model.methods())
-    here = cards.known(config.device)
-    if not here:
-        return _on_paper(cost_model)
-    with cards.borrowed(config.device, config.runs_per_gpu):
-        rates = stored(root, "cuda", config.threads, here[0].name)
-        rates = _measured(cost_model, rates, cost_model.workloads, cost_model.methods())
-    if not cost_model.unmeasured:
-        return rates
-    rest = _on_paper(cost_model)
-    elsewhere = {**dict.fromkeys([*rest.models, *rest.methods], ""), **rest.elsewhere}
-    for key in [*rates.models, *rates.methods]:
-        elsewhere.pop(key, None)
-    return replace(
-        rates,
-        models={**rest.models, **rates.models},
-        methods={**rest.methods, **rates.methods},
-        elsewhere=elsewhere,
-    )
-
-
-def _on_paper(cost_model: CostModel) -> Rates:
-    """The shipped table's rates, and predicted ones of all that it does not have."""
-    rates = stored_on_paper(cost_model.bench.root)
-    # What is like something predicted waits for `make paper`: some kinds take minutes.
-    every = cost_model.workloads.values()
-    known = {workload.family for workload in every if workload.key in rates.models}
-    strange = {each.key: each for each in every if each.family not in known}
-    methods = cost_model.methods()
-    unlike = {key: methods[key] for key in methods if rates.method_like(key) is None}
-    rates = _measured(cost_model, rates, strange, unlike)
-    rates.elsewhere = dict.fromkeys([*rates.models, *rates.methods], "")
-    for key, workload in cost_model.workloads.items():
-        row = shipped().row_of(workload)
-        if row and (rate := rates.models.get(key)):
-            # Its steps include what a client's round takes besides.
-            step = 1 / row.steps_per_second - rate.client_seconds / row.client_steps
-            step = max(step, 0.5 / row.steps_per_second)
-            rates.models[key] = replace(rate, step_seconds=step)
-            rates.elsewhere[key] = row.source
-    # Its own factor is one.
-    rates.elsewhere |= {key: "FedAvg" for key in rates.methods if key.startswith("fedavg epochs ")}
-    for factor in shipped().methods:
-        key = f"{factor.method} epochs {factor.epochs}"
-        if key in rates.methods:
-            rates.methods[key] = replace(rates.methods[key], factor=factor.factor)
-            rates.elsewhere[key] = factor.source
-    return rates
-
-
-def _measured(
-    cost_model: CostModel,
-    rates: Rates,
-    workloads: Mapping[str, Workload],
-    methods: Mapping[str, RunSpec],
-) -> Rates:
-    """Measure and save the rates that are missing of some, here or on paper."""
-    if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
-        return rates
-    from fedrepro.run.calibration import LATER, calibrate
-
-    new = [*(methods.keys() - rates.methods.keys()), *(workloads.keys() - rates.models.keys())]
-    kinds = f"{len(new)} new kind{'' if len(new) == 1 else 's'} of training"
-    what = f"{kinds} on this machine" if rates.models else "this machine"
-    if "table" in rates.machine:
-        what = f"{kinds} on a GPU that is not here"
-    doing = "predicting" if "table" in rates.machine else "measuring"
-    say(f"fedrepro: {doing} {what}, once")
-    failed = calibrate(rates, workloads, methods, LIMIT)
-    cost_model.unmeasured = failed
-    later = sum(why == LATER for why in failed.values())
-    if later:
-        say(f"fedrepro: {later} not measured yet: run this command again")
-    rates.save(cost_model.bench.root)
-    return rates
+        return sorted(rows, key=lambda row: -float(row["hours"]))
 
 
 def _kind_of(target: Target) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from card_table import CardTable, Precision
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -20,7 +21,6 @@ from fedrepro.engine import graphs
 from fedrepro.engine.graphs import Graphs
 from fedrepro.engine.net import Net
 from fedrepro.engine.tree import Tree
-from fedrepro.run.card_table import CardTable, Precision
 
 PAPER = "meta"  # PyTorch's device
 SOON = 2  # calls before a step is recorded: nothing has to warm up
