@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedrepro.config.partition_sizes import DataShares, cohort_size, estimated_shares
 from fedrepro.config.run_spec import ResolvedData, RunSpec
@@ -20,12 +20,14 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.data_sizes import Data, counted_shares, data_of
 from fedrepro.cost.rates import DRAWN, LIKE_FEDAVG, MethodKey, ModelRate, Rates, Workload
-from fedrepro.engine.method import Method
 from fedrepro.provenance import arithmetic, fingerprint
 from fedrepro.run.results import RunRecord, manifest_in, read_run, run_of
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
 from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError
+
+if TYPE_CHECKING:  # it imports torch
+    from fedrepro.engine.method import Method
 
 MIXTURES = 11  # evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
@@ -131,7 +133,7 @@ class CostModel:
             self._shares[key] = counted_shares(*key)
         return self._shares[key]
 
-    def method(self, spec: RunSpec) -> Method:
+    def method(self, spec: RunSpec) -> "Method":
         """A run's method, composed once for all runs with the same work."""
         from fedrepro.methods.registry import compose
 
@@ -312,7 +314,7 @@ class CostModel:
         data: Data,
         shares: DataShares,
         rounds: int,
-        method: Method,
+        method: "Method",
         rate: ModelRate,
     ) -> float:
         """Seconds of all evaluations."""
@@ -334,7 +336,7 @@ class CostModel:
         data: Data,
         rounds: int,
         clients: int,
-        method: Method,
+        method: "Method",
         rate: ModelRate,
         samples: int,
     ) -> float:
@@ -376,7 +378,7 @@ class CostModel:
         return rounds
 
 
-def _distills(layer: Method) -> bool:
+def _distills(layer: "Method") -> bool:
     return layer.distills
 
 

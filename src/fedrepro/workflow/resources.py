@@ -8,13 +8,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.config_file import Config
-from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json, write_atomically
+
+if TYPE_CHECKING:
+    from fedrepro.cost.model import CostModel, RunCost
 
 ESTIMATES = Path("results/calibration/runs.json")
 
@@ -77,7 +79,7 @@ def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstima
         temporary.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
 
 
-def estimated(cost_model: CostModel, costs: Iterable[RunCost]) -> dict[str, ResourceEstimate]:
+def estimated(cost_model: "CostModel", costs: Iterable["RunCost"]) -> dict[str, ResourceEstimate]:
     """The resources to request from a cluster, by config hash, as far as known."""
     return {
         fingerprint.of_config(cost_model.spec(cost.run)): ResourceEstimate.of(
