@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import fedrepro
 from fedrepro.cli.warm import VARIABLE, address, is_of_this_user
@@ -106,7 +106,7 @@ def _import_everything() -> None:
 def _serve(listener: socket.socket) -> list[str] | None:
     """Fork for each client until stdin ends. Return None; in a command, its arguments."""
     os.close(os.pidfd_open(os.getpid()))  # an old Linux fails here, before anything has started
-    sources = [sys.stdin, listener]
+    sources: list[Any] = [sys.stdin, listener]
     if sys.stdin in select.select(sources, [], [])[0]:
         return None
     _import_everything()
@@ -147,7 +147,7 @@ def _keep(connection: socket.socket) -> list[str] | None:
     with suppress(OSError):
         connection.send(b"%d" % command)
     ended = os.pidfd_open(command)
-    if ended not in select.select([connection, ended], [], [])[0]:  # the client has gone
+    if ended not in select.select([connection.fileno(), ended], [], [])[0]:  # the client has gone
         with suppress(ProcessLookupError):
             os.killpg(command, signal.SIGKILL)
     _, status = os.waitpid(command, 0)
