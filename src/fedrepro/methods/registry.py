@@ -17,7 +17,6 @@ from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid
 from fedrepro.support.names import Composition
-from fedrepro.support.old_names import refuse_old_hooks
 
 if TYPE_CHECKING:
     from fedrepro.engine.method import Method
@@ -89,7 +88,6 @@ def part_in(file: Path) -> Part:
             f"ServerOptimizer, found {len(found)}"
         )
     (cls,) = found
-    refuse_old_hooks(file, cls)
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
     base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
     if plugins.is_own(module.__name__):

@@ -1,89 +1,17 @@
-"""Old names in users' files: read with a warning, or rejected with the new name.
+"""Old keys of YAML files, which are read with a warning until the next release."""
 
-The next release removes this module.
-"""
-
-import inspect
-from dataclasses import fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import say
 
-# Hooks of methods.
-OLD_HOOKS = {
-    "init": "init_server",
-    "own": "init_client",
-    "fresh": "sample_round",
-    "send": "broadcast",
-    "local": "client_update",
-    "weigh": "aggregation_weights",
-    "step": "server_update",
-    "move": "apply_server_optimizer",
-    "draw": "sample_steps",
-    "ended": "client_model",
-    "model": "eval_model",
-    "product": "artifact",
-    "numbers": "metrics",
-    "mixture": "interpolate",
-    "taken_over": "from_parent",
-    "begins_as": "shared_prefix",
-}
-OLD_ATTRIBUTES = {
-    "needs": "requires",
-    "takes": "optional",
-    "weighs": "sets_weights",
-    "mixes": "interpolates",
-    "teaches": "distills",
-    "moves": "uses_server_optimizer",
-    "pooled": "centralized",
-}
-# Names that plug-ins may import.
-OLD_IMPORTS = {
-    "divergence": "deviation",
-    "Product": "Artifact",
-    "Given": "LoadedArtifact",
-    "fedrepro.methods.deciding": "fedrepro.methods.adaptive_weighting",
-    "fedrepro.methods._registry": "fedrepro.methods.registry",
-    "fedrepro.models._registry": "fedrepro.models.registry",
-    "fedrepro.data.partition.dealing": "fedrepro.data.partition.assigning",
-}
 # kind of file -> the last keys of the path to the old key ("*" matches any) -> its new name
 OLD_KEYS: dict[str, dict[tuple[str, ...], str]] = {
     "config": {("own",): "plugins"},
     "experiment": {("methods", "*", "trunk"): "parent"},
     "datasets": {("datasets", "*", "stands_in_for"): "surrogate_for"},
 }
-
-
-def refuse_old_hooks(file: Path, cls: type[Any]) -> None:
-    """Reject a method with a hook or attribute that has an old name.
-
-    Functions with such a name that take no ``ctx``, and hyperparameters, are the author's own.
-
-    Raises:
-        UserError: with the new name.
-    """
-    hyperparameters = {each.name for each in fields(cls)}
-    for name, value in vars(cls).items():
-        if inspect.isfunction(value):
-            arguments = [*inspect.signature(value).parameters][1:2]
-            new = OLD_HOOKS.get(name) if arguments == ["ctx"] or name == "begins_as" else None
-        else:
-            new = None if name in hyperparameters else OLD_ATTRIBUTES.get(name)
-        if new:
-            raise UserError(f"{file}: {cls.__name__}.{name}: is called {new!r} now: rename it")
-
-
-def hint_of(error: Exception) -> str:
-    """What to import instead, or ""."""
-    if isinstance(error, ImportError):
-        for old, new in OLD_IMPORTS.items():
-            if f"'{old}'" in str(error) or f"'{old}." in str(error):
-                return f": {old!r} is called {new!r} now"
-    return ""
 
 
 def with_new_keys(kind: str, content: Any, shown: object, path: tuple[str, ...] = ()) -> Any:

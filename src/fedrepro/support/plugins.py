@@ -21,7 +21,6 @@ from typing import Literal, NoReturn
 
 from fedrepro.support.errors import UserError, bad_value, text_of
 from fedrepro.support.files import read_bytes
-from fedrepro.support.old_names import hint_of
 
 Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
@@ -138,9 +137,7 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     except Exception as error:
         line = _place_of(error)
         where = f"{file}:{line[1]}" if line and line[0] == str(file) else file
-        raise UserError(
-            f"{where}: could not be imported: {text_of(error)}{hint_of(error)}"
-        ) from error
+        raise UserError(f"{where}: could not be imported: {text_of(error)}") from error
     return module
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import types
 from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
@@ -13,8 +12,6 @@ from typing import (
     Any,
     Literal,
     TypeVar,
-    Union,
-    get_args,
     get_origin,
 )
 
@@ -28,6 +25,7 @@ from pydantic import (
     Strict,
     ValidationError,
     WrapValidator,
+    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
@@ -43,6 +41,16 @@ class Typed(BaseModel):
     """The base of all models of files: unknown keys are rejected, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known_keys(cls, content: Any) -> Any:
+        """Reject an unknown key with the known ones, which pydantic does not name."""
+        for key in content if isinstance(content, Mapping) else ():
+            if key not in cls.model_fields:
+                known = f"{_one_of(cls.model_fields)}{nearest(key, cls.model_fields)}"
+                raise PydanticCustomError("unknown_key", "{known}", {"key": key, "known": known})
+        return content
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -335,12 +343,12 @@ def validate(model: type[Model], data: object, where: object, context: object = 
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        details = sorted(error.errors(), key=lambda detail: detail["type"] != "unknown_key")
         missing = [_missing_key(detail, data) for detail in details if detail["type"] in MISSING]
         if details[0]["type"] in MISSING and len(missing) > 1:
             keys = ", ".join(dict.fromkeys(missing))
             raise UserError(f"{where}: {keys}: missing: expected values") from None
-        raise UserError(f"{where}: {_line(model, details[0], data)}") from None
+        raise UserError(f"{where}: {_line(details[0], data)}") from None
 
 
 MISSING = ("missing", "union_tag_not_found")
@@ -352,17 +360,14 @@ def _missing_key(detail: ErrorDetails, data: object) -> str:
     return ".".join(filter(None, (_key(detail["loc"], data), tag)))
 
 
-def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
-    location = _in_data(detail["loc"], data)
+def _line(detail: ErrorDetails, data: object) -> str:
     key = _key(detail["loc"], data)
     context = detail.get("ctx", {})
     discriminator = str(context.get("discriminator", "")).strip("'")
     match detail["type"]:
-        case "extra_forbidden":
-            known = _keys(model, detail["loc"][:-1])
-            if location[-1] in known:  # a key of another alternative, not of the plug-in
-                return f"{key}: unknown key"
-            return f"{key}: unknown key: expected {_one_of(known)}{nearest(location[-1], known)}"
+        case "unknown_key":
+            key = _key((*detail["loc"], context["key"]), data)
+            return f"{key}: unknown key: expected {context['known']}"
         case "missing":
             return f"{key}: missing: expected a value"
         case "union_tag_not_found":
@@ -426,46 +431,3 @@ def _in_data(location: Location, data: object) -> Location:
 def _label(item: object) -> str | None:
     label = item.get("label") if isinstance(item, Mapping) else None
     return label if isinstance(label, str) else None
-
-
-def _keys(model: type[BaseModel], location: Location) -> list[str]:
-    """The keys of the model at ``location`` under ``model``."""
-    here: list[Any] = [model]
-    for step in location:
-        here = [inner for annotation in here for inner in _step(annotation, step)]
-    models = [model for annotation in here for model in _models(annotation)]
-    return sorted({name for model in models for name in model.model_fields})
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models among an annotation's alternatives."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    if get_origin(annotation) in (Annotated, Union, types.UnionType):
-        return [model for part in get_args(annotation) for model in _models(part)]
-    return []
-
-
-def _step(annotation: Any, step: int | str) -> list[Any]:
-    """The annotations under ``step`` (a key, an index or a union's tag) of an annotation."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Annotated, Union, types.UnionType):
-        models = _models(annotation)
-        tagged = [model for model in models if step in _tags(model)]
-        return tagged or [found for part in arguments for found in _step(part, step)]
-    if origin in (dict, list, tuple, Mapping):
-        return [arguments[-1] if origin is not tuple else arguments[0]]
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        field = annotation.model_fields.get(str(step))
-        return [field.annotation] if field else []
-    return []
-
-
-def _tags(model: type[BaseModel]) -> set[Any]:
-    """A model's name and the values of its literal fields, among them its discriminator."""
-    return {model.__name__} | {
-        value
-        for field in model.model_fields.values()
-        if get_origin(field.annotation) is Literal
-        for value in get_args(field.annotation)
-    }

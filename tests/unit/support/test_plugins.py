@@ -275,7 +275,7 @@ def test_a_partition_that_no_setting_has_is_one_line(
             "config/experiments/mine.yaml",
             "scheme: in_order, clients: 5",
             "scheme: in_order, clients: 5, alpha: 1",
-            "settings.skewed.partition.alpha: unknown key$",
+            "settings.skewed.partition.alpha: unknown key",
         ),
         ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
         ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
