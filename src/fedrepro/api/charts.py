@@ -58,9 +58,9 @@ def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
     """
     from fedrepro.report.drawing import curves
 
-    found = [(run, points_of(run, column)) for run in group]
-    out = [run.seed for run, points in found if run.diverged_at and not points]
-    kept = [points for run, points in found if points or not run.diverged_at]
+    by_run = [(run, points_of(run, column)) for run in group]
+    out = [run.seed for run, points in by_run if run.diverged_at and not points]
+    kept = [points for run, points in by_run if points or not run.diverged_at]
     named = name + _divergence(group, out if kept else ())
     line = curves.average(named, kept)
     if line is None:
@@ -79,12 +79,12 @@ def points_of(run: "Run", column: str) -> "curves.Points":
 
 def _divergence(group: "Sequence[Run]", out: Collection[int] = ()) -> str:
     """Which seeds of a group diverged, and are left ``out``, to follow its name; or ""."""
-    found = [
+    diverged = [
         f"seed {run.seed} in round {run.diverged_at}{', left out' * (run.seed in out)}"
         for run in group
         if run.diverged_at
     ]
-    return f" (diverged: {', '.join(found)})" if found else ""
+    return f" (diverged: {', '.join(diverged)})" if diverged else ""
 
 
 def drawn(lines: "Sequence[curves.Line]", column: str) -> str:

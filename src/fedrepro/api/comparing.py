@@ -80,8 +80,8 @@ def compare(
         }
         for name, end in ends.items()
     }
-    found = pd.DataFrame.from_dict(rows, orient="index").astype({"seeds": int, "diverged": int})
-    return found.rename_axis(column)
+    table = pd.DataFrame.from_dict(rows, orient="index").astype({"seeds": int, "diverged": int})
+    return table.rename_axis(column)
 
 
 @dataclass(frozen=True)
@@ -153,26 +153,26 @@ def _named(
         UserError: if there are no runs, or if those of a group differ in their arithmetic.
     """
     if isinstance(runs, Mapping):
-        found = {str(name): _listed(group) for name, group in runs.items()}
+        named = {str(name): _listed(group) for name, group in runs.items()}
     else:
-        groups = [_listed(each) for each in runs]
+        groups = [_listed(group) for group in runs]
         alike = [group[0].method for group in groups]
-        found = {
+        named = {
             group[0].method
             if alike.count(group[0].method) == 1
             else f"{group[0].method} {number}": group
             for number, group in enumerate(groups, 1)
         }
-    if not found or not all(found.values()):
+    if not named or not all(named.values()):
         raise UserError("fedrepro: runs: expected at least one run, and one in each list")
-    for name, group in found.items():
+    for name, group in named.items():
         identities = [Identity.of(run.manifest) for run in group]
         if not may_average(identities, across=across):
-            classes = {each.arithmetic for each in identities}
-            words = (class_of(each, across=len(classes) > 1) for each in identities)
+            classes = {identity.arithmetic for identity in identities}
+            words = (class_of(identity, across=len(classes) > 1) for identity in identities)
             differing = "; ".join(dict.fromkeys(words))
             raise UserError(f"fedrepro: {name}: seeds of arithmetic {differing}: not averaged")
-    return found
+    return named
 
 
 def _listed(group: Group) -> list[Run]:
@@ -181,5 +181,5 @@ def _listed(group: Group) -> list[Run]:
 
 def _end(run: Run, column: str, last: int) -> float:
     """The mean of a run's last values; NaN if it diverged: its last number is of no model."""
-    found = charts.column_of(run, column)
-    return float("nan") if run.diverged_at is not None else float(found.tail(last).mean())
+    scores = charts.column_of(run, column)
+    return float("nan") if run.diverged_at is not None else float(scores.tail(last).mean())

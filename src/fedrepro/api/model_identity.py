@@ -278,7 +278,7 @@ class _Walk:
             except TypeError as error:
                 raise UnknownError(f"a {_module_of(cls)}.{cls.__qualname__}: {error}") from error
             if isinstance(reduced, tuple):  # the fourth and fifth iterate over what it contains
-                ends = (list(each) if each is not None else None for each in reduced[3:5])
+                ends = (list(part) if part is not None else None for part in reduced[3:5])
                 reduced = (*reduced[:3], *ends, *reduced[5:])
             self._each("reduced", reduced)
         if own:
@@ -308,7 +308,7 @@ def _names(code: types.CodeType) -> dict[str, set[str]]:
     waiting = [code]
     while waiting:
         part = waiting.pop()
-        waiting += [each for each in part.co_consts if isinstance(each, types.CodeType)]
+        waiting += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
         for instruction in dis.get_instructions(part):
             if isinstance(instruction.argval, str):
                 names.setdefault(instruction.opname, set()).add(instruction.argval)

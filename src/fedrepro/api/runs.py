@@ -70,8 +70,8 @@ class Run:
     @property
     def diverged_at(self) -> int | None:
         """The round in which the loss was no longer finite, and the run ended; None if it was."""
-        found = self.manifest.get("diverged_at")
-        return None if found is None else int(found)
+        round = self.manifest.get("diverged_at")
+        return None if round is None else int(round)
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
@@ -212,7 +212,7 @@ def load(
     from fedrepro.run.replayed import of_another
     from fedrepro.run.results import find_run, partial_of, read_any, read_run
 
-    plugins, other = NONE, ""
+    plugins, differences = NONE, ""
     if method is None:
         folder = Path(what)
         record = read_any(Path(), folder)
@@ -232,9 +232,9 @@ def load(
         if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
             today = bench.run_spec(named.setting, named.method, named.seed)
             if made_with := so_far.subject:
-                other = in_words(of_another(replace(here, manifest=made_with), today))
+                differences = in_words(of_another(replace(here, manifest=made_with), today))
             wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
-            why = "; ".join(filter(None, (here.why, other)))
+            why = "; ".join(filter(None, (here.why, differences)))
             rounds = f"{so_far.done} of {wanted} rounds"
             warnings.warn(f"{partial}: unfinished, {rounds} so far: {why}", stacklevel=2)
             about = {"run": asdict(named), "rounds_done": so_far.done}
@@ -251,13 +251,13 @@ def load(
         folder = Path(root) / record.folder
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)
-            other = in_words(of_another(record, today))
+            differences = in_words(of_another(record, today))
             if record.reference and here.state != "not run":
                 stands_in = f"a reference result, because the run of this machine is {here.why}"
-                other = "; ".join(filter(None, (stands_in, other)))
+                differences = "; ".join(filter(None, (stands_in, differences)))
     if record.state == "damaged":
         raise UserError(f"{folder}: {record.why}")
-    if other:
-        warnings.warn(f"{folder}: {other}", stacklevel=2)
+    if differences:
+        warnings.warn(f"{folder}: {differences}", stacklevel=2)
     landed = record.archived.tables if record.archived else None
     return Run(folder, dict(record.manifest), plugins=plugins, tables=landed)

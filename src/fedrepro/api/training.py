@@ -174,7 +174,7 @@ def train(
         if architecture:
             with rng.seeded(chosen.seed):
                 module = registry.made(name, architecture, dataset.input_shape, dataset.classes)
-            source = _identity_of(module, told=folder is not None)
+            source = _identity_of(module, warns=folder is not None)
             code = fingerprint.of_text(f"{_code_around(method)} {source}")
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
@@ -251,7 +251,7 @@ def _plain(value: Any) -> Any:
         case np.generic():
             return value.item()
         case dict():
-            return {key: _plain(each) for key, each in value.items()}
+            return {key: _plain(item) for key, item in value.items()}
         case list() | tuple():
             return tuple(map(_plain, value))
     return value
@@ -329,26 +329,26 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
 
     known = registry.parts()
     names = Composition.parse(composition).names
-    for name in (each for each in names if each not in known):
-        for part in (each for each in known if name.startswith(f"{each}_")):
+    for name in (name for name in names if name not in known):
+        for part in (part for part in known if name.startswith(f"{part}_")):
             if said := values_in(name.removeprefix(part), defaults_of(part)):
                 given = ", ".join(f"{key}={value}" for key, value in said.items())
                 raise bad_value(WHERE, "method", name, f"{part}, with {given} as arguments")
         raise unknown_part(WHERE, "method", name, NONE, defaults_of)
     fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
-    found: dict[str, dict[str, Any]] = {name: {} for name in names}
+    by_part: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in values.items():
         having = [name for name in names if key in fields[name]]
         if len(having) != 1:
-            choices = sorted({each for own in fields.values() for each in own})
+            choices = sorted({field for own in fields.values() for field in own})
             such = f", as {', '.join(choices)}" * bool(choices)
             choices += [*inspect.signature(train).parameters][:-1]  # the last takes all others
             raise UserError(
                 f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
                 f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
             )
-        found[having[0]][key] = value
-    return found
+        by_part[having[0]][key] = value
+    return by_part
 
 
 def _code_around(composition: str) -> str:
@@ -359,21 +359,21 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _identity_of(module: "nn.Module", told: bool) -> str:
+def _identity_of(module: "nn.Module", warns: bool) -> str:
     """The hash of a model that was passed as an object, with its weights before training.
 
     If it holds something that cannot be compared, the hash is random, so that no saved run is
     reused.
 
     Args:
-        told: whether to warn of a random hash.
+        warns: whether to warn of a random hash.
     """
     from fedrepro.api.model_identity import UnknownError, identity_of
 
     try:
         return identity_of(module, weights=True)
     except UnknownError as error:
-        if told:
+        if warns:
             line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"
             warnings.warn(line, stacklevel=3)
         return uuid.uuid4().hex

@@ -57,10 +57,10 @@ class Attack:
         if "delta" not in updates:
             expected = f"a method whose clients send `delta`, not {', '.join(updates)}"
             raise bad_value("setting", "attack", self.kind, expected)
-        theirs = [int(client) in self.clients for client in ctx.cohort]
-        if not any(theirs):
+        attacking = [int(client) in self.clients for client in ctx.cohort]
+        if not any(attacking):
             return updates
-        mask = torch.tensor(theirs, device=ctx.cohort.device)
+        mask = torch.tensor(attacking, device=ctx.cohort.device)
         rng = ctx.stream("attack")
         moved = ctx.net.trainable(updates["delta"])
         moved = tree.apply(lambda leaf: self.replaced(leaf, mask, rng), moved)

@@ -105,9 +105,9 @@ def _alone(
     if ctx.optimizer.advance is None:
         for batch in steps:
             # Copied: a recorded one is overwritten by the next.
-            found = gradient_of(batch)
-            found = tree.apply(Tensor.clone, found) if ctx.net.graphs else found
-            change, state = ctx.optimizer.update(found, state, moving, ctx.lr)
+            slope = gradient_of(batch)
+            slope = tree.apply(Tensor.clone, slope) if ctx.net.graphs else slope
+            change, state = ctx.optimizer.update(slope, state, moving, ctx.lr)
             for param, leaf in zip(leaves, tree.leaves_as(change, moving), strict=True):
                 param.add_(leaf.detach())
         return tree.copy(bound), tree.copy(state)

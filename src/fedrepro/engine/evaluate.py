@@ -110,8 +110,9 @@ def _totals(
     for first in range(0, total, BATCH):
         x, y = samples(first, min(first + BATCH, total))
         logits = net.predict(bound, x)
-        each = (task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y))
-        totals += torch.stack([values.sum(dtype=torch.float64) for values in each])
+        totals += torch.stack(
+            [values.sum(dtype=torch.float64) for values in _by_sample(task, logits, y)]
+        )
         if kept is not None:
             kept.append((logits, y))
     return totals
@@ -181,14 +182,18 @@ def _means(
     for batch in torch.from_numpy(rows).to(_device(params)).split(BATCH):
         x, y = samples.at(batch)
         logits = net.predict(bound, x)
-        each = (task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y))
-        sums.append(torch.stack([values.double() for values in each]))
+        sums.append(torch.stack([values.double() for values in _by_sample(task, logits, y)]))
         if kept is not None:
             kept.append((logits, y))
     starts = np.cumsum(sizes) - sizes
     loss, hits, predictions = np.add.reduceat(torch.cat(sums, 1).cpu().numpy(), starts, axis=1)
     with np.errstate(invalid="ignore"):
         return loss / sizes, hits / predictions
+
+
+def _by_sample(task: Task, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses, hits and predictions, each [n]."""
+    return task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y)
 
 
 def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[NDArray[Any], NDArray[Any]]:

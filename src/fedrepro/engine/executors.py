@@ -9,7 +9,7 @@ import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,8 @@ def sequential(
     """One client after another, each updated in place."""
     updates: Any = None
     after: list[Tree] = []
-    for place, (client_state, each) in enumerate(zip(client_states, steps, strict=True)):
-        update, moved = _local(method, ctx, message, client_state, each)
+    for place, (client_state, batches) in enumerate(zip(client_states, steps, strict=True)):
+        update, moved = _local(method, ctx, message, client_state, batches)
         if updates is None:
             updates = _room(update, len(steps))
         _put(updates, place, update)
@@ -98,16 +98,17 @@ class Lanes:
             graphs = net.graphs
             assert graphs is not None
             # Not on the lane: a new state may be drawn in the memory of the shared network.
-            client_state, each = client_states[place], steps[place]
-            held.append((client_state, each))
+            client_state, batches = client_states[place], steps[place]
+            held.append((client_state, batches))
             graphs.recorder.begin()
             with graphs.recorder.inside():
-                update, moved = _local(method, replace(ctx, net=net), message, client_state, each)
+                there = replace(ctx, net=net)
+                update, moved = _local(method, there, message, client_state, batches)
             if updates is None:
                 updates = _room(update, len(steps))
-                for other in lanes:
-                    assert other.graphs is not None
-                    other.graphs.recorder.begin()
+                for lane in lanes:
+                    assert lane.graphs is not None
+                    lane.graphs.recorder.begin()
             with graphs.recorder.inside():
                 _put(updates, place, update)
             after.append(moved)
@@ -121,16 +122,16 @@ class Lanes:
         if net not in self.twins:
             assert net.graphs is not None
             try:
-                made = [net.twin() for _ in range(self.count)]
+                twins = [net.twin() for _ in range(self.count)]
             except Exception as error:  # of the user's model, of any kind
                 net.graphs.note(
                     f"model {type(net.module).__name__}: clients train on one stream of the GPU, "
                     f"as it cannot be copied ({type(error).__name__}: {error})"
                 )
-                made = []
-            for each in made:
-                each.graphs = net.graphs.beside()
-            self.twins[net] = made
+                twins = []
+            for twin in twins:
+                twin.graphs = net.graphs.beside()
+            self.twins[net] = twins
         return self.twins[net]
 
 
@@ -247,7 +248,7 @@ def vectorised(
     if missing := _missing_to_compile(ctx.sizes.device.type):
         raise _not_compiled(missing)
     steps = list(steps)
-    longest = max(len(each) for each in steps)
+    longest = max(len(batches) for batches in steps)
     # For a model of which only a part is communicated: that part.
     moving = message.get("params", ctx.initial)
     whole = longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS
@@ -262,15 +263,15 @@ def vectorised(
 
 
 def _not_compiled(why: str) -> UserError:
-    other = "mend that, or use 'sequential', which gives other numbers (docs/provenance.md)"
-    return UserError(f"executor: 'vectorised': {why}: {other}")
+    remedy = "mend that, or use 'sequential', which gives other numbers (docs/provenance.md)"
+    return UserError(f"executor: 'vectorised': {why}: {remedy}")
 
 
 def _reason(text: str) -> str:
     """The line of a compiler's output, which may be long, that says why it failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
-    told = [line for line in lines if "No space left" in line or "fatal error" in line]
-    return (told or lines)[0][:LONGEST_REASON]
+    causes = [line for line in lines if "No space left" in line or "fatal error" in line]
+    return (causes or lines)[0][:LONGEST_REASON]
 
 
 def _stacked(
@@ -315,9 +316,7 @@ def _every_client(
 
     The leaves of ``client_states`` and ``steps`` are [clients, ...].
     """
-    return vmap(lambda client_state, each: method.client_update(ctx, message, client_state, each))(
-        client_states, steps
-    )
+    return vmap(partial(method.client_update, ctx, message))(client_states, steps)
 
 
 @lru_cache
@@ -348,8 +347,8 @@ def _missing_to_compile(device: str) -> str:
         )
     # Where PyTorch looks for them, too. A compiler that is told other places may find them there.
     places = {sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix")}
-    told = any(os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
-    if told or any(Path(place, "Python.h").exists() for place in places):
+    elsewhere = any(os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
+    if elsewhere or any(Path(place, "Python.h").exists() for place in places):
         return ""
     return f"no Python.h in {' or '.join(sorted(places))} (Debian: package python3-dev)"
 

@@ -20,8 +20,9 @@ class Faithful:
     @classmethod
     def deviations(cls) -> list[Field[Any]]:
         """The fields made by :func:`deviation`."""
-        return [each for each in fields(cls) if "released" in each.metadata]
+        return [entry for entry in fields(cls) if "released" in entry.metadata]
 
     def as_released(self) -> Self:
         """This part with all deviations of the authors' code."""
-        return replace(self, **{each.name: each.metadata["released"] for each in self.deviations()})
+        released = {entry.name: entry.metadata["released"] for entry in self.deviations()}
+        return replace(self, **released)

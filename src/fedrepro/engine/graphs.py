@@ -182,10 +182,10 @@ class Graphs:
             shape = tree.signature(batch)
             if shape not in ready:
                 site = sites.get((common, shape)) or sites.setdefault((common, shape), _room(batch))
-                found = self._recorded(site, eager, batch)
-                if isinstance(found, dict):
-                    return found
-                ready[shape] = site, found
+                outcome = self._recorded(site, eager, batch)
+                if isinstance(outcome, dict):
+                    return outcome
+                ready[shape] = site, outcome
             site, recording = ready[shape]
             tree.fill(site.leaves, tree.leaves(batch))
             recording.replay()
@@ -277,14 +277,14 @@ class _Watched(Context):
     """A context that notes which of its fields are read."""
 
     def __getattribute__(self, name: str) -> Any:
-        found = object.__getattribute__(self, name)
+        value = object.__getattribute__(self, name)
         if name in _FIELDS:
             # A copy by `dataclasses.replace` has read every field of this one, and notes nothing.
-            object.__getattribute__(self, "__dict__").get("reads", {})[name] = found
-        return found
+            object.__getattribute__(self, "__dict__").get("reads", {})[name] = value
+        return value
 
 
-_FIELDS = frozenset(each.name for each in fields(Context))
+_FIELDS = frozenset(entry.name for entry in fields(Context))
 
 
 def watched(ctx: Context) -> Context:
@@ -369,17 +369,17 @@ class OnCuda:
         torch.cuda.current_stream(self.device).wait_stream(self._stream)
 
     def waits(self, function: Callable[[], Tree]) -> tuple[Tree, str]:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 result = function()
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        waits = [each for each in told if "synchronizing CUDA operation" in str(each.message)]
-        for each in told:
-            if each not in waits:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        waits = [entry for entry in caught if "synchronizing CUDA operation" in str(entry.message)]
+        for entry in caught:
+            if entry not in waits:
+                warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
         if not waits:
             return result, ""
         return result, f"{waits[0].filename}:{waits[0].lineno} waits for the GPU"

@@ -157,18 +157,18 @@ def is_fresh(module: nn.Module) -> bool:
             for leaf in layer.parameters(recurse=False)
         ):
             return False
-    other = copied(module)
+    fresh = copied(module)
     with seeded(0):
-        for layer in _inner_first(other):
+        for layer in _inner_first(fresh):
             reset = _own_rule(layer)
             if reset:
                 reset()
             elif next(layer.parameters(recurse=False), None) is not None:
                 return False
-    pairs = zip(module.parameters(), other.parameters(), strict=True)
-    buffers = zip(module.buffers(), other.buffers(), strict=True)
-    return all(mine._version == reset._version for mine, reset in pairs) and all(
-        torch.equal(mine, reset) for mine, reset in buffers
+    pairs = zip(module.parameters(), fresh.parameters(), strict=True)
+    buffers = zip(module.buffers(), fresh.buffers(), strict=True)
+    return all(own._version == reset._version for own, reset in pairs) and all(
+        torch.equal(own, reset) for own, reset in buffers
     )
 
 

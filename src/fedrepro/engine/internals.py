@@ -38,7 +38,7 @@ def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, .
     """
     if ENGINE is None:
         return torch.autograd.grad(loss, wanted, allow_unused=True)
-    found: tuple[Tensor | None, ...] = ENGINE.run_backward(
+    gradients: tuple[Tensor | None, ...] = ENGINE.run_backward(
         (loss,),
         (_one(loss.dtype, loss.device),),
         False,  # do not keep the graph
@@ -47,7 +47,7 @@ def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, .
         True,  # allow leaves that the loss does not depend on
         accumulate_grad=False,
     )
-    return found
+    return gradients
 
 
 @lru_cache

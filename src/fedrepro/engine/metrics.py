@@ -121,13 +121,13 @@ def over_batches(
     within = np.arange(batches.sum()) - np.repeat(first, batches)
     starts = np.repeat(bounds[:-1], batches) + batch_size * within
     values = each(logits, targets, np.append(starts, bounds[-1:]))
-    found = np.full((len(values), len(batches)), np.nan)
+    means = np.full((len(values), len(batches)), np.nan)
     for count in np.unique(batches[batches > 0]):  # as many rows of equal length: one sum for each
         chosen = np.flatnonzero(batches == count)
         rows = first[chosen, None] + np.arange(count)
-        for mean, of_batches in zip(found, values, strict=True):
+        for mean, of_batches in zip(means, values, strict=True):
             mean[chosen] = of_batches[rows].mean(axis=1)
-    return found
+    return means
 
 
 def whole(targets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -137,8 +137,8 @@ def whole(targets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _sums(values: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]:
     """Each client's sum of whole or half numbers, which are exact in any order."""
-    found: NDArray[Any] = np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])
-    return found
+    sums: NDArray[Any] = np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])
+    return sums
 
 
 def _shares(right: NDArray[np.bool_], bounds: NDArray[np.int64]) -> Array:

@@ -193,10 +193,10 @@ class Net:
         low = part.training and self.precision == "bfloat16"
         with torch.autocast(x.device.type, torch.bfloat16) if low else nullcontext():
             if self._holds(params):
-                found: Tensor = part(x)
+                output: Tensor = part(x)
             else:
-                found = functional_call(part, params, (x,))
-        return found.to(next(iter(params.values())).dtype) if low else found
+                output = functional_call(part, params, (x,))
+        return output.to(next(iter(params.values())).dtype) if low else output
 
     def predict(self, params: Tree, x: Tensor) -> Tensor:
         """Like calling it, with dropout and BatchNorm in testing mode.
@@ -311,10 +311,10 @@ class Net:
             each_client: whether leaves are those of all clients, [clients, ...].
         """
         wanted = {name: list(leaf.shape) for name, leaf in self._bound.items()}
-        found = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(params)}
-        for name in (*wanted, *found):
-            if wanted.get(name) != found.get(name):
-                raise bad_value(whose, name, found.get(name), f"{wanted.get(name)}, its shape")
+        shapes = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(params)}
+        for name in (*wanted, *shapes):
+            if wanted.get(name) != shapes.get(name):
+                raise bad_value(whose, name, shapes.get(name), f"{wanted.get(name)}, its shape")
 
     def ordered(self, params: Tree) -> Tree:
         """``params`` of the whole model, in the order of the module's names."""
@@ -336,16 +336,16 @@ class Net:
         Leaves of ``params`` that are those of all clients, [clients, ...], make the others so.
         """
         prefix = f"{part}." if part else ""
-        mine = {name.removeprefix(prefix): name for name in (*self._bound, *self._constants)}
+        names = {name.removeprefix(prefix): name for name in (*self._bound, *self._constants)}
         missing = {
             name: self._constants[whole]
-            for name, whole in mine.items()
+            for name, whole in names.items()
             if whole in self._constants and whole.startswith(prefix) and name not in params
         }
-        shared = next((name for name in params if mine.get(name) in self._bound), None)
+        shared = next((name for name in params if names.get(name) in self._bound), None)
         if not missing or shared is None:
             return params
-        clients = params[shared].shape[: params[shared].dim() - self._bound[mine[shared]].dim()]
+        clients = params[shared].shape[: params[shared].dim() - self._bound[names[shared]].dim()]
         given = {name: leaf.expand((*clients, *leaf.shape)) for name, leaf in missing.items()}
         return {**params, **given}
 
@@ -468,8 +468,8 @@ def _count_in_floats(module: nn.Module) -> None:
 def _is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
     """Whether a leaf is still the module's own."""
     parent, _, name = path.rpartition(".")
-    found: object = getattr(module.get_submodule(parent), name)
-    return found is leaf
+    attribute: object = getattr(module.get_submodule(parent), name)
+    return attribute is leaf
 
 
 def replaced(where: str, path: str) -> UserError:
@@ -486,8 +486,8 @@ def _tied(module: nn.Module) -> str:
     body, head = getattr(module, "body", None), getattr(module, "head", None)
     if not (isinstance(body, nn.Module) and isinstance(head, nn.Module)):
         return ""
-    theirs = set(map(id, head.parameters()))
-    return next((name for name, leaf in body.named_parameters("body") if id(leaf) in theirs), "")
+    of_head = set(map(id, head.parameters()))
+    return next((name for name, leaf in body.named_parameters("body") if id(leaf) in of_head), "")
 
 
 def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
@@ -537,10 +537,10 @@ def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:
     if not torch.is_grad_enabled():  # on the server
         with torch.enable_grad():
             return differentiate(loss, params)
-    found = internals.backward(loss(params), tuple(wanted))
+    by_leaf = internals.backward(loss(params), tuple(wanted))
     gradients = [
         torch.zeros_like(leaf) if gradient is None else gradient
-        for leaf, gradient in zip(wanted, found, strict=True)
+        for leaf, gradient in zip(wanted, by_leaf, strict=True)
     ]
     if len(wanted) == len(every) or not isinstance(params, dict):
         return tree.rebuild(params, iter(gradients))

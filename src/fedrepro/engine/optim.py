@@ -131,8 +131,8 @@ def adam(
         return tree.apply(change, m, v), {"m": m, "v": v, "steps": steps}
 
     def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
-        each = len(params)
-        m, v, steps = state[:each], state[each : 2 * each], state[-1]
+        count = len(params)
+        m, v, steps = state[:count], state[count : 2 * count], state[-1]
         taken = float(steps)
         add, add_, mul_, lerp_ = map(internals.each, ("add", "add_", "mul_", "lerp_"))
         sqrt, div_, addcmul_, addcdiv_ = map(

@@ -125,7 +125,7 @@ def distribute(
     os.write(queue, b"".join(number.to_bytes(PLACE, "little") for number in order[1:]))
     os.lseek(queue, 0, os.SEEK_SET)
     count = min(workers, len(order)) - 1
-    told = _Told(count)
+    reports = _Reports(count)
     children: dict[int, int] = {}  # by process: its place in `told`
     here = os.getpid()
     for stream in (sys.stdout, sys.stderr):  # else the processes print what waits there, too
@@ -138,7 +138,7 @@ def distribute(
             try:
                 child = os.fork()
                 if child == 0:
-                    _work_and_leave(work, queue, told, place, name_of, here, mask)
+                    _work_and_leave(work, queue, reports, place, name_of, here, mask)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             children[child] = place
@@ -147,7 +147,7 @@ def distribute(
             work(int.from_bytes(taken, "little"))
         while children:
             child, place = children.popitem()
-            told.refuse_early_end(place, _end_of(child), name_of)
+            reports.refuse_early_end(place, _end_of(child), name_of)
     finally:
         for child in children:
             with suppress(ProcessLookupError):
@@ -164,7 +164,7 @@ def _end_of(child: int) -> int | None:
         return None
 
 
-class _Told:
+class _Reports:
     """What processes tell the one that forked them, in shared memory: hooks may close files."""
 
     def __init__(self, count: int) -> None:
@@ -209,7 +209,7 @@ class _Told:
 def _work_and_leave(
     work: Callable[[int], None],
     queue: int,
-    told: _Told,
+    reports: _Reports,
     place: int,
     name_of: Callable[[int], str],
     parent: int,
@@ -218,28 +218,28 @@ def _work_and_leave(
     """The body of a forked process; it never returns to its parent's code."""
     number = None
     try:
-        for each in ASKED_TO_END:
-            signal.signal(each, signal.SIG_IGN)  # the parent gets the signal too, and decides
+        for signum in ASKED_TO_END:
+            signal.signal(signum, signal.SIG_IGN)  # the parent gets the signal too, and decides
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         with plugins.blamed():
             while os.getppid() == parent and (taken := os.read(queue, PLACE)):
                 number = int.from_bytes(taken, "little")
-                told.working(place, number)
+                reports.working(place, number)
                 work(number)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        told.left(place)
+        reports.left(place)
     except BaseException as error:
         with suppress(OSError):
             os.lseek(queue, 0, os.SEEK_END)  # the other processes can stop
         where = "" if number is None else f"{name_of(number)}: "
         match error:
             case plugins.PluginError():
-                told.left(place, REFUSED, f"{where}{error}")
+                reports.left(place, REFUSED, f"{where}{error}")
             case UserError():
-                told.left(place, REFUSED, str(error))
+                reports.left(place, REFUSED, str(error))
             case _:
-                told.left(place, FAILED, f"{where}{''.join(traceback.format_exception(error))}")
+                reports.left(place, FAILED, f"{where}{''.join(traceback.format_exception(error))}")
     finally:
         os._exit(0)

@@ -67,9 +67,9 @@ class Task(NamedTuple):
         """
         if "real" not in batch:
             return self.losses(logits, batch["y"], "mean")
-        each = self.losses(logits, batch["y"], "none")
+        losses = self.losses(logits, batch["y"], "none")
         real: Tensor = batch["real"]
-        return (each * real).sum() / real.sum().clamp(min=1)
+        return (losses * real).sum() / real.sum().clamp(min=1)
 
     def with_measures(self, further: Mapping[str, Measure]) -> "Task":
         """This task with further measures."""
@@ -78,8 +78,8 @@ class Task(NamedTuple):
     def with_batch_size(self, batch_size: int) -> "Task":
         """This task with its ``batched`` measures also as means over mini-batches (``_batch``)."""
         over_batches = {
-            each: partial(metrics.over_batches, each, batch_size)
-            for each in {measure.each for measure in self.batched.values()}
+            function: partial(metrics.over_batches, function, batch_size)
+            for function in {measure.each for measure in self.batched.values()}
         }
         return self.with_measures(
             {
@@ -96,9 +96,9 @@ class Task(NamedTuple):
         Args:
             bounds: as in :mod:`fedrepro.engine.metrics`.
         """
-        at_once = {each.each for each in self.measures.values() if isinstance(each, OfClients)}
+        at_once = {kind.each for kind in self.measures.values() if isinstance(kind, OfClients)}
         values: dict[metrics.Each, NDArray[np.float64]]
-        values = {each: each(outputs, targets, bounds) for each in at_once}
+        values = {function: function(outputs, targets, bounds) for function in at_once}
 
         def of_clients(measure: Measure) -> NDArray[np.float64]:
             if isinstance(measure, OfClients):
@@ -126,9 +126,9 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
 
 def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
     """The mean over the words of a text, without padding. Targets are [n, length]."""
-    each = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
-    there = (targets != 0).to(each.dtype)
-    losses = (each * there).sum(1) / there.sum(1).clamp(min=1)
+    by_word = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    there = (targets != 0).to(by_word.dtype)
+    losses = (by_word * there).sum(1) / there.sum(1).clamp(min=1)
     return losses.mean() if reduction == "mean" else losses
 
 

@@ -33,22 +33,22 @@ def apply(function: Callable[..., Any], *trees: Branch) -> Branch:
     first = trees[0]
     if isinstance(first, dict):
         return {key: apply(function, *(tree[key] for tree in trees)) for key in first}
-    found: Branch = function(*trees)
-    return found
+    leaf: Branch = function(*trees)
+    return leaf
 
 
 def leaves(tree: Tree | Tensor) -> list[Tensor]:
     """The tensors of a tree."""
     if not isinstance(tree, dict):
         return [tree]
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for branch in tree.values():
         # No call per leaf: every local step runs this several times.
         if isinstance(branch, dict):
-            found += leaves(branch)
+            tensors += leaves(branch)
         else:
-            found.append(branch)
-    return found
+            tensors.append(branch)
+    return tensors
 
 
 def ordered_as(tree: Branch, order: Tree) -> Branch:
@@ -64,14 +64,14 @@ def leaves_as(tree: Tree | Tensor, order: Tree) -> list[Tensor]:
     """The leaves of ``tree`` that ``order`` names, in its order, followed by the others."""
     if not isinstance(tree, dict):
         return [tree]
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for key, branch in order.items():
         if isinstance(branch, dict):
-            found += leaves_as(tree[key], branch)
+            tensors += leaves_as(tree[key], branch)
         else:
-            found.append(tree[key])
+            tensors.append(tree[key])
     others = (leaf for key, branch in tree.items() if key not in order for leaf in leaves(branch))
-    return [*found, *others]
+    return [*tensors, *others]
 
 
 def named(tree: Tree | Tensor, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -139,7 +139,7 @@ def fill(there: list[Tensor], values: list[Tensor]) -> None:
             copy_(there, values)
             return
         for kind in dict.fromkeys(kinds):
-            places = [place for place, each in enumerate(kinds) if each == kind]
+            places = [place for place, dtype in enumerate(kinds) if dtype == kind]
             copy_([there[place] for place in places], [values[place] for place in places])
 
 

@@ -28,7 +28,7 @@ def needs_more_than_delta(inner: Method) -> str | None:
     """Why changing ``delta`` does not change all that the server uses of an update, or None."""
     if inner.centralized:
         return "it trains one model in one place: no client sends an update"
-    if type(inner.layers()[-1]).server_update not in [each.server_update for each in AVERAGING]:
+    if type(inner.layers()[-1]).server_update not in [base.server_update for base in AVERAGING]:
         return "its server uses more of an update than the mean of `delta`"
     return None
 

@@ -46,8 +46,8 @@ class Compressing(Wrapper):
         """What the server decompresses of ``vector`` [n]."""
         raise NotImplementedError
 
-    def bytes_of(self, entries: int, each: int) -> int:
-        """Bytes of a compressed vector of ``entries`` numbers of ``each`` bytes."""
+    def bytes_of(self, entries: int, width: int) -> int:
+        """Bytes of a compressed vector of ``entries`` numbers of ``width`` bytes."""
         raise NotImplementedError
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
@@ -57,9 +57,9 @@ class Compressing(Wrapper):
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
-        mine = (ERROR, *self.drawn)
-        theirs = {name: leaf for name, leaf in client_state.items() if name not in mine}
-        update, after = self.inner.client_update(ctx, message, theirs, steps)
+        added = (ERROR, *self.drawn)
+        inner_state = {name: leaf for name, leaf in client_state.items() if name not in added}
+        update, after = self.inner.client_update(ctx, message, inner_state, steps)
         delta, error = update["delta"], client_state[ERROR]
         moved = ctx.net.trainable(delta)
         # Of a model of which only a part is communicated: that part.

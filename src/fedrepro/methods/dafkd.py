@@ -119,7 +119,7 @@ class DaFKD(FedDF):
         given: LoadedArtifact,
     ) -> Tensor:
         judge, rows = tree.take(updates["judge"], place), in_batches(given, ctx.net.device)
-        scores = [self.scores(ctx, teacher, judge, given.inputs(each)) for each in rows]
+        scores = [self.scores(ctx, teacher, judge, given.inputs(batch)) for batch in rows]
         return torch.cat(scores).squeeze(-1)
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:

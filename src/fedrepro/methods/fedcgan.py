@@ -70,15 +70,15 @@ class FedCGAN(Method):
     ) -> Tensor:
         """Both losses; each graph ends where the other network's begins."""
         real, y, counts = batch["x"], batch["y"], batch.get("real")
-        told = sets.one_hot(y, ctx.inputs.classes).to(real)
+        classes = sets.one_hot(y, ctx.inputs.classes).to(real)
         noise = batch["noise"][: len(y)].to(real)
-        made = parts.call(ctx, params, "generator", torch.cat([noise, told], 1))
+        made = parts.call(ctx, params, "generator", torch.cat([noise, classes], 1))
         scores = parts.call(ctx, params, "discriminator", torch.cat([made.detach(), real]))
         of_made, of_real = scores.split((len(y), len(y)))
         stopped = tree.apply(Tensor.detach, params)
         fooled = parts.call(ctx, stopped, "discriminator", made)
         drawn = batch["drawn"][: len(y)]
-        each = (
+        losses = (
             functional.softplus(-of_real[:, 0])
             + functional.softplus(of_made[:, 0])
             + _class_loss(of_real, y)
@@ -86,7 +86,7 @@ class FedCGAN(Method):
             + functional.softplus(-fooled[:, 0])
             + _class_loss(fooled, y)
         )
-        return sets.mean_over(each, counts)
+        return sets.mean_over(losses, counts)
 
     # --- use --------------------------------------------------------------------------------
     def made(self, ctx: Context, server: Tree) -> tuple[Tensor, Tensor]:
@@ -103,10 +103,10 @@ class FedCGAN(Method):
         x, y = self.made(ctx, server)
         with torch.no_grad():
             scores = ctx.net.predict(server["params"], x)
-        told = (scores[:, 1:].argmax(1) == y).to(scores.dtype)
+        right = (scores[:, 1:].argmax(1) == y).to(scores.dtype)
         return {
             "taken_for_real": float(scores[:, 0].sigmoid().mean()),
-            "recognised": float(told.mean()),
+            "recognised": float(right.mean()),
         }
 
     def images(self, ctx: Context, server: Tree) -> Tensor:

@@ -72,8 +72,8 @@ class FedCVAE(Method):
         mean, spread = parts.call(ctx, params, "encoder", real).chunk(2, dim=1)
         deviation = functional.softplus(spread) + LEAST
         code = mean + deviation * batch["noise"][: len(y)].to(real)
-        told = torch.cat([code, sets.one_hot(y, ctx.inputs.classes).to(real)], 1)
-        errors = (parts.call(ctx, params, "decoder", told) - real).square().flatten(1)
+        decoded = torch.cat([code, sets.one_hot(y, ctx.inputs.classes).to(real)], 1)
+        errors = (parts.call(ctx, params, "decoder", decoded) - real).square().flatten(1)
         error = errors.sum(1) / 2 if self.error == "image" else errors.mean(1)
         apart = (mean.square() + deviation.square() - 1) / 2 - deviation.log()
         return sets.mean_over(error + apart.sum(1), batch.get("real"))

@@ -121,7 +121,7 @@ class FedDF(Method):
         for place in range(len(ctx.cohort)):
             teacher = self.client_model(ctx, server, updates, place)
             logits.append(
-                torch.cat([ctx.net.predict(teacher, given.inputs(each)) for each in rows])
+                torch.cat([ctx.net.predict(teacher, given.inputs(batch)) for batch in rows])
             )
             judged.append(self.judge(ctx, server, updates, teacher, place, given))
             del teacher  # or two teachers would be in memory
@@ -137,7 +137,7 @@ class FedDF(Method):
         labels = self.pseudo_labels(self.ensemble(ctx, server, updates, weights, given))
         student = self.distilled(ctx, moved["params"], labels)
         rows = in_batches(given, ctx.net.device)
-        guessed = torch.cat([ctx.net.predict(student, given.inputs(each)) for each in rows])
+        guessed = torch.cat([ctx.net.predict(student, given.inputs(batch)) for batch in rows])
         loss = self.distance(labels, guessed).to(server["distillation_loss"])
         return {**moved, "params": student, "distillation_loss": loss}
 

@@ -173,10 +173,10 @@ class FedEvg(Method):
             if "real" in batch:
                 used = batch["real"][:width].reshape(-1, *[1] * (chain.dim() - 1)) > 0
                 chain = torch.where(used, chain, before)
-            found = differentiate(
+            slope = differentiate(
                 lambda free: self.objective(ctx, {**theta, **free}, batch, items, chain, y), moving
             )
-            change, state = ctx.optimizer.update(found, carry["state"], moving, ctx.lr)
+            change, state = ctx.optimizer.update(slope, carry["state"], moving, ctx.lr)
             params = {
                 name: leaf + change[name].to(leaf.dtype) if name in change else leaf
                 for name, leaf in theta.items()
@@ -203,9 +203,9 @@ class FedEvg(Method):
 
     def moved(self, ctx: Context, params: Tree, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
         """Items after a client's Langevin steps; ``noise`` is [steps, *x.shape]."""
-        for each in noise:
+        for draw in noise:
             gradient = self.energy_gradient(ctx, params, x, y)
-            x = sets.langevin(x, gradient, each, self.chain_step, self.chain_noise, self.clip)
+            x = sets.langevin(x, gradient, draw, self.chain_step, self.chain_noise, self.clip)
         return self.limited(ctx, x)
 
     def limited(self, ctx: Context, x: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ class FedEvg(Method):
         alike = sets.alikeness(gradient, ctx.inputs.classes)
         means = tree.weighted_sum(updates["numbers"], weights)
         numbers = torch.cat([means, torch.stack([moved, alike])])
-        if not all(bool(each.isfinite().all()) for each in (x, gradient, numbers)):
+        if not all(bool(leaf.isfinite().all()) for leaf in (x, gradient, numbers)):
             return {**server, "numbers": torch.full_like(numbers, torch.nan)}
         return {**server, "x": x, "numbers": numbers}
 

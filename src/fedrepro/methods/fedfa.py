@@ -97,18 +97,18 @@ class FedFA(Method):
         """The parameters' gradient, and each class's mean feature and count in the mini-batch."""
         anchors: Tensor = message["anchors"]
         classes = torch.arange(len(anchors), device=anchors.device)
-        mine = (batch["y"][:, None] == classes).to(anchors.dtype)  # [n, C]
+        members = (batch["y"][:, None] == classes).to(anchors.dtype)  # [n, C]
         if "real" in batch:  # the other samples pad a short mini-batch
-            mine = mine * batch["real"][:, None]
-        numbers = mine.sum(0)
-        share = mine / numbers.clamp(min=1)
+            members = members * batch["real"][:, None]
+        numbers = members.sum(0)
+        share = members / numbers.clamp(min=1)
 
         def objective(both: Tree) -> Tensor:
             features = ctx.net.features(both["theta"], batch["x"])
             logits = functional.linear(features, both["theta"][WEIGHT], both["theta"].get(BIAS))
             loss = ctx.task.loss(logits, batch)
             if "pulls" in message:
-                away = (features - mine @ anchors).square().sum(1)
+                away = (features - members @ anchors).square().sum(1)
                 loss = loss + self.pull / len(anchors) * (share.sum(1) * away).sum()
             # A zero term whose gradient is the means: this returns a value from inside the function
             # that is differentiated, without a second pass through the body.
@@ -118,8 +118,8 @@ class FedFA(Method):
         zero = torch.zeros_like(anchors)
         if any(leaf.requires_grad for leaf in tree.leaves(params)):
             zero.requires_grad_()
-        found: Tree = differentiate(objective, {"theta": params, "zero": zero})
-        return {**found["theta"], "means": found["zero"], "numbers": numbers}
+        gradients: Tree = differentiate(objective, {"theta": params, "zero": zero})
+        return {**gradients["theta"], "means": gradients["zero"], "numbers": numbers}
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

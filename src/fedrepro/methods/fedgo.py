@@ -41,7 +41,7 @@ WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 def scores(ctx: Context, client: int, given: LoadedArtifact) -> Tensor:
     """The output of a client's discriminator for samples, [n]."""
     critics, rows = ctx.artifacts["discriminators"], in_batches(given, ctx.net.device)
-    return torch.cat([critics.outputs(client, given.inputs(each)) for each in rows]).squeeze(-1)
+    return torch.cat([critics.outputs(client, given.inputs(batch)) for batch in rows]).squeeze(-1)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ class FedMGDA(Method):
             return ctx.sizes / ctx.sizes.sum(), server
         radius = self.radius if self.radius > RIDGE else 0.0  # less is none to the solver
         least, most = max(0.0, 1 / size - radius), min(1.0, 1 / size + radius)
-        found = minimise_quadratic(products + RIDGE * np.eye(size), np.zeros(size), least, most)
-        return torch.from_numpy(found).to(ctx.sizes), server
+        weights = minimise_quadratic(products + RIDGE * np.eye(size), np.zeros(size), least, most)
+        return torch.from_numpy(weights).to(ctx.sizes), server
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         ctx = ctx if self.constant_server_lr else growing(ctx)

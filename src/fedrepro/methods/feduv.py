@@ -55,9 +55,9 @@ def uniformity_term(features: Tensor, real: Tensor) -> Tensor:
         features: [n, features].
         real: as in :func:`variance_term`.
     """
-    one, other = torch.triu_indices(len(features), len(features), 1, device=features.device)
-    squares = (features[one] - features[other]).square().sum(-1)  # [n (n - 1) / 2]
-    counts = real[one] * real[other] > 0
+    left, right = torch.triu_indices(len(features), len(features), 1, device=features.device)
+    squares = (features[left] - features[right]).square().sum(-1)  # [n (n - 1) / 2]
+    counts = real[left] * real[right] > 0
     apart = counts & (squares > 0)
     ordered = torch.where(apart, squares, torch.inf).sort().values
     middle = ((apart.sum() - 1) // 2).clamp(min=0)

@@ -49,7 +49,8 @@ def unknown_part(
     part's hyperparameters, which ``fields_of`` gives.
     """
     known = part_files(folders)
-    part = max((each for each in known if name.startswith(f"{each}_")), key=len, default="")
+    owners = (owner for owner in known if name.startswith(f"{owner}_"))
+    part = max(owners, key=len, default="")
     valued = re.match(r"_(\w+?)(minus)?(\d|true|false|null)", name.removeprefix(part))
     own = sorted(fields_of(part)) if part and valued else []
     if not valued or not own:

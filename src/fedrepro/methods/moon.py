@@ -58,9 +58,9 @@ class MOON(Method):
             return functional.cosine_similarity(features.flatten(1), fixed)
 
         nearer = similarity(message["params"]) - similarity(client_state["previous"])
-        each = functional.softplus(-nearer / self.tau)
-        real = batch["real"] if "real" in batch else torch.ones_like(each)
-        contrast = (each * real).sum() / real.sum().clamp(min=1)
+        losses = functional.softplus(-nearer / self.tau)
+        real = batch["real"] if "real" in batch else torch.ones_like(losses)
+        contrast = (losses * real).sum() / real.sum().clamp(min=1)
         return ctx.task.loss(logits, batch) + self.mu * contrast
 
     def client_update(

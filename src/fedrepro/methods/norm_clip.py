@@ -35,7 +35,7 @@ def clipped(deltas: Tree, bound: float) -> Tree:
 
     def scaled(leaf: Tensor) -> Tensor:
         factor, usable = (
-            each.view(-1, *[1] * (leaf.dim() - 1)) for each in (factors, norms.isfinite())
+            values.view(-1, *[1] * (leaf.dim() - 1)) for values in (factors, norms.isfinite())
         )
         return (leaf * factor.to(leaf.dtype)).where(usable, leaf.new_zeros(()))
 

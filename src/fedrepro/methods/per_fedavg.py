@@ -83,7 +83,7 @@ class PerFedAvg(Method):
         outer = gradient_at(inner, -self.alpha, 1)
         if not self.hessian_free:
             return outer
-        ahead, behind = (gradient_at(outer, each, 2) for each in (self.delta, -self.delta))
+        ahead, behind = (gradient_at(outer, shift, 2) for shift in (self.delta, -self.delta))
         curved = tree.scale(tree.subtract(ahead, behind), self.alpha / (2 * self.delta))
         return tree.subtract(outer, curved)
 
@@ -99,8 +99,8 @@ class PerFedAvg(Method):
             return {"sum": tree.add(carry["sum"], gradients), "number": carry["number"] + number}
 
         start = {"sum": tree.zeros(message["params"]), "number": torch.zeros_like(ctx.sizes[0])}
-        found = scan(added, start, some_epochs(steps, ctx.epochs, 0, 1))
-        return update, {"gradient": tree.scale(found["sum"], 1 / found["number"])}
+        total = scan(added, start, some_epochs(steps, ctx.epochs, 0, 1))
+        return update, {"gradient": tree.scale(total["sum"], 1 / total["number"])}
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         params: Tree = server["params"]

@@ -89,5 +89,5 @@ class Quantised(Compressing):
         sent: Tensor = buckets.sign() * rounded * norms / (self.levels * shrinking)
         return sent.flatten()[:entries]
 
-    def bytes_of(self, entries: int, each: int) -> int:
-        return -(-entries * self.bits // 8) + -(-entries // BUCKET) * each
+    def bytes_of(self, entries: int, width: int) -> int:
+        return -(-entries * self.bits // 8) + -(-entries // BUCKET) * width

@@ -79,14 +79,14 @@ class Scaffnew(Method):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        found = super().gradient(ctx, message, client_state, params, batch)
+        gradients = super().gradient(ctx, message, client_state, params, batch)
         takes, decay = batch["number"] < message["steps"], ctx.optimizer.weight_decay
 
         def corrected(gradient: Tensor, h: Tensor, leaf: Tensor) -> Tensor:
             # A step that is not taken cancels the weight decay that the optimizer will add.
             return torch.where(takes, gradient - h, -decay * leaf.detach())
 
-        return tree.apply(corrected, found, client_state["h"], params)
+        return tree.apply(corrected, gradients, client_state["h"], params)
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

@@ -117,11 +117,11 @@ class SuPerFedMM(Method):
 
     def squared_cosine(self, ctx: Context, federated: Tree, local: Tree) -> Tensor:
         """cos^2 over all trainable parameters together (eq. 2.4; 27 has its typing error)."""
-        one, other = ctx.net.trainable(federated), ctx.net.trainable(local)
-        inner = tree.dot(one, other)
+        left, right = ctx.net.trainable(federated), ctx.net.trainable(local)
+        inner = tree.dot(left, right)
         if not self.plain_cosine:
-            inner = inner + 1e-6 * tree.numel(one)
-        return inner.square() / (tree.square_norm(one) * tree.square_norm(other))
+            inner = inner + 1e-6 * tree.numel(left)
+        return inner.square() / (tree.square_norm(left) * tree.square_norm(right))
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

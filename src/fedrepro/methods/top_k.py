@@ -45,5 +45,5 @@ class TopK(Compressing):
         places = vector.abs().topk(self.number(len(vector))).indices
         return torch.zeros_like(vector).scatter(0, places, vector[places])
 
-    def bytes_of(self, entries: int, each: int) -> int:
-        return self.number(entries) * (each + PLACE)
+    def bytes_of(self, entries: int, width: int) -> int:
+        return self.number(entries) * (width + PLACE)

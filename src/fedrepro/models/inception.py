@@ -25,8 +25,8 @@ class Inception(nn.Module):
         """Features [n, 2048] of pixels in [0, 1]."""
         x = x.expand(-1, 3, -1, -1)
         x = functional.interpolate(x, (SIDE, SIDE), mode="bilinear", antialias=True)
-        found: Tensor = self.body(2 * x - 1)  # the range that its weights were trained with
-        return found
+        features: Tensor = self.body(2 * x - 1)  # the range that its weights were trained with
+        return features
 
 
 def inception(weights: LearnedWeights) -> Inception:

@@ -22,8 +22,8 @@ class _FirstToken(nn.Module):
         self.encoder = encoder
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.encoder(x[:, 0], attention_mask=x[:, 1])[0][:, 0]
-        return found
+        features: Tensor = self.encoder(x[:, 0], attention_mask=x[:, 1])[0][:, 0]
+        return features
 
 
 def on_distilbert(encoder: nn.Module, outputs: int) -> Classifier:

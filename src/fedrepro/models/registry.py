@@ -73,123 +73,88 @@ class ModelEntry(NamedTuple):
 # Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
 INCEPTION = "inception_v3"
 
+# Families and sources that several models share.
+CNN = "convolutional"
+IMA = "IMA Table IV, B10"
+SUPERFED = "SuPerFed's released code"
+EARLIER = "SuPerFed's released code, an earlier state: item 58"
+DEMONSTRATIONS = "demonstrations"
+REDRAWN = "AAggFF's released code, item 14"
+FEDEVG = "FedEvg's released code"
+
 MODELS = {
     "logistic": ModelEntry("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
     "twonn": ModelEntry("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
     "mcmahan_cnn": ModelEntry(
-        "cnn", "mcmahan_cnn", "convolutional", "McMahan et al., AISTATS 2017", channels_last=True
+        "cnn", "mcmahan_cnn", CNN, "McMahan et al., AISTATS 2017", channels_last=True
     ),
-    "ima_fmnist_cnn": ModelEntry(
-        "cnn", "ima_fmnist_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
-    ),
-    "ima_cifar_cnn": ModelEntry(
-        "cnn", "ima_cifar_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
-    ),
-    "ima_digits_cnn": ModelEntry(
-        "cnn", "ima_digits_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
-    ),
-    "ima_vgg11": ModelEntry("vgg", "ima_vgg11", "convolutional", "IMA Table IV, B10"),
-    "ima_alexnet": ModelEntry("alexnet", "ima_alexnet", "convolutional", "IMA Table IV, B10"),
-    "ima_resnet18": ModelEntry(
-        "resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10", channels_last=True
-    ),
+    "ima_fmnist_cnn": ModelEntry("cnn", "ima_fmnist_cnn", CNN, IMA, channels_last=True),
+    "ima_cifar_cnn": ModelEntry("cnn", "ima_cifar_cnn", CNN, IMA, channels_last=True),
+    "ima_digits_cnn": ModelEntry("cnn", "ima_digits_cnn", CNN, IMA, channels_last=True),
+    "ima_vgg11": ModelEntry("vgg", "ima_vgg11", CNN, IMA),
+    "ima_alexnet": ModelEntry("alexnet", "ima_alexnet", CNN, IMA),
+    "ima_resnet18": ModelEntry("resnet", "ima_resnet18", CNN, IMA, channels_last=True),
     "celeba_cnn": ModelEntry(
-        "cnn", "celeba_cnn", "convolutional", "AAggFF (ICML 2024), C.2; LEAF", channels_last=True
+        "cnn", "celeba_cnn", CNN, "AAggFF (ICML 2024), C.2; LEAF", channels_last=True
     ),
-    "m5": ModelEntry("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
+    "m5": ModelEntry("sound", "m5", CNN, "Dai et al., ICASSP 2017"),
     "stacked_lstm": ModelEntry(
         "recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"
     ),
-    "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", "SuPerFed's released code"),
-    "superfed_twonn_earlier": ModelEntry(
-        "superfed", "twonn_earlier", "mlp", "SuPerFed's released code, an earlier state: item 58"
-    ),
-    "superfed_twocnn": ModelEntry(
-        "superfed", "twocnn", "convolutional", "SuPerFed's released code", channels_last=True
-    ),
+    "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", SUPERFED),
+    "superfed_twonn_earlier": ModelEntry("superfed", "twonn_earlier", "mlp", EARLIER),
+    "superfed_twocnn": ModelEntry("superfed", "twocnn", CNN, SUPERFED, channels_last=True),
     "superfed_twocnn_earlier": ModelEntry(
-        "superfed",
-        "twocnn_earlier",
-        "convolutional",
-        "SuPerFed's released code, an earlier state: item 58",
-        channels_last=True,
+        "superfed", "twocnn_earlier", CNN, EARLIER, channels_last=True
     ),
-    "superfed_resnet9": ModelEntry(
-        "superfed", "resnet9", "convolutional", "SuPerFed's released code"
-    ),
-    "superfed_mobilenet": ModelEntry(
-        "superfed", "mobilenet", "convolutional", "SuPerFed's released code"
-    ),
-    "superfed_vgg9": ModelEntry("superfed", "vgg9", "convolutional", "SuPerFed's released code"),
+    "superfed_resnet9": ModelEntry("superfed", "resnet9", CNN, SUPERFED),
+    "superfed_mobilenet": ModelEntry("superfed", "mobilenet", CNN, SUPERFED),
+    "superfed_vgg9": ModelEntry("superfed", "vgg9", CNN, SUPERFED),
     "next_char_lstm": ModelEntry(
         "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
     ),
-    "resnet18": ModelEntry(
-        "batchnorm_resnet", "resnet18", "convolutional", "FedGO; kuangliu's code"
-    ),
-    "resnet50": ModelEntry(
-        "batchnorm_resnet", "resnet50", "convolutional", "FedGO; kuangliu's code"
-    ),
-    "vgg11": ModelEntry("batchnorm_cnn", "vgg11", "convolutional", "FedGO; chengyangfu's code"),
+    "resnet18": ModelEntry("batchnorm_resnet", "resnet18", CNN, "FedGO; kuangliu's code"),
+    "resnet50": ModelEntry("batchnorm_resnet", "resnet50", CNN, "FedGO; kuangliu's code"),
+    "vgg11": ModelEntry("batchnorm_cnn", "vgg11", CNN, "FedGO; chengyangfu's code"),
     "small_bn_cnn": ModelEntry(
-        "batchnorm_cnn", "small_bn_cnn", "convolutional", "demonstrations", channels_last=True
+        "batchnorm_cnn", "small_bn_cnn", CNN, DEMONSTRATIONS, channels_last=True
     ),
     "discriminator_cnn": ModelEntry(
-        "discriminators",
-        "discriminator_cnn",
-        "convolutional",
-        "FedGO, Table 14; A5",
-        channels_last=True,
+        "discriminators", "discriminator_cnn", CNN, "FedGO, Table 14; A5", channels_last=True
     ),
     "discriminator_cnn_mlp": ModelEntry(
-        "discriminators", "discriminator_cnn_mlp", "convolutional", "FedGO, Table 14"
+        "discriminators", "discriminator_cnn_mlp", CNN, "FedGO, Table 14"
     ),
     "discriminator_resnet8": ModelEntry(
-        "discriminators", "discriminator_resnet8", "convolutional", "FedGO, Table 14"
+        "discriminators", "discriminator_resnet8", CNN, "FedGO, Table 14"
     ),
-    "discriminator_small": ModelEntry(
-        "discriminators", "discriminator_small", "convolutional", "demonstrations"
-    ),
+    "discriminator_small": ModelEntry("discriminators", "discriminator_small", CNN, DEMONSTRATIONS),
     "wgan_gp_resnet": ModelEntry(
-        "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
+        "wgan_gp", "wgan_gp_resnet", CNN, "Gulrajani et al., NeurIPS 2017; their code"
     ),
-    "wgan_gp_small": ModelEntry("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
+    "wgan_gp_small": ModelEntry("wgan_gp", "wgan_gp_small", CNN, DEMONSTRATIONS),
     "fedevg_resnet10": ModelEntry(
-        "energy", "fedevg_resnet10", "convolutional", "FedEvg (thesis IV); its released code"
+        "energy", "fedevg_resnet10", CNN, "FedEvg (thesis IV); its released code"
     ),
-    "fedevg_resnet10_power": ModelEntry(
-        "energy", "fedevg_resnet10_power", "convolutional", "FedEvg's released code"
-    ),
-    "fedevg_resnet10_judge": ModelEntry(
-        "energy", "fedevg_resnet10_judge", "convolutional", "FedEvg's released code"
-    ),
-    "fedevg_small": ModelEntry("energy", "fedevg_small", "convolutional", "demonstrations"),
-    "fedevg_small_judge": ModelEntry(
-        "energy", "fedevg_small_judge", "convolutional", "demonstrations"
-    ),
-    "fedcgan": ModelEntry("conditional", "fedcgan", "convolutional", "FedEvg's released code"),
-    "fedcgan_small": ModelEntry("conditional", "fedcgan_small", "convolutional", "demonstrations"),
-    "fedcvae": ModelEntry("conditional", "fedcvae", "convolutional", "FedEvg's released code"),
-    "fedcvae_small": ModelEntry("conditional", "fedcvae_small", "convolutional", "demonstrations"),
+    "fedevg_resnet10_power": ModelEntry("energy", "fedevg_resnet10_power", CNN, FEDEVG),
+    "fedevg_resnet10_judge": ModelEntry("energy", "fedevg_resnet10_judge", CNN, FEDEVG),
+    "fedevg_small": ModelEntry("energy", "fedevg_small", CNN, DEMONSTRATIONS),
+    "fedevg_small_judge": ModelEntry("energy", "fedevg_small_judge", CNN, DEMONSTRATIONS),
+    "fedcgan": ModelEntry("conditional", "fedcgan", CNN, FEDEVG),
+    "fedcgan_small": ModelEntry("conditional", "fedcgan_small", CNN, DEMONSTRATIONS),
+    "fedcvae": ModelEntry("conditional", "fedcvae", CNN, FEDEVG),
+    "fedcvae_small": ModelEntry("conditional", "fedcvae_small", CNN, DEMONSTRATIONS),
     "distilbert": ModelEntry(
         "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
     ),
     "distilbert_redrawn": ModelEntry(
-        "pretrained",
-        "distilbert_redrawn",
-        "transformer",
-        "AAggFF's released code, item 14",
-        "distilbert",
+        "pretrained", "distilbert_redrawn", "transformer", REDRAWN, "distilbert"
     ),
     "efficientnet_b0": ModelEntry(
-        "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019", "efficientnet_b0"
+        "pretrained", "efficientnet_b0", CNN, "Tan and Le, ICML 2019", "efficientnet_b0"
     ),
     "efficientnet_b0_redrawn": ModelEntry(
-        "pretrained",
-        "efficientnet_b0_redrawn",
-        "convolutional",
-        "AAggFF's released code, item 14",
-        "efficientnet_b0",
+        "pretrained", "efficientnet_b0_redrawn", CNN, REDRAWN, "efficientnet_b0"
     ),
     "mobilevit": ModelEntry(
         "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
@@ -261,9 +226,9 @@ def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:
     Raises:
         UserError: if there is no such model, or its file is broken.
     """
-    mine = {} if name in _given else folders.files("models", MODELS)
-    if name in mine:
-        return _own(mine[name])
+    files = {} if name in _given else folders.files("models", MODELS)
+    if name in files:
+        return _own(files[name])
     models = {**MODELS, **_given}
     if name not in models:
         raise bad_value(

@@ -56,5 +56,5 @@ def _tensors(weights: LearnedWeights) -> dict[str, Tensor]:
     # refuses every other object in a pickle.
     load = torch.load  # noqa: TID251
     file = io.BytesIO(weights.content)
-    found: dict[str, Tensor] = load(file, map_location="cpu", weights_only=True)
-    return found
+    tensors: dict[str, Tensor] = load(file, map_location="cpu", weights_only=True)
+    return tensors

@@ -80,8 +80,8 @@ def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Ten
         # Side by side there is no dropout or BatchNorm (vmap does not support them), so evaluation
         # mode makes no difference.
         x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
-        each = ctx.task.losses(ctx.net(params, x), y, "none") * real
-        mean: Tensor = each.sum(dtype=torch.float64) / real.sum(dtype=torch.float64)
+        losses = ctx.task.losses(ctx.net(params, x), y, "none") * real
+        mean: Tensor = losses.sum(dtype=torch.float64) / real.sum(dtype=torch.float64)
         return mean
 
 

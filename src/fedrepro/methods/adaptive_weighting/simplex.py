@@ -29,7 +29,7 @@ def minimise_quadratic(
     scale = np.abs(curvature).max()
     sense = np.zeros(size + 1, dtype=np.int32)
     sense[-1] = 5  # the last constraint, that the sum is 1, is an equality
-    found, _, status, _ = daqp.solve(
+    minimiser, _, status, _ = daqp.solve(
         np.ascontiguousarray(curvature / scale),
         np.ascontiguousarray(slope / scale),
         np.ones((1, size)),
@@ -42,5 +42,5 @@ def minimise_quadratic(
     )
     if status != 1:
         raise ArithmeticError(f"the quadratic programme of {size} clients has no solution")
-    inside = np.clip(found, lower, upper)  # rounding leaves some entries at -1e-17
+    inside = np.clip(minimiser, lower, upper)  # rounding leaves some entries at -1e-17
     return np.asarray(inside / inside.sum())

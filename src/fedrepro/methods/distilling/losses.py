@@ -50,15 +50,15 @@ def towards_history(
     """
     labels = (past.detach() / temperature).softmax(-1)
     guessed = (logits / temperature).log_softmax(-1)
-    each = functional.kl_div(guessed, labels, reduction="none").sum(-1)
-    return gamma / 2 * temperature**2 * mean_of_real(each, real)
+    divergences = functional.kl_div(guessed, labels, reduction="none").sum(-1)
+    return gamma / 2 * temperature**2 * mean_of_real(divergences, real)
 
 
-def mean_of_real(each: Tensor, real: Tensor | None) -> Tensor:
+def mean_of_real(values: Tensor, real: Tensor | None) -> Tensor:
     """The mean of ``each`` [n] over samples that count, a scalar tensor."""
     if real is None:
-        return each.mean()
-    return (each * real).sum() / real.sum().clamp(min=1)
+        return values.mean()
+    return (values * real).sum() / real.sum().clamp(min=1)
 
 
 def cosine(rate: float, round: int, rounds: int) -> float:

@@ -74,5 +74,5 @@ def pull(
         labels: int64 [n].
         real: [n], 1 for samples that count, 0 for padding; None: all count.
     """
-    each = (features - prototypes[labels]).square().mean(-1)
-    return strength * mean_of_real(each, real)
+    distances = (features - prototypes[labels]).square().mean(-1)
+    return strength * mean_of_real(distances, real)

@@ -51,8 +51,8 @@ def discriminator_loss(real: Tensor, fake: Tensor, counts: Tensor | None = None)
     Args:
         counts: [n], 1 for reals that count, 0 for padding; None: all count.
     """
-    each = functional.softplus(-real)
+    losses = functional.softplus(-real)
     if counts is None:
-        return each.mean() + functional.softplus(fake).mean()
-    mean = (each.flatten() * counts).sum() / counts.sum().clamp(min=1)
+        return losses.mean() + functional.softplus(fake).mean()
+    mean = (losses.flatten() * counts).sum() / counts.sum().clamp(min=1)
     return mean + functional.softplus(fake).mean()

@@ -52,10 +52,10 @@ def conditional_set(
         noise: [classes * per_class, latent].
     """
     y = synthetic.labels_of(ctx.inputs.classes, per_class, ctx.net.device)
-    told = torch.cat([noise.to(ctx.net.device), synthetic.one_hot(y, ctx.inputs.classes)], 1)
+    inputs = torch.cat([noise.to(ctx.net.device), synthetic.one_hot(y, ctx.inputs.classes)], 1)
     net = Net(ctx.net.module.get_submodule(name))
     with torch.no_grad():
-        return net.predict(part_of(params, name), told), y
+        return net.predict(part_of(params, name), inputs), y
 
 
 def of_run(ctx: Context) -> torch.Generator:

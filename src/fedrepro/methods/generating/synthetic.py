@@ -97,8 +97,8 @@ def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:
 
 def sheet(images: Tensor, classes: int) -> Tensor:
     """Up to :data:`SHOWN` images of every class, of ``images`` [classes * n, ...], by class."""
-    each = images.reshape(classes, -1, *images.shape[1:])[:, :SHOWN]
-    return each.reshape(-1, *images.shape[1:])
+    by_class = images.reshape(classes, -1, *images.shape[1:])[:, :SHOWN]
+    return by_class.reshape(-1, *images.shape[1:])
 
 
 # --- FedEvg ------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def alikeness(gradients: Tensor, classes: int) -> Tensor:
     Args:
         gradients: [classes * n, ...], ordered by class.
     """
-    each = gradients.reshape(classes, -1, gradients[0].numel())
-    means = torch.linalg.vector_norm(each.mean(1), dim=1)
-    usual = each.square().sum(2).mean(1).sqrt()
+    by_class = gradients.reshape(classes, -1, gradients[0].numel())
+    means = torch.linalg.vector_norm(by_class.mean(1), dim=1)
+    usual = by_class.square().sum(2).mean(1).sqrt()
     alike: Tensor = means / usual.clamp(min=torch.finfo(usual.dtype).tiny)
     return alike.mean()
 

@@ -41,14 +41,14 @@ class AugmentedLagrangian(Method):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        found = self.loss_gradient(ctx, message, client_state, params, batch)
+        gradients = self.loss_gradient(ctx, message, client_state, params, batch)
 
         def added(gradient: Tensor, leaf: Tensor, received: Tensor, h: Tensor) -> Tensor:
             return gradient + self.penalty * (leaf.detach() - received + h)
 
         return {
             name: added(leaf, params[name], message["params"][name], client_state["h"][name])
-            for name, leaf in found.items()
+            for name, leaf in gradients.items()
         }
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

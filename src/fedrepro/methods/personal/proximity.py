@@ -37,11 +37,11 @@ def pulled(
     """
     if not squared:
         return differentiate(lambda at: loss(at) + proximity(ctx, at, anchor, mu, False), params)
-    found = differentiate(loss, params)
+    gradients = differentiate(loss, params)
 
     def added(leaf: Tensor, fixed: Tensor, gradient: Tensor) -> Tensor:
         # Added out of place: of stacked clients, only the gradient may have a client dimension.
         return (leaf.detach() - fixed).mul_(mu).add(gradient)
 
-    every = (ctx.net.trainable(each) for each in (params, anchor, found))
-    return {**found, **tree.apply(added, *every)}
+    every = (ctx.net.trainable(leaves) for leaves in (params, anchor, gradients))
+    return {**gradients, **tree.apply(added, *every)}
