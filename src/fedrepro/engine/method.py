@@ -5,8 +5,10 @@ returned: in ``server`` (one tree) or in ``client_state`` (one tree per client).
 checkpoints, clients that run side by side and composed methods work without code in the method.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
+from inspect import isfunction
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -304,76 +306,19 @@ class Wrapper(Method):
     def layers(self) -> list[Method]:
         return [self, *self.inner.layers()]
 
-    def check(self, ctx: Context) -> None:
-        self.inner.check(ctx)
 
-    def nets(self, input_shape: tuple[int, ...], outputs: int) -> Mapping[str, nn.Module]:
-        return self.inner.nets(input_shape, outputs)
+def _of_inner(name: str) -> Callable[..., Any]:
+    """A wrapper's hook that passes on to the same hook of the method in it."""
 
-    def init_server(self, ctx: Context, params: Tree) -> Tree:
-        return self.inner.init_server(ctx, params)
+    @wraps(getattr(Method, name))
+    def hook(self: Wrapper, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.inner, name)(*arguments, **named)
 
-    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
-        return self.inner.init_client(ctx, rng)
+    return hook
 
-    def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
-        return self.inner.sample_round(ctx, rng)
 
-    def learning_rate(self, ctx: Context, round: int) -> float:
-        return self.inner.learning_rate(ctx, round)
-
-    def broadcast(self, ctx: Context, server: Tree) -> Tree:
-        return self.inner.broadcast(ctx, server)
-
-    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        return self.inner.sample_steps(ctx, rng, steps)
-
-    def loss(
-        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
-    ) -> Tensor:
-        return self.inner.loss(ctx, message, client_state, params, batch)
-
-    def gradient(
-        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
-    ) -> Tree:
-        return self.inner.gradient(ctx, message, client_state, params, batch)
-
-    def client_update(
-        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
-    ) -> tuple[Tree, Tree]:
-        return self.inner.client_update(ctx, message, client_state, steps)
-
-    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
-        return self.inner.aggregation_weights(ctx, server, updates)
-
-    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        return self.inner.server_update(ctx, server, updates, weights)
-
-    def apply_server_optimizer(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
-        return self.inner.apply_server_optimizer(ctx, server, delta)
-
-    def update_bytes(self, ctx: Context, updates: Tree) -> int:
-        return self.inner.update_bytes(ctx, updates)
-
-    def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        return self.inner.client_model(ctx, server, updates, place)
-
-    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
-        return self.inner.eval_model(ctx, server, client_state)
-
-    def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        return self.inner.artifact(ctx, server)
-
-    def metrics(self, ctx: Context, server: Tree) -> Mapping[str, float]:
-        return self.inner.metrics(ctx, server)
-
-    def images(self, ctx: Context, server: Tree) -> Tensor | None:
-        return self.inner.images(ctx, server)
-
-    def interpolate(self, ctx: Context, server: Tree, client_state: Tree, weight: float) -> Tree:
-        return self.inner.interpolate(ctx, server, client_state, weight)
-
-    def ensemble(
-        self, ctx: Context, server: Tree, updates: Tree, weights: Tensor, given: LoadedArtifact
-    ) -> Tensor:
-        return self.inner.ensemble(ctx, server, updates, weights, given)
+# `layers` adds the wrapper itself. How another method's run begins says nothing of a wrapped one.
+_NOT_PASSED_ON = ("layers", "shared_prefix", "from_parent")
+for _name, _hook in [*vars(Method).items()]:
+    if isfunction(_hook) and not _name.startswith("_") and _name not in _NOT_PASSED_ON:
+        setattr(Wrapper, _name, _of_inner(_name))
