@@ -15,7 +15,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
-from fedrepro.workflow import recorded
+from fedrepro.workflow.rerun_checks import reasons_of
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     again = next((each for each in of_kind if "made again" in each[0]), [])
     made = (Path() / run.folder / "manifest.json").exists()
     answers = {
-        "why": not recorded.reasons(bench, run),
+        "why": not reasons_of(bench, run),
         "plan": run not in CostModel(bench, chosen(bench, [setting, method], None)).left,
         "verify": made and not any(line.startswith(f"  {name}: ") for line in again),
         "reference": run not in reference.keep_finished(bench, [run], compact=False),

@@ -82,8 +82,8 @@ WHOSE = {
     "api/training.py train shutil.rmtree": "a temporary folder that this call has made",
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow
-    "workflow/killed.py forget_dead_calls lock.unlink": "Snakemake's locks, of calls that are dead",
-    "workflow/killed.py keep_outlived folder.rename": "to where nothing is, and back",
+    "workflow/snakemake_patches.py forget_dead_calls lock.unlink": "of dead calls",
+    "workflow/snakemake_patches.py keep_outlived folder.rename": "to where nothing is, and back",
     "workflow/resources.py save_estimates write_atomically": NAME,
     "workflow/checks.py check_methods write_atomically": NAME,
     "methods/facts.py write write_atomically": NAME,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.workflow.image import IMAGE
+from fedrepro.workflow.snakemake_patches import IMAGE
 from support.places import ROOT
 from support.project import Project
 

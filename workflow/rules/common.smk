@@ -4,35 +4,27 @@ import atexit
 import gc
 from pathlib import Path
 
-from fedrepro.workflow.again import Again
-from fedrepro.workflow.clock import bring_back
-from fedrepro.workflow.graph import open_graph, show_holes
-from fedrepro.workflow.image import IMAGE, expect_image
-from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
-from fedrepro.workflow.outside import name_user, outlive_readers
-from fedrepro.workflow.reasons import shorten
-from fedrepro.workflow.slurm import keep_asking
-from fedrepro.workflow.wake import once_a_second
 from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.provenance.syntax import remember
-from snakemake.resources import Resources
+from fedrepro.support.papers import rules_of_papers
+from fedrepro.workflow import snakemake_patches
+from fedrepro.workflow.graph import open_graph
+from fedrepro.workflow.rerun_checks import RerunChecks
+from fedrepro.workflow.resources import RunResources
 
-outlive_readers()
-name_user()
-if workflow.is_main_process:
-    forget_dead_calls()
-    expect_image(workflow)
+snakemake_patches.on_load(workflow)
 
 # The graph is millions of long-lived objects. Searching them for garbage took a tenth of the time.
 gc.set_threshold(50_000)
 
 GRAPH = open_graph(config)
-AGAIN = Again(GRAPH, workflow)
-if workflow.is_main_process:
-    shorten(workflow, AGAIN.reasons)
+RESOURCES = RunResources(GRAPH.bench, snakemake_patches.default_resources(workflow))
 
-# The default resources of the profile and the command line.
-DEFAULTS = Resources.from_mapping(workflow.resource_settings.default_resources or {})
+# Its functions stand among the inputs of rules, but add none. Snakemake asks for a job's inputs
+# before it decides whether to run the job, and these force the job if its output is stale, or if
+# Snakemake has no record of it.
+RERUN = RerunChecks(GRAPH, workflow)
+snakemake_patches.shorten_reasons(workflow, RERUN.reasons)
 
 
 wildcard_constraints:

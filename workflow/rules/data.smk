@@ -16,7 +16,7 @@ rule download:
 
 rule prepare:
     input:
-        AGAIN.data,
+        RERUN.stale_data,  # no input: forces the job if meta.json says that it is stale
         "results/downloads/{dataset}/files.json",
     output:
         "results/data/{dataset}/meta.json",

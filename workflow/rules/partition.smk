@@ -3,7 +3,7 @@
 
 rule partition:
     input:
-        AGAIN.partition,
+        RERUN.stale_partition,  # no input: forces the job if its output is stale
         "results/data/{dataset}/meta.json",
     output:
         shares="results/partitions/{dataset}/{partition}/seed{seed}.npz",

@@ -4,7 +4,8 @@
 
 rule table:
     input:
-        AGAIN.unrecorded("results/tables/{scale}/{system}/{item}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/tables/{scale}/{system}/{item}.json"),
         GRAPH.inputs_of_table,
     output:
         "results/tables/{scale}/{system}/{item}.json",
@@ -23,7 +24,8 @@ rule table:
 
 rule page:
     input:
-        AGAIN.unrecorded("reports/site/{system}/{item}.html"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("reports/site/{system}/{item}.html"),
         GRAPH.inputs_of_page,
     output:
         "reports/site/{system}/{item}.html",
@@ -49,7 +51,8 @@ rule page:
 
 rule site:
     input:
-        AGAIN.unrecorded("reports/site/index.html"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("reports/site/index.html"),
         tables=GRAPH.tables(),
         pages=GRAPH.pages(),
     output:

@@ -3,7 +3,7 @@
 
 rule run:
     input:
-        AGAIN.run,
+        RERUN.stale_run,  # no input: forces the run if its manifest says that it is stale
         GRAPH.inputs_of_run,
         # The parent run, so that this run waits for it. Not marked `ancient`: while the parent is
         # being made again, Snakemake would then overlook other changes of this run's inputs.
@@ -20,22 +20,23 @@ rule run:
         "../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
     resources:
-        **GRAPH.resources(DEFAULTS),
+        **RESOURCES.by_name(),
         # An allocation shared by several runs limits how many of them run at a time: docs/cluster.md.
         slot=1,
     params:
-        code=GRAPH.run_code,
-        config=GRAPH.run_definition,
+        code=GRAPH.numerics_of_run,
+        config=GRAPH.description_of_run,
     # Of how a run is executed, only the class of arithmetic counts: the definition has it.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
-        f" --seed {{wildcards.seed}}{GRAPH.execution}"
+        f" --seed {{wildcards.seed}}{GRAPH.device_and_executor}"
 
 
 # The loss around a run's model, for figures that show it.
 rule landscape:
     input:
-        AGAIN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
         data=GRAPH.inputs_of_run,
@@ -57,7 +58,8 @@ rule landscape:
 # The loss on a line or plane through models that a run kept, also for figures.
 rule landscape_through:
     input:
-        AGAIN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}/{part}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}/{part}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         data=GRAPH.inputs_of_run,
     output:
@@ -79,7 +81,8 @@ rule landscape_through:
 # part of the run's identity.
 rule quality:
     input:
-        AGAIN.unrecorded("results/quality/{setting}/{method}/seed{seed}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/quality/{setting}/{method}/seed{seed}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
         data=GRAPH.inputs_of_run,

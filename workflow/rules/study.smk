@@ -3,7 +3,8 @@
 
 rule study:
     input:
-        AGAIN.unrecorded("results/studies/{study}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/studies/{study}.json"),
     output:
         "results/studies/{study}.json",
     log:

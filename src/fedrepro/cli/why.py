@@ -52,10 +52,10 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     from fedrepro.run.current_manifest import current_manifest
     from fedrepro.run.results import find_run
     from fedrepro.run.run_comparison import Side, of_manifests, titled
-    from fedrepro.workflow import recorded
+    from fedrepro.workflow.rerun_checks import reasons_of
 
     today, unknown = current_manifest(workbench, run)
-    due = recorded.reasons(workbench, run)
+    due = reasons_of(workbench, run)
     record = find_run(workbench.root, run)
     if due:
         print(*titled({"Snakemake would make it again because": due}), sep="\n")

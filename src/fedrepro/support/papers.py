@@ -18,7 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from fedrepro.support.packaged import ORIGIN
+
 FOLDER = Path(__file__).parents[1] / "papers"
+RULES = ORIGIN / "workflow/rules/papers"
 Role = Literal["figure", "table", "study", "cohorts", "given", "command"]
 
 
@@ -43,6 +46,11 @@ def load_kinds() -> None:
 def files_of_report() -> list[Path]:
     """The files that render pages."""
     return [*_kinds(), *files_of("figure").values(), *files_of("table").values()]
+
+
+def rules_of_papers() -> list[str]:
+    """The files with workflow rules that only one paper needs."""
+    return [str(file) for file in sorted(RULES.glob("*.smk"))]
 
 
 def _kinds() -> list[Path]:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
-from fedrepro.config.config_file import Overrides, Resources
+from fedrepro.config.config_file import Overrides
 from fedrepro.config.experiment import CONFIG
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
@@ -39,24 +38,19 @@ from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
+from fedrepro.run.integrity import WRITTEN
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import own_or_packaged
-from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
-from fedrepro.workflow.records import OUTPUTS_OF_A_RUN, recorded_parameters
-from fedrepro.workflow.resources import DOUBLED, ResourceEstimate, or_default, read_estimates
+from fedrepro.workflow.snakemake_patches import recorded_parameters
 
 TEMPLATES = Path("reports/templates")
-# A resource's name in a rule. `mem`, because Snakemake allows no function for `mem_mb` to return
-# nothing.
-IN_A_RULE = {
-    "mem_mb": "mem", "runtime": "runtime", "cpus": "cpus_per_task", "partition": "slurm_partition",
-}  # fmt: skip
+OUTPUTS_OF_A_RUN = ("manifest.json", *WRITTEN, "timing.json")
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -97,61 +91,7 @@ class Graph:
         return self.bench.config.scale
 
     @property
-    def _on_gpus(self) -> bool:
-        return self.bench.config.device.startswith("cuda")
-
-    def gpus(self, wildcards: Any) -> int:
-        """The number of GPUs that a run requests from a cluster."""
-        if not self._on_gpus:
-            return 0
-        stated = self._resources(wildcards).gpu
-        return 1 if stated is None else stated
-
-    def resources(self, defaults: Any) -> dict[str, Any]:
-        """The resources that runs request from a cluster, by their names in a rule.
-
-        Resources that no experiment file states are left out, so the defaults apply: functions for
-        all of them would take a tenth of a dry run's time.
-
-        Args:
-            defaults: a ``snakemake.resources.Resources``, from profile and command line.
-        """
-        asked: dict[str, Any] = {"gpu": self.gpus if self._on_gpus else 0}
-        for name, in_a_rule in IN_A_RULE.items():
-            stated = any(getattr(each, name) is not None for each in self._resources_of.values())
-            if stated or (name in DOUBLED and self._estimates):
-                asked[in_a_rule] = self.resource(name, defaults)
-        return asked
-
-    def resource(self, name: str, defaults: Any) -> Any:
-        """The function for a resource of runs; ``name`` is its name in experiment files."""
-
-        def own(wildcards: Any) -> str | int | None:
-            stated: str | int | None = getattr(self._resources(wildcards), name)
-            if stated is not None or name not in DOUBLED or not self._estimates:
-                return stated
-            config = fingerprint.of_config(self._run_spec(wildcards))
-            return getattr(self._estimates.get(config), name, None)
-
-        as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
-        return or_default(own, name, defaults.get(as_a_default))
-
-    def _resources(self, wildcards: Any) -> Resources:
-        return self._resources_of[wildcards.setting]
-
-    @cached_property
-    def _resources_of(self) -> dict[str, Resources]:
-        """The resources of each setting."""
-        default, settings = self.bench.config.resources, self.bench.settings
-        return {name: setting.resources.over(default) for name, setting in settings.items()}
-
-    @cached_property
-    def _estimates(self) -> dict[str, ResourceEstimate]:
-        with exit_on_user_error():
-            return read_estimates(self.bench.root, self.bench.config)
-
-    @property
-    def execution(self) -> str:
+    def device_and_executor(self) -> str:
         """Device and executor of runs, as arguments of the command."""
         return f" --device {self.bench.config.device} --executor {self.bench.config.executor}"
 
@@ -376,12 +316,12 @@ class Graph:
         parent = self.bench.parent_of(run)
         return [str(parent.folder / "manifest.json")] if parent else []
 
-    def run_code(self, wildcards: Any) -> str:
+    def numerics_of_run(self, wildcards: Any) -> str:
         """The ids of a run's code, a parameter of its rule: a change makes the run again."""
         recorded = self._recorded_of(wildcards)
         return recorded[0] if recorded else code_of(self._run_spec(wildcards))
 
-    def run_definition(self, wildcards: Any) -> str:
+    def description_of_run(self, wildcards: Any) -> str:
         """The hash of a run's description, and its class of arithmetic."""
         recorded = self._recorded_of(wildcards)
         return recorded[1] if recorded else definition_of(self._run_spec(wildcards))
@@ -583,24 +523,3 @@ def given_of(spec: RunSpec) -> Iterator[str]:
                 yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
             case ResolvedData():
                 yield f"results/data/{source.dataset}/meta.json"
-
-
-def show_holes(workflow: Any) -> None:
-    """After a failure, print what failed, and render the requested pages with empty cells.
-
-    These files are marked as incomplete, so that the next Snakemake call makes them again. After an
-    interruption, this does nothing.
-    """
-    failed = workflow.scheduler.failed
-    for job in failed:
-        say(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}")
-    unfinished = [
-        job
-        for job in workflow.dag.needrun_jobs()
-        if failed and job not in failed and not workflow.dag.finished(job)
-    ]
-    for rule in ("table", "page", "site"):
-        for job in unfinished:
-            if job.rule.name == rule:
-                subprocess.run(["bash", "-c", job.shellcmd], check=False)
-                workflow.persistence.started(job)

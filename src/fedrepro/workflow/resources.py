@@ -7,12 +7,14 @@ resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides t
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedrepro.config.config_file import Config
+from fedrepro.config.config_file import Config, Resources
+from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import fingerprint
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, exit_on_user_error
 from fedrepro.support.files import read_json, write_atomically
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ MEMORY_MARGIN, MEMORY_MORE = 1.5, 500  # MB
 TIME_MARGIN, TIME_MORE = 3.0, 10  # minutes
 
 DOUBLED = ("mem_mb", "runtime")  # with each retry
+# A resource's name in a rule. `mem`, because Snakemake allows no function for `mem_mb` to return
+# nothing.
+IN_A_RULE = {
+    "mem_mb": "mem", "runtime": "runtime", "cpus": "cpus_per_task", "partition": "slurm_partition",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,3 +118,58 @@ def or_default(own: Callable[[Any], str | int | None], name: str, default: Any) 
         return value * 2 ** (context["attempt"] - 1) if name in DOUBLED else value
 
     return resource
+
+
+@dataclass(frozen=True)
+class RunResources:
+    """The resources that runs request from a cluster; ``wildcards`` are those of rule ``run``.
+
+    Args:
+        defaults: a ``snakemake.resources.Resources``, from profile and command line.
+    """
+
+    bench: Workbench
+    defaults: Any
+
+    def by_name(self) -> dict[str, Any]:
+        """Functions by their names in the rule.
+
+        Resources that no experiment file states are left out, so the defaults apply: functions for
+        all of them would take a tenth of a dry run's time.
+        """
+        on_gpus = self.bench.config.device.startswith("cuda")
+        asked: dict[str, Any] = {"gpu": self.gpus if on_gpus else 0}
+        for name, in_a_rule in IN_A_RULE.items():
+            stated = any(getattr(own, name) is not None for own in self._stated.values())
+            if stated or (name in DOUBLED and self._estimates):
+                asked[in_a_rule] = self.resource(name)
+        return asked
+
+    def gpus(self, wildcards: Any) -> int:
+        """The number of GPUs of a run."""
+        stated = self._stated[wildcards.setting].gpu
+        return 1 if stated is None else stated
+
+    def resource(self, name: str) -> Any:
+        """The function for a resource; ``name`` is its name in experiment files."""
+
+        def own(wildcards: Any) -> str | int | None:
+            stated: str | int | None = getattr(self._stated[wildcards.setting], name)
+            if stated is not None or name not in DOUBLED or not self._estimates:
+                return stated
+            spec = self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
+            return getattr(self._estimates.get(fingerprint.of_config(spec)), name, None)
+
+        as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
+        return or_default(own, name, self.defaults.get(as_a_default))
+
+    @cached_property
+    def _stated(self) -> dict[str, Resources]:
+        """The resources of each setting."""
+        default, settings = self.bench.config.resources, self.bench.settings
+        return {name: setting.resources.over(default) for name, setting in settings.items()}
+
+    @cached_property
+    def _estimates(self) -> dict[str, ResourceEstimate]:
+        with exit_on_user_error():
+            return read_estimates(self.bench.root, self.bench.config)

@@ -26,7 +26,7 @@ from fedrepro.data.fetching.own_files import REMEMBERED
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
-from fedrepro.workflow import again, graph
+from fedrepro.workflow import graph, rerun_checks
 from support.places import ROOT
 from support.report_world import copy_inputs
 
@@ -380,7 +380,7 @@ def jobs(root: Path) -> dict[str, Job]:
     made = graph.Graph(load(root))
     names = {
         "GRAPH": made,
-        "AGAIN": again.Again(made, SimpleNamespace(is_main_process=False)),  # which forces nothing
+        "RERUN": rerun_checks.RerunChecks(made, SimpleNamespace(is_main_process=False)),
         "listed": lambda *values, **named: [*values, *named.values()],
         "report": lambda path, **_: path,
     }
@@ -561,7 +561,7 @@ def test_the_table_has_every_rule_and_every_function_of_the_graph(world: World) 
     assert "results/landscapes/ima/plain/fedavg/seed2.json" not in made
     written = " ".join(block for blocks in SECTIONS.values() for block in blocks.values())
     asked = set(re.findall(r"GRAPH\.(\w+)", written))
-    assert asked >= {"inputs_of_run", "run_code", "partition_code", "table_definition"}
+    assert asked >= {"inputs_of_run", "numerics_of_run", "partition_code", "table_definition"}
     moving = {name for _, patterns in CHANGES.values() for name in patterns}
     kinds = {job.split("/")[0] for job in map(word, made)}
     assert all(any(fnmatchcase(f"{kind}/x", f"{each.split('/')[0]}/*") for each in moving)

@@ -10,10 +10,17 @@ from snakemake.resources import Resources as Defaults
 
 from fedrepro.config.config_file import Resources
 from fedrepro.config.loading import load
+from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.graph import IN_A_RULE, Graph
-from fedrepro.workflow.resources import ESTIMATES, ResourceEstimate, read_estimates, save_estimates
+from fedrepro.workflow.resources import (
+    ESTIMATES,
+    IN_A_RULE,
+    ResourceEstimate,
+    RunResources,
+    read_estimates,
+    save_estimates,
+)
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -32,12 +39,12 @@ class World:
         (root / "config/datasets.yaml").write_text(catalogue, encoding="utf-8")
         self.write()
 
-    def write(self, setting: str = "", config: str = "") -> Graph:
-        """The graph of what a setting and config.yaml say."""
+    def write(self, setting: str = "", config: str = "") -> Workbench:
+        """The workbench of what a setting and config.yaml say."""
         text = EXPERIMENT.replace(STATED, STATED + setting)
         (self.root / "config/experiments/ima.yaml").write_text(text, encoding="utf-8")
         (self.root / "config/config.yaml").write_text(CONFIG + config, encoding="utf-8")
-        return Graph(load(self.root))
+        return load(self.root)
 
 
 @pytest.fixture
@@ -45,13 +52,13 @@ def world(tmp_path: Path) -> Iterator[World]:
     return World(tmp_path)
 
 
-def asked(graph: Graph, attempt: int = 1) -> dict[str, Any]:
+def asked(bench: Workbench, attempt: int = 1) -> dict[str, Any]:
     """All that a run asks for, as rule ``run`` has it; by the profile's defaults."""
     defaults = Defaults.parser_factory(defaults="bare", allow_expressions=True)(PROFILE)
     context = {
         "input": [], "attempt": attempt, "threads": 1, "rulename": "run", "async_run": None,
     }  # fmt: skip
-    functions = graph.resources(defaults)
+    functions = RunResources(bench, defaults).by_name()
 
     def answer(name: str, in_a_rule: str) -> Any:
         if in_a_rule in functions:
@@ -70,25 +77,26 @@ DEFAULT = {"mem_mb": 4000, "runtime": 240, "cpus": None, "partition": "cpu", "gp
 def test_what_nobody_states_is_the_profile_s(world: World) -> None:
     assert asked(world.write()) == DEFAULT
     assert asked(world.write(), attempt=2)["mem_mb"] == 8000  # as the profile has it
-    nothing = world.write().resource("mem_mb", Defaults({}))
+    nothing = RunResources(world.write(), Defaults({})).resource("mem_mb")
     assert nothing(RUN, input=[], attempt=2) is None  # then the cluster's own default counts
 
 
 def test_of_what_nobody_states_there_is_no_function(world: World) -> None:
     """Each would be asked for every one of thousands of runs."""
-    assert world.write().resources(Defaults({})) == {"gpu": 0}
-    stated = world.write("    resources: {cpus: 4}\n").resources(Defaults({}))
+    assert RunResources(world.write(), Defaults({})).by_name() == {"gpu": 0}
+    bench = world.write("    resources: {cpus: 4}\n")
+    stated = RunResources(bench, Defaults({})).by_name()
     assert set(stated) == {"gpu", "cpus_per_task"}
 
 
 def test_a_setting_comes_before_the_configuration(world: World) -> None:
-    graph = world.write(
+    bench = world.write(
         "    resources: {partition: long, runtime: 60, cpus: 4}\n",
         "resources: {partition: short, mem_mb: 1000}\n",
     )
     stated = {"mem_mb": 1000, "runtime": 60, "cpus": 4, "partition": "long", "gpu": 0}
-    assert asked(graph) == stated
-    assert asked(graph, attempt=3) == {**stated, "mem_mb": 4000, "runtime": 240}
+    assert asked(bench) == stated
+    assert asked(bench, attempt=3) == {**stated, "mem_mb": 4000, "runtime": 240}
 
 
 @pytest.mark.parametrize(
@@ -96,18 +104,18 @@ def test_a_setting_comes_before_the_configuration(world: World) -> None:
     [("", 0), ("device: cuda\n", 1), ("device: 'cuda:0'\nresources: {gpu: 2}\n", 2)],
 )
 def test_gpus_are_for_runs_on_them(world: World, config: str, gpus: int) -> None:
-    assert world.write(config=config).gpus(RUN) == gpus
+    assert asked(world.write(config=config))["gpu"] == gpus
     stated = world.write("    resources: {gpu: 0}\n", config)
-    assert stated.gpus(RUN) == 0
+    assert asked(stated)["gpu"] == 0
 
 
 def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
-    graph = world.write()
-    digest = fingerprint.of_config(graph.bench.run_spec("ima/tiny", "fedavg", 1))
+    bench = world.write()
+    digest = fingerprint.of_config(bench.run_spec("ima/tiny", "fedavg", 1))
     # 600 MB and half an hour: half as much more and 500 MB, three times as long and 10 minutes.
     estimate = ResourceEstimate.of(memory=600e6, seconds=1800)
     assert estimate == ResourceEstimate(1400, 100)
-    config = graph.bench.config
+    config = bench.config
     save_estimates(world.root, config, {"another": ResourceEstimate(1, 1)})
     save_estimates(world.root, config, {digest: estimate})
     assert set(read_estimates(world.root, config)) == {"another", digest}
@@ -120,11 +128,11 @@ def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
 
 
 def test_a_damaged_estimate_is_one_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    graph = world.write()
+    bench = world.write()
     (world.root / ESTIMATES).parent.mkdir(parents=True)
     (world.root / ESTIMATES).write_text("[]")
     with pytest.raises(SystemExit):
-        asked(graph)
+        asked(bench)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "runs.json: damaged: " in said
 
@@ -150,7 +158,7 @@ def test_what_is_wrong_is_one_line(world: World, key: str, value: str, expected:
 
 def test_resources_are_no_part_of_a_run(world: World) -> None:
     plain, stated = world.write(), world.write("    resources: {mem_mb: 1, partition: a}\n")
-    first, second = (graph.bench.run_spec("ima/tiny", "fedavg", 1) for graph in (plain, stated))
+    first, second = (bench.run_spec("ima/tiny", "fedavg", 1) for bench in (plain, stated))
     assert first.description() == second.description()
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedrepro.workflow import slurm
-from fedrepro.workflow.slurm import PLUGIN, Asking, keep_asking
+from fedrepro.workflow import snakemake_patches as patches
+from fedrepro.workflow.snakemake_patches import PLUGIN, SlurmQueries, keep_asking_slurm
 
 BY_SQUEUE = "squeue --name run"
 
@@ -30,7 +30,7 @@ class Cluster:
         self.plugin.query_job_status = self.query
         self.plugin.query_job_status_squeue = lambda run: f"squeue --name {run}"
         self.executor = SimpleNamespace(run_uuid="run", check_active_jobs=self.check)
-        Asking(self.executor, self.plugin)
+        SlurmQueries(self.executor, self.plugin)
 
     async def query(self, command: str, logger: object) -> tuple[dict[str, str] | None, Any]:
         found = self.squeue if command == BY_SQUEUE else self.sacct
@@ -62,7 +62,7 @@ class Cluster:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(slurm.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(patches.time, "monotonic", lambda: clock.now)
     return clock
 
 
@@ -80,7 +80,7 @@ def test_jobs_stay_while_nothing_answers_and_end_when_it_does(
     assert cluster.left("1", "2") == ["2"]
     assert cluster.ended == {"1": "COMPLETED"}
     cluster.squeue = None
-    time.now += slurm.LONGEST + 1
+    time.now += patches.LONGEST + 1
     with pytest.raises(RuntimeError, match="SLURM has not answered for 24 h"):
         cluster.left("2")
 
@@ -102,7 +102,7 @@ def test_a_job_that_is_no_longer_listed_counts_as_ended(
     cluster.squeue = {"5_[2-3]": "PENDING", "8": "RUNNING"}
     ids = ("5_2", "7", "8")
     assert cluster.left(*ids) == list(ids)
-    time.now += slurm.FORGOTTEN - 1
+    time.now += patches.FORGOTTEN - 1
     assert cluster.left(*ids) == list(ids)
     time.now += 1
     assert cluster.left(*ids) == ["5_2", "8"]
@@ -115,10 +115,10 @@ def test_accounting_may_be_late(time: SimpleNamespace) -> None:
     cluster.command, cluster.sacct = "sacct", {}
     for _ in range(3):
         assert cluster.left("9") == ["9"]
-        time.now += slurm.FORGOTTEN
+        time.now += patches.FORGOTTEN
 
 
 def test_other_executors_are_left_alone() -> None:
     executor = SimpleNamespace()
-    keep_asking(SimpleNamespace(scheduler=SimpleNamespace(_executor=executor)))
+    keep_asking_slurm(SimpleNamespace(scheduler=SimpleNamespace(_executor=executor)))
     assert vars(executor) == {}

@@ -4,7 +4,8 @@
 # The regret of a run's decisions, for figures that ask for it.
 rule regret:
     input:
-        AGAIN.unrecorded("results/regrets/{setting}/{method}/seed{seed}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/regrets/{setting}/{method}/seed{seed}.json"),
         "results/runs/{setting}/{method}/seed{seed}/manifest.json",
     output:
         "results/regrets/{setting}/{method}/seed{seed}.json",

@@ -4,7 +4,8 @@
 # The terms of the expected loss, over runs that differ in their seed.
 rule decompose:
     input:
-        AGAIN.unrecorded("results/decompositions/{setting}/{method}/seeds{seeds}_{samples}.json"),
+        # No input: forces the job if Snakemake has no record of the output.
+        RERUN.unrecorded("results/decompositions/{setting}/{method}/seeds{seeds}_{samples}.json"),
         GRAPH.runs_of_seeds,
     output:
         "results/decompositions/{setting}/{method}/seeds{seeds}_{samples}.json",

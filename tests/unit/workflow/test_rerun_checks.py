@@ -16,8 +16,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.run import standing
 from fedrepro.support.files import sha256_of
-from fedrepro.workflow import recorded, records
-from fedrepro.workflow.graph import Graph
+from fedrepro.workflow import snakemake_patches as patches
+from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
+from fedrepro.workflow.rerun_checks import reasons_of
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import make_system
@@ -33,7 +34,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     monkeypatch.setattr(standing, "prepared_differences", lambda bench, name: [])
     monkeypatch.setattr(standing, "prepared", lambda bench, name: None)
     bench = load(make_system(tmp_path, "fedgo"))
-    for name in (*inputs(bench), *(f"{RUN.folder}/{each}" for each in records.OUTPUTS_OF_A_RUN)):
+    for name in (*inputs(bench), *(f"{RUN.folder}/{each}" for each in OUTPUTS_OF_A_RUN)):
         path = bench.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
@@ -76,8 +77,8 @@ def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> No
             name: f"sha256:{sha256_of(bench.root / name)}" for name in inputs(bench)
         },
     } | changes  # fmt: skip
-    for name in records.OUTPUTS_OF_A_RUN:
-        path = record_of(bench, records.RECORDS, name)
+    for name in OUTPUTS_OF_A_RUN:
+        path = record_of(bench, patches.RECORDS, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record), encoding="utf-8")
 
@@ -85,11 +86,11 @@ def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> No
 def test_the_outputs_are_those_of_the_rule() -> None:
     text = (ROOT / "workflow/rules/run.smk").read_text(encoding="utf-8")
     rule = text.partition("output:")[2].partition("log:")[0]
-    assert set(re.findall(r"/seed\{seed\}/([\w.]+)", rule)) == set(records.OUTPUTS_OF_A_RUN)
+    assert set(re.findall(r"/seed\{seed\}/([\w.]+)", rule)) == set(OUTPUTS_OF_A_RUN)
 
 
 def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
-    assert recorded.reasons(bench, RUN) == []
+    assert reasons_of(bench, RUN) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_what_is_other_than_recorded(
     bench: Workbench, changes: dict[str, Any], words: list[str]
 ) -> None:
     write_records(bench, **changes)
-    found = recorded.reasons(bench, RUN)
+    found = reasons_of(bench, RUN)
     assert len(found) == len(words)
     assert all(line.startswith(start) for line, start in zip(found, words, strict=True))
 
@@ -124,72 +125,72 @@ def test_a_manifest_that_is_not_of_today_counts_whatever_is_recorded(
     bench: Workbench, changes: dict[str, Any], words: str
 ) -> None:
     write_manifest(bench.root / RUN.folder, manifest_of(bench) | changes)
-    (line,) = recorded.reasons(bench, RUN)
+    (line,) = reasons_of(bench, RUN)
     assert words in line
 
 
 def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     name = inputs(bench)[0]
     os.utime(bench.root / name)
-    assert recorded.reasons(bench, RUN) == []
+    assert reasons_of(bench, RUN) == []
     (bench.root / name).write_text("other", encoding="utf-8")
-    assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
+    assert reasons_of(bench, RUN) == [f"{name} is newer and has changed"]
 
 
 def test_a_changed_input_counts_where_it_is_newer_than_any_output(bench: Workbench) -> None:
     name = inputs(bench)[0]
     (bench.root / name).write_text("other", encoding="utf-8")
-    output = f"{RUN.folder}/{records.OUTPUTS_OF_A_RUN[0]}"
+    output = f"{RUN.folder}/{OUTPUTS_OF_A_RUN[0]}"
     for path, seconds in ((name, 10**9 + 10), (output, 10**9 + 20)):
         os.utime(bench.root / path, (seconds, seconds))
-    assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
+    assert reasons_of(bench, RUN) == [f"{name} is newer and has changed"]
 
 
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
-    begun = record_of(bench, records.BEGUN, "manifest.json")
+    begun = record_of(bench, patches.BEGUN, "manifest.json")
     begun.parent.mkdir(parents=True)
     begun.touch()
-    (line,) = recorded.reasons(bench, RUN)
+    (line,) = reasons_of(bench, RUN)
     assert "did not finish" in line
     (bench.root / RUN.folder / "timing.json").unlink()
-    (line,) = recorded.reasons(bench, RUN)
+    (line,) = reasons_of(bench, RUN)
     assert line.startswith("timing.json: missing")
     (bench.root / RUN.folder / "manifest.json").unlink()
-    assert recorded.reasons(bench, RUN) == [f"{RUN.folder}/manifest.json is missing"]
+    assert reasons_of(bench, RUN) == [f"{RUN.folder}/manifest.json is missing"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
 def test_damaged_records_are_none(bench: Workbench, text: str) -> None:
-    record_of(bench, records.RECORDS, "manifest.json").write_text(text, encoding="utf-8")
-    assert recorded.reasons(bench, RUN) == []
-    outputs = [RUN.folder / name for name in records.OUTPUTS_OF_A_RUN]
-    assert records.recorded_parameters(bench.root, outputs, (), 2) is None
+    record_of(bench, patches.RECORDS, "manifest.json").write_text(text, encoding="utf-8")
+    assert reasons_of(bench, RUN) == []
+    outputs = [RUN.folder / name for name in OUTPUTS_OF_A_RUN]
+    assert patches.recorded_parameters(bench.root, outputs, (), 2) is None
 
 
 def test_long_names_of_records_are_folders() -> None:
-    path = records.file_of(Path("x"), Path("y" * 300))
+    path = patches._file_of(Path("x"), Path("y" * 300))
     first, second = path.relative_to("x").parts
     assert len(first) == 255 and first[0] == "@" and len(second) == 400 - 254
 
 
 def test_parameters_are_those_recorded_but_for_the_known_ones(bench: Workbench) -> None:
-    outputs = [RUN.folder / name for name in records.OUTPUTS_OF_A_RUN]
+    outputs = [RUN.folder / name for name in OUTPUTS_OF_A_RUN]
     write_records(bench, params=["'a'", "'b'", "'c'"])
-    assert records.recorded_parameters(bench.root, outputs, ("b",), 2) == ["a", "c"]
-    assert records.recorded_parameters(bench.root, outputs, ("b",), 1) is None
-    assert records.recorded_parameters(bench.root, outputs, ("d",), 2) is None
-    path = record_of(bench, records.RECORDS, "manifest.json")
+    assert patches.recorded_parameters(bench.root, outputs, ("b",), 2) == ["a", "c"]
+    assert patches.recorded_parameters(bench.root, outputs, ("b",), 1) is None
+    assert patches.recorded_parameters(bench.root, outputs, ("d",), 2) is None
+    path = record_of(bench, patches.RECORDS, "manifest.json")
     one = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(one | {"params": ["'a'", "'b'", "'d'"]}), encoding="utf-8")
-    assert records.recorded_parameters(bench.root, outputs, ("b",), 2) is None
+    assert patches.recorded_parameters(bench.root, outputs, ("b",), 2) is None
 
 
 def test_a_rule_s_parameters_are_as_recorded_while_its_result_is_current(bench: Workbench) -> None:
     """Whatever Snakemake recorded, for example of a run that `fedrepro run` replaced since."""
     write_records(bench, params=["'older code'", "'older definition'"])
-    both = {Graph(bench).run_code(WILDCARDS), Graph(bench).run_definition(WILDCARDS)}
+    both = {Graph(bench).numerics_of_run(WILDCARDS), Graph(bench).description_of_run(WILDCARDS)}
     assert both == {"older code", "older definition"}
     write_manifest(bench.root / RUN.folder, manifest_of(bench) | {"numerics": {"core": "other"}})
-    assert Graph(bench).run_code(WILDCARDS) == numerics.in_words(
+    assert Graph(bench).numerics_of_run(WILDCARDS) == numerics.in_words(
         numerics.of_run(bench.run_spec(RUN.setting, RUN.method, RUN.seed))
     )

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.workflow.outside import name_user
+from fedrepro.workflow.snakemake_patches import name_user
 
 CODE = """
 import logging, sys
 from snakemake.logging import ColorizingTextHandler, logger
-from fedrepro.workflow.outside import outlive_readers
+from fedrepro.workflow.snakemake_patches import outlive_readers
 logger.setLevel(logging.INFO)
 logger.addHandler(ColorizingTextHandler(stream=sys.stderr, formatter=logging.Formatter()))
 {protected}

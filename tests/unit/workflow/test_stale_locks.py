@@ -13,7 +13,7 @@ import pytest
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
 from fedrepro.support.locks import exclusive_lock
-from fedrepro.workflow.killed import CALLS, LOCKS, forget_dead_calls, keep_outlived
+from fedrepro.workflow.snakemake_patches import CALLS, LOCKS, forget_dead_calls, keep_outlived
 
 call = forget_dead_calls.__wrapped__
 

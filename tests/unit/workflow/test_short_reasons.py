@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.workflow.reasons import FOLLOWS, Brief, brief, shorten
+from fedrepro.workflow.snakemake_patches import FOLLOWS, ShortReasons, short_reason, shorten_reasons
 
 PARAMS = (
     "Params have changed since last execution: Union of exclusive params before and now across all "
@@ -33,7 +33,7 @@ PARAMS = (
     ],
 )  # fmt: skip
 def test_a_reason_is_kept_and_its_lists_are_not(reason: str, said: str) -> None:
-    assert brief(reason) == said
+    assert short_reason(reason) == said
 
 
 def record(event: str, **about: Any) -> logging.LogRecord:
@@ -45,7 +45,7 @@ def record(event: str, **about: Any) -> logging.LogRecord:
 def test_a_job_is_described_by_its_rule_and_its_wildcards() -> None:
     wildcards = {"setting": "ima/tiny", "method": "fedavg", "seed": "1"}
     job = record("JOB_INFO", rule_msg=None, rule_name="run", wildcards=wildcards, reason=PARAMS)
-    assert Brief().filter(job)
+    assert ShortReasons({}).filter(job)
     assert job.rule_msg == (  # type: ignore[attr-defined]
         "run ima/tiny fedavg 1: Params have changed since last execution: "
         "fedrepro explain ima/tiny fedavg --seed 1"
@@ -56,19 +56,19 @@ def test_a_job_is_described_by_its_rule_and_its_wildcards() -> None:
         ({}, "Forced execution"),
     ):
         job = record("JOB_INFO", rule_msg=None, rule_name="run", wildcards=wildcards, **forced)
-        assert Brief(why).filter(job)
+        assert ShortReasons(why).filter(job)
         assert job.rule_msg == f"run ima/tiny fedavg 1: {reason}"  # type: ignore[attr-defined]
     said = record("JOB_INFO", rule_msg="mine", rule_name="x", wildcards={}, reason="")
-    assert Brief().filter(said) and said.rule_msg == "mine"  # type: ignore[attr-defined]
+    assert ShortReasons({}).filter(said) and said.rule_msg == "mine"  # type: ignore[attr-defined]
 
 
 def test_of_a_failed_job_not_all_files_are_named_and_all_else_is_left() -> None:
     failed = record("JOB_ERROR", input=["b", "a", "c"], output=["x"], log=["y", "z"])
-    assert Brief().filter(failed)
+    assert ShortReasons({}).filter(failed)
     about = failed.__dict__
     assert (about["input"], about["output"]) == (["a and 2 more"], ["x"])
     assert about["log"] == ["y", "z"]
-    assert Brief().filter(logging.makeLogRecord({"msg": "anything"}))
+    assert ShortReasons({}).filter(logging.makeLogRecord({"msg": "anything"}))
 
 
 @pytest.fixture
@@ -85,7 +85,8 @@ def test_only_a_call_that_is_quiet_about_reasons_is_shortened(
     log: logging.Logger, quiet: list[str] | None, count: int
 ) -> None:
     chosen = quiet and [SimpleNamespace(name=name) for name in quiet]
-    workflow = SimpleNamespace(output_settings=SimpleNamespace(quiet=chosen))
-    shorten(workflow, {})
-    shorten(workflow, {})
+    settings = SimpleNamespace(quiet=chosen)
+    workflow = SimpleNamespace(output_settings=settings, is_main_process=True)
+    shorten_reasons(workflow, {})
+    shorten_reasons(workflow, {})
     assert len(log.filters) == count

@@ -1,0 +1,124 @@
+"""Why outputs are made again although neither Snakemake's records nor the files' times say so.
+
+Snakemake knows of a file's configuration and code only what it recorded in ``.snakemake`` when it
+made the file. Without records, or with results from elsewhere, it takes any file for today's. So a
+run's manifest and a data set's meta.json are asked themselves, and a table, page or analysis
+without a record is made again.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED
+from fedrepro.provenance.identity import in_words
+from fedrepro.run.standing import prepared_differences, standing_of
+from fedrepro.support.errors import exit_on_user_error
+from fedrepro.support.files import sha256_of
+from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
+from fedrepro.workflow.snakemake_patches import force, has_begun, has_record, read_record
+
+UNRECORDED = "it is not recorded how the present one was made"
+
+Check = Callable[[Any], list[str]]  # an input function of a rule that finds no inputs
+
+
+class RerunChecks:
+    """Input functions of rules that add no input: they force an output that is stale.
+
+    Snakemake asks for a job's inputs before it decides whether the job must run.
+
+    Args:
+        workflow: Snakemake's.
+
+    Attributes:
+        reasons: output -> in words, why it is made again.
+    """
+
+    def __init__(self, graph: Graph, workflow: Any) -> None:
+        self.reasons: dict[str, str] = {}
+        self._graph = graph
+        self._workflow = workflow
+
+    def stale_run(self, wildcards: Any) -> list[str]:
+        """Ask a run's manifest."""
+        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
+        with exit_on_user_error():
+            why = standing_of(self._graph.bench, run).why
+        return self._checked(run.folder / "manifest.json", why)
+
+    def stale_data(self, wildcards: Any) -> list[str]:
+        """Ask a data set from which catalogue entry it was prepared."""
+        folder = PREPARED / wildcards.dataset
+        with exit_on_user_error():
+            why = in_words(prepared_differences(self._graph.bench, folder.name))
+        return self._checked(folder / "meta.json", why)
+
+    def stale_partition(self, wildcards: Any) -> list[str]:
+        """Ask a partition from which code and labels it was made."""
+        with exit_on_user_error():
+            path, why = self._graph.stale_partition(wildcards)
+        return self._checked(path, why)
+
+    def unrecorded(self, output: str) -> Check:
+        """The check that Snakemake has a record of an output, such as ``results/{study}.json``."""
+
+        def check(wildcards: Any) -> list[str]:
+            path = Path(output.format(**dict(wildcards.items())))
+            known = not path.exists() or has_record(Path(), path)
+            return self._checked(path, "" if known else UNRECORDED)
+
+        return check
+
+    def _checked(self, output: Path, why: str) -> list[str]:
+        if why and self._workflow.is_main_process:
+            self.reasons[str(output)] = why
+            force(self._workflow, str(output))
+        return []
+
+
+def reasons_of(bench: Workbench, run: RunKey) -> list[str]:
+    """Snakemake's reasons to make a run again, in words; none if it would not.
+
+    This checks what Snakemake checks with the workflow's profiles (their ``rerun-triggers``), for
+    one run and without its graph. It does not report that a run's inputs would be made again.
+
+    Raises:
+        SystemExit: for an unknown setting or method, as in the workflow.
+    """
+    root, graph = bench.root, Graph(bench)
+    outputs = [run.folder / name for name in OUTPUTS_OF_A_RUN]
+    missing = [path for path in outputs if not (root / path).exists()]
+    if run.folder / "manifest.json" in missing:
+        return [f"{run.folder}/manifest.json is missing"]
+    if missing:
+        files = ", ".join(path.name for path in missing)
+        return [f"{files}: missing, which matters if another job or a target needs it"]
+    if any(has_begun(root, path) for path in outputs):
+        return ["Snakemake's records say that the job that made it did not finish"]
+    wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
+    inputs = [*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)]
+    records = [read_record(root, path) for path in outputs]
+    oldest = min((root / path).stat().st_mtime_ns for path in outputs)
+    due = [
+        f"{path} is newer and has changed"
+        for path in inputs
+        if (root / path).exists()
+        and (root / path).stat().st_mtime_ns > oldest
+        and not _is_the_same(root, path, records)
+    ]
+    listed = [record["input"] for record in records if record.get("input") is not None]
+    if any(names != sorted(inputs) for names in listed):
+        due.append("its list of inputs has changed")
+    why = standing_of(bench, run).why
+    return due or [why] * bool(why)
+
+
+def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
+    """Return True if an input has the bytes that were recorded for every output."""
+    checksums = [record.get("input_checksums") for record in records]
+    known = {str(each.get(path)) if isinstance(each, dict) else "" for each in checksums}
+    return len(known) == 1 and known.pop().removeprefix("sha256:") == sha256_of(root / path)

@@ -1,0 +1,65 @@
+"""The private parts of Snakemake that are read or changed are as the patches take them to be.
+
+A test that fails says which patch is to be looked at: it may be mended, or not needed any more.
+"""
+
+import inspect
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake import api, dag, persistence, workflow
+from snakemake.logging import ColorizingTextHandler, DefaultFormatter
+from snakemake.persistence.file import FilePersistence
+from snakemake.resources import Resources
+from snakemake.scheduling import job_scheduler
+from snakemake_interface_executor_plugins.settings import DeploymentMethod
+
+from fedrepro.workflow import snakemake_patches as patches
+from support.places import ROOT
+
+SCHEDULER = job_scheduler.JobScheduler
+assert api  # which has to be imported before the others
+
+
+@pytest.mark.parametrize(
+    ("patch", "source", "text"),
+    [
+        (patches.outlive_readers, ColorizingTextHandler.emit, "except BrokenPipeError:"),
+        (patches.name_user, workflow.Workflow.info_header.fget, "getpass.getuser()"),
+        (patches.ShortReasons, DefaultFormatter, 'msg["rule_msg"]'),
+        (patches.forget_dead_calls, FilePersistence, '"locks"'),
+        (patches.keep_outlived, FilePersistence.incomplete, "async def incomplete("),
+        (patches.keep_outlived, dag.DAG.needrun_jobs, "def needrun_jobs("),
+        (patches.on_error, SCHEDULER, "self.failed"),
+        (patches.on_error, FilePersistence.started, "def started("),
+        (patches.throttle_scheduler, SCHEDULER._schedule_reevalutation, "threading.Timer("),
+        (patches.throttle_scheduler, SCHEDULER, "self._open_jobs.release()"),
+        (patches.keep_asking_slurm, SCHEDULER, "self._executor"),
+        (patches.force, dag.DAG, "self.forcefiles"),
+        (patches.recorded_parameters, persistence, "RECORD_FORMAT_VERSION = 6"),
+        (patches.has_begun, FilePersistence, "urlsafe_b64encode"),
+        (patches.default_resources, Resources, "def from_mapping("),
+        (patches.expect_image, DeploymentMethod, "APPTAINER"),
+    ],
+)
+def test_what_is_patched_is_still_so(patch: object, source: Any, text: str) -> None:
+    assert text in inspect.getsource(source)
+
+
+def test_the_plug_in_for_slurm_is_the_one_that_was_patched() -> None:
+    """Another may answer every query itself: tests/slurm says whether the patch is needed."""
+    text = (ROOT / "scripts/slurm-requirements.txt").read_text(encoding="utf-8")
+    assert "snakemake-executor-plugin-slurm==2.8." in text
+
+
+def test_many_requests_are_one_look_and_later_ones_another() -> None:
+    looks = threading.Semaphore(0)
+    scheduler = SimpleNamespace(_open_jobs=looks)
+    patches.throttle_scheduler(SimpleNamespace(scheduler=scheduler))
+    for _ in range(2):
+        for _ in range(20):
+            scheduler._schedule_reevalutation(0.05)
+        assert looks.acquire(timeout=10)
+        assert not looks.acquire(timeout=0.15)
