@@ -147,7 +147,7 @@ def _files_of(system: str) -> Iterator[Path]:
 
 
 def _in_words(added: Sequence[Path]) -> str:
-    """What was added: files of ``config``, and how many of ``reports``."""
+    """The added files of ``config``, and how many there are of ``reports``, in words."""
     config = [str(name) for name in added if PAPERS not in name.parents]
     papers = len(added) - len(config)
     parts = [*config, *([f"{papers} files in {PAPERS}"] if papers else [])]

@@ -85,7 +85,7 @@ def make_site(arguments: argparse.Namespace) -> None:
 
 
 def described_methods(own: "Folders") -> "list[MethodText]":
-    """What the methods' pages show. Collected here: fedrepro.report must not import torch."""
+    """The contents of the methods' pages. Here, as fedrepro.report must not import torch."""
     from fedrepro.cli.meanings import meanings_of
     from fedrepro.methods import registry
     from fedrepro.report.pages.method import MethodText

@@ -16,6 +16,7 @@ from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
+    from fedrepro.config.run_spec import RunSpec
     from fedrepro.data.dataset import Dataset
     from fedrepro.data.partition.partition import Partition
     from fedrepro.run.runner import Progress, Report
@@ -79,13 +80,13 @@ def requested(
 
 def values_of(texts: list[str]) -> dict[str, Scalar]:
     """The names and values that ``--set`` gives."""
-    found: dict[str, Scalar] = {}
+    values: dict[str, Scalar] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not key or not equals or key in found:
+        if not key or not equals or key in values:
             raise bad_value("the command line", "--set", text, "NAME=VALUE, each name once")
-        found[key] = read_value(value, "the command line", f"--set {key}")
-    return found
+        values[key] = read_value(value, "the command line", f"--set {key}")
+    return values
 
 
 def require_seed(key: str, seed: int) -> None:
@@ -109,27 +110,14 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     Raises:
         UserError: for an invalid request.
     """
-    from fedrepro.config.run_spec import ResolvedData, RunSpec
-    from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.provenance import arithmetic, fingerprint, numerics
-    from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
+    from fedrepro.provenance import fingerprint, numerics
+    from fedrepro.run import cards, input_artifacts, runner, shared_prefix
     from fedrepro.run.disk_check import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
-    spec = workbench.run_spec(run.setting, run.method, run.seed)
-    # Check what needs no data before fetching any.
-    assembly.compose(spec)
-    arithmetic.refuse_without_gpu(spec)
-    if spec.weights:
-        fetch_weights(*spec.weights, workbench.config.data.archives)
-    for source in spec.given.values():
-        if isinstance(source, ResolvedData):
-            _dataset(workbench, source.dataset)
-        elif isinstance(source, RunSpec):
-            standing.refuse_stale_input(workbench, source)
-    dataset = _dataset(workbench, spec.setting.dataset)
-    partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    dataset, partition = _made_inputs(workbench, run, spec)
     kept = disk_of_kept(spec, dataset, len(partition.train))
     if kept.models:
         say(f"{name}: {kept.refused_beyond(workbench.root)}")
@@ -164,6 +152,41 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     finally:
         if tracker:
             tracker.close(finished)
+    _say_outcome(workbench, run, manifest, played)
+
+
+def _made_inputs(workbench: Workbench, run: RunKey, spec: "RunSpec") -> "tuple[Dataset, Partition]":
+    """Make what a run needs. Return its data set and partition.
+
+    What needs no data is checked before any are fetched.
+    """
+    from fedrepro.config.run_spec import ResolvedData, RunSpec
+    from fedrepro.data.fetching.weights import fetch_weights
+    from fedrepro.provenance import arithmetic
+    from fedrepro.run import assembly, standing
+
+    assembly.compose(spec)
+    arithmetic.refuse_without_gpu(spec)
+    if spec.weights:
+        fetch_weights(*spec.weights, workbench.config.data.archives)
+    for source in spec.given.values():
+        if isinstance(source, ResolvedData):
+            _dataset(workbench, source.dataset)
+        elif isinstance(source, RunSpec):
+            standing.refuse_stale_input(workbench, source)
+    dataset = _dataset(workbench, spec.setting.dataset)
+    return dataset, _partition(workbench, run, dataset)
+
+
+def _say_outcome(
+    workbench: Workbench, run: RunKey, manifest: Mapping[str, Any], played: int
+) -> None:
+    """Print how a run ended and, at once, as the workflow's jobs share a terminal, its numbers.
+
+    Args:
+        played: the number of rounds that were played now.
+    """
+    name = f"{run.setting} {run.method} seed {run.seed}"
     if manifest["status"] == "diverged":
         say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
     began = manifest.get("went_on_from")
@@ -174,7 +197,6 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     before = "" if played else " before, by the same code and configuration on the same data"
     verdicts = _verdicts(workbench, run)
     numbers = "" if verdicts else _numbers(workbench, run) or _unread(workbench, run)
-    # At once: the workflow's jobs share a terminal.
     say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
 
 
@@ -206,16 +228,16 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
 
     system = run.setting.partition("/")[0]
     uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
-    found = headline(answers_of(read_run(workbench.root, run), uses))
+    answers = headline(answers_of(read_run(workbench.root, run), uses))[:MOST_NUMBERS]
     numbers = (
-        f"{each.table}: {each.words} {each.value:.2f} {each.unit}".rstrip()
-        for each in found[:MOST_NUMBERS]
+        f"{answer.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
+        for answer in answers
     )
-    return "".join(f"; {each}" for each in numbers)
+    return "".join(f"; {number}" for number in numbers)
 
 
 def _unread(workbench: Workbench, run: RunKey) -> str:
-    """That tables and figures have a run's cell with other seeds, in words; or ""."""
+    """The seeds that tables and figures read, in words, if this one is not among them; else ""."""
     seeds = workbench.seeds_of(run.setting, run.method, SCALES)
     if not seeds or run.seed in seeds:
         return ""

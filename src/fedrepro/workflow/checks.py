@@ -79,7 +79,7 @@ def check_methods(workbench: Workbench) -> None:
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """A hash of checked claims and of their methods' code."""
     compositions = {composition for _, composition, _ in (*claims, *searched)}
-    parts = {name for each in compositions for name in Composition.parse(each).names}
+    parts = {name for text in compositions for name in Composition.parse(text).names}
     files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")

@@ -4,9 +4,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedrepro.config.experiment import CONFIG
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.settings import Setting
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
@@ -39,17 +40,20 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
-from fedrepro.run.results import PAPERS, REFERENCES
-from fedrepro.run.standing import partition_now, prepared_differences, standing_of
-from fedrepro.support import papers
+from fedrepro.run.results import PAPERS
+from fedrepro.run.standing import (
+    StoredPartition,
+    partition_now,
+    prepared_differences,
+    standing_of,
+)
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
-from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
+from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
 from fedrepro.workflow.snakemake_patches import recorded_parameters
 
-TEMPLATES = Path("reports/templates")
 OUTPUTS_OF_A_RUN = ("manifest.json", *WRITTEN, "timing.json")
 
 
@@ -98,17 +102,18 @@ class Graph:
     def code_of_table(self, wildcards: Any) -> str:
         """The hash of the report's code, a parameter of the rule for tables."""
         path = Path(f"results/tables/{wildcards.scale}/{wildcards.system}/{wildcards.item}.json")
-        known = [self.paper, self.table_definition, self.published_results]
-        return self._of_our_code([path], [each(wildcards) for each in known], (self.report_code,))[
-            0
+        known = [
+            parameter(wildcards)
+            for parameter in (self.paper, self.table_definition, self.published_results)
         ]
+        return as_rendered(self.bench.root, [path], known, (report_code(),))[0]
 
     def code_of_page(self, wildcards: Any) -> str:
         """The hash of the report's code, a parameter of the rule for pages."""
         name = f"{wildcards.system}/{wildcards.item}.html"
         paths = [Path("reports/site", name), Path("results/report", name)]
         known = [self.paper(wildcards), self.page_definition(wildcards), self.scale]
-        return self._of_our_code(paths, known, (self.report_code,))[0]
+        return as_rendered(self.bench.root, paths, known, (report_code(),))[0]
 
     def code_of_site(self, wildcards: Any) -> str:
         """The hash of the report's code, a parameter of the rule for the start page."""
@@ -120,36 +125,8 @@ class Graph:
 
     @cached_property
     def _of_site(self) -> Sequence[str]:
-        known, values = [self.papers, self.scale], (self.report_code, self.methods)
-        return self._of_our_code([Path("reports/site/index.html")], known, values)
-
-    def _of_our_code(
-        self, outputs: Sequence[Path], known: Sequence[object], values: Sequence[str]
-    ) -> Sequence[str]:
-        """Hashes of this package's own code, as parameters of rules that render.
-
-        In a clone, changed code renders again. In a workbench, the package is installed, and a new
-        version makes nothing again: the values stay as recorded, and one line says so.
-        """
-        if fingerprint.PACKAGE.is_relative_to(self.bench.root.resolve()):
-            return values
-        recorded = recorded_parameters(self.bench.root, outputs, known, len(values))
-        if recorded is None:
-            return values
-        if {*recorded} != {*values}:
-            _say_once(
-                "fedrepro: tables and pages were rendered by another version of fedrepro; "
-                "`snakemake --forcerun table page site` renders them again"
-            )
-        return recorded
-
-    @cached_property
-    def report_code(self) -> str:
-        """A hash of the report's code and templates. Kinds of figures are found by their files."""
-        files = [*(fingerprint.PACKAGE / "report").rglob("*.py"), *papers.files_of_report()]
-        code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
-        templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
-        return fingerprint.of_text(code + templates)
+        known, values = [self.papers, self.scale], (report_code(), self.methods)
+        return as_rendered(self.bench.root, [Path("reports/site/index.html")], known, values)
 
     def paper(self, wildcards: Any) -> str:
         """A hash of the committed files on a system's paper, reference results included."""
@@ -205,10 +182,10 @@ class Graph:
 
     def landscape_arguments(self, wildcards: Any) -> str:
         """The arguments of the command that a landscape's file name encodes."""
-        found = re.fullmatch(PART, wildcards.part)
-        assert found  # the rule's wildcard constraint ensures it
-        models = found[1].replace("-", " ")
-        return f"--through {models} --points {found[2]} --samples {found[3]}"
+        match = re.fullmatch(PART, wildcards.part)
+        assert match  # the rule's wildcard constraint ensures it
+        models = match[1].replace("-", " ")
+        return f"--through {models} --points {match[2]} --samples {match[3]}"
 
     def runs_of_seeds(self, wildcards: Any) -> list[str]:
         """The inputs of an analysis of several seeds."""
@@ -256,32 +233,32 @@ class Graph:
 
         While the partition says that it is current, as Snakemake recorded it.
         """
-        setting = self.bench.setting(self.setting_of_partition(wildcards))
-        path = setting.partition_path(int(wildcards.seed))
-        stored = partition_now(self.bench, setting, int(wildcards.seed))
+        setting, path, stored = self._stored_partition(wildcards)
         if stored.held and not stored.differences:
             outputs = (path, path.with_suffix(".json"))
             if recorded := recorded_parameters(self.bench.root, outputs, (), 1):
                 return str(recorded[0])
         files = self.bench.plugins.files("partitions")
-        theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
-        return numerics.of_partition(tuple(theirs))
+        own = (files[scheme] for scheme in setting.partition.schemes if scheme in files)
+        return numerics.of_partition(tuple(own))
 
     def stale_partition(self, wildcards: Any) -> tuple[Path, str]:
         """A partition's file, and why it would be made again; "" if it is current or missing."""
+        _, path, stored = self._stored_partition(wildcards)
+        return path, in_words(stored.differences)
+
+    def _stored_partition(self, wildcards: Any) -> tuple[Setting, Path, StoredPartition]:
         setting = self.bench.setting(self.setting_of_partition(wildcards))
         seed = int(wildcards.seed)
-        found = partition_now(self.bench, setting, seed)
-        return setting.partition_path(seed), in_words(found.differences)
+        return setting, setting.partition_path(seed), partition_now(self.bench, setting, seed)
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting with the wanted data set and partition."""
         wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
         with exit_on_user_error():
             if wanted not in self._partitions:
-                known = sorted(
-                    each.name for each in self._partitions if each.parent == wanted.parent
-                )
+                paths = (path for path in self._partitions if path.parent == wanted.parent)
+                known = sorted(path.name for path in paths)
                 expected = f"that of a setting on {wildcards.dataset}"
                 raise bad_value(wanted.parent, "partition", wanted.name, expected, known)
         return self._partitions[wanted]
@@ -319,7 +296,9 @@ class Graph:
     def numerics_of_run(self, wildcards: Any) -> str:
         """The ids of a run's code, a parameter of its rule: a change makes the run again."""
         recorded = self._recorded_of(wildcards)
-        return recorded[0] if recorded else code_of(self._run_spec(wildcards))
+        if recorded:
+            return recorded[0]
+        return numerics.in_words(numerics.of_run(self._run_spec(wildcards)))
 
     def description_of_run(self, wildcards: Any) -> str:
         """The hash of a run's description, and its class of arithmetic."""
@@ -358,11 +337,11 @@ class Graph:
     def _definition(self, table: TableTarget) -> str:
         paper = self.bench.table(table.system, table.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
-        other = [name for each in settings if (name := self.bench.surrogate_for(each))]
+        surrogates = [data for name in settings if (data := self.bench.surrogate_for(name))]
         specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
         today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
-        return fingerprint.of_text(f"{text} {other}" if other else text)
+        return fingerprint.of_text(f"{text} {surrogates}" if surrogates else text)
 
     def _definitions(self, target: Target) -> list[str]:
         return [
@@ -404,26 +383,21 @@ class Graph:
             return [str(target.study)]
         if isinstance(target, ComputedTarget):
             return self._counted(target)
-        found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
+        runs = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
             if not target.awaited:
                 return []
-            return [*found, *map(str, target.analyses), *self._shared_out(target)]
+            drawn = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
+            return [*runs, *map(str, target.analyses), *self._histograms(drawn, target.seeds)]
         if isinstance(target, SearchTarget):
-            return found
+            return runs
         assert isinstance(target, TableTarget)
-        return [str(target.path), *found, *self._histograms(target)]
+        settings = dict.fromkeys(run.setting for run in target.required)
+        return [str(target.path), *runs, *self._histograms(settings, target.seeds)]
 
-    def _histograms(self, table: TableTarget) -> list[str]:
-        """The histograms of the partitions of a table's settings, for the first seed."""
-        settings = dict.fromkeys(run.setting for run in table.required)
-        paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
-        return [str(path.with_suffix(".json")) for path in paths]
-
-    def _shared_out(self, target: FigureTarget) -> list[str]:
-        """The histograms of the partitions that a figure draws, for the first seed."""
-        names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
-        paths = (self.bench.setting(name).partition_path(target.seeds[0]) for name in names)
+    def _histograms(self, settings: Iterable[str], seeds: Sequence[int]) -> list[str]:
+        """The histograms of settings' partitions, for the first seed."""
+        paths = (self.bench.setting(name).partition_path(seeds[0]) for name in settings)
         return [str(path.with_suffix(".json")) for path in paths]
 
     def _counted(self, target: ComputedTarget) -> list[str]:
@@ -458,20 +432,20 @@ class Graph:
     @cached_property
     def _compact(self) -> dict[str, str]:
         """A hash of each system's compact tables; "" if it has none."""
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         for system, experiment in self.bench.experiments.items():
             tables = [self.bench.table(system, item, "compact") for item in experiment.compact]
             parts = [(self._definition(table), self._finished(table)) for table in tables]
-            found[system] = fingerprint.of_text(repr(parts)) if parts else ""
-        return found
+            hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
+        return hashes
 
     def _asked(self, item: BaseModel) -> str:
         """The entry of a table, figure or search, with the code of its measure plug-ins."""
         text = item.model_dump_json()
-        mine = [name for name in self.bench.plugins.files("measures") if f'"{name}"' in text]
-        if not mine:
+        own = [name for name in self.bench.plugins.files("measures") if f'"{name}"' in text]
+        if not own:
             return text
-        files = measures.files_of(mine, self.bench.plugins)
+        files = measures.files_of(own, self.bench.plugins)
         return f"{text} {fingerprint.of_closure(files, fingerprint.HANDLING)}"
 
     def pages(self) -> list[str]:
@@ -485,22 +459,6 @@ class Graph:
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
-
-
-@cache
-def _say_once(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-@cache
-def of_paper(system: str) -> str:
-    """A hash of the committed files on a paper; cached because all its tables and pages use it."""
-    return fingerprint.of_files([PAPERS / system, REFERENCES])
-
-
-def code_of(spec: RunSpec) -> str:
-    """The numerics ids of a run's code, in one line."""
-    return numerics.in_words(numerics.of_run(spec))
 
 
 def definition_of(spec: RunSpec) -> str:

@@ -120,5 +120,5 @@ def reasons_of(bench: Workbench, run: RunKey) -> list[str]:
 def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
     """Return True if an input has the bytes that were recorded for every output."""
     checksums = [record.get("input_checksums") for record in records]
-    known = {str(each.get(path)) if isinstance(each, dict) else "" for each in checksums}
+    known = {str(of.get(path)) if isinstance(of, dict) else "" for of in checksums}
     return len(known) == 1 and known.pop().removeprefix("sha256:") == sha256_of(root / path)

@@ -31,7 +31,8 @@ from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.graph import Graph, of_paper
+from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.rendering import of_paper
 from support import quick_yaml
 from support.figure_world import (
     SETTINGS,

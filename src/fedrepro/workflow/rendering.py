@@ -1,0 +1,59 @@
+"""The code that renders tables and pages, as parameters of their rules."""
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from fedrepro.provenance import fingerprint
+from fedrepro.run.results import PAPERS, REFERENCES
+from fedrepro.support import papers
+from fedrepro.support.packaged import own_or_packaged
+from fedrepro.workflow.snakemake_patches import recorded_parameters
+
+TEMPLATES = Path("reports/templates")
+
+
+def as_rendered(
+    root: Path, outputs: Sequence[Path], known: Sequence[object], values: Sequence[str]
+) -> Sequence[str]:
+    """Hashes of this package's own code, as parameters of rules that render.
+
+    In a clone, changed code renders again. In a workbench, the package is installed, and a new
+    version makes nothing again: the values stay as recorded, and one line says so.
+
+    Args:
+        known: the values of the job's other parameters.
+        values: the hashes now.
+    """
+    if fingerprint.PACKAGE.is_relative_to(root.resolve()):
+        return values
+    recorded = recorded_parameters(root, outputs, known, len(values))
+    if recorded is None:
+        return values
+    if {*recorded} != {*values}:
+        _say_once(
+            "fedrepro: tables and pages were rendered by another version of fedrepro; "
+            "`snakemake --forcerun table page site` renders them again"
+        )
+    return recorded
+
+
+@cache
+def report_code() -> str:
+    """A hash of the report's code and templates. Kinds of figures are found by their files."""
+    files = [*(fingerprint.PACKAGE / "report").rglob("*.py"), *papers.files_of_report()]
+    code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
+    templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
+    return fingerprint.of_text(code + templates)
+
+
+@cache
+def of_paper(system: str) -> str:
+    """A hash of the committed files on a paper; cached because all its tables and pages use it."""
+    return fingerprint.of_files([PAPERS / system, REFERENCES])
+
+
+@cache
+def _say_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
