@@ -339,7 +339,7 @@ def _slots_of(value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _holds_more(cls: type) -> bool:
-    """Whether instances of a class of yours hold more than attributes, as with a base in C."""
+    """Return True if instances of your class hold more than attributes, as with a base in C."""
     installed = (base for base in cls.__mro__ if _is_installed(_module_of(base)))
     return _is_binary(_module_of(cls)) or any(
         base not in (object, *CONTAINERS) for base in installed
@@ -347,7 +347,7 @@ def _holds_more(cls: type) -> bool:
 
 
 def _is_found(cls: type) -> bool:
-    """Whether a class is in its module under its name: not one that a function made."""
+    """Return True if a class is in its module under its name: not one that a function made."""
     place: Any = sys.modules.get(_module_of(cls))
     for name in cls.__qualname__.split("."):
         place = getattr(place, name, None)
@@ -367,7 +367,7 @@ def _is_in_packages(file: str) -> bool:
 
 @cache
 def _is_installed(module: str | None) -> bool:
-    """Whether a module is Python's or an installed package's, so that its version tells its code.
+    """Return True for a module of Python or an installed package: its version tells its code.
 
     This package counts as one.
     """
@@ -388,13 +388,13 @@ def _file_of(module: str | None) -> Path | None:
 
 
 def _is_binary(module: str | None) -> bool:
-    """Whether a module of yours is compiled."""
+    """Return True if a module of yours is compiled."""
     file = _file_of(module)
     return file is not None and file.suffix != ".py" and not _is_installed(module)
 
 
 def _version_of(module: str | None) -> str:
-    """What tells a module's code: an installed package's version, or the hash of your file."""
+    """The version of an installed package, or the hash of your file: it tells a module's code."""
     if module and _is_installed(module):
         return _version_of_installed(module)
     file = _file_of(module)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from fedrepro.config.run_spec import RunSpec
     from fedrepro.data.dataset import Dataset, Split
+    from fedrepro.run.replacement import Replaces
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
@@ -117,33 +119,19 @@ def train(
         >>> print(run.rounds["test_accuracy"].iloc[-1])
         1.0
     """
-    from fedrepro.config.run_spec import Execution, RunSpec
-    from fedrepro.config.settings import Setting
     from fedrepro.data.arrays import NAME, dataset_of
-    from fedrepro.data.catalogue.entries import Holding
-    from fedrepro.data.partition.partition import make_partition
-    from fedrepro.methods.facts import requires_of
-    from fedrepro.models import registry
-    from fedrepro.provenance import fingerprint, numerics
-    from fedrepro.run import runner
-    from fedrepro.run.shared_prefix import KEPT, Sharing
-    from fedrepro.run.watch import float32_by_default
-    from fedrepro.support import rng
 
-    if needs := requires_of(method):
-        wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
-        raise bad_value(WHERE, "method", method, wanted)
+    _refuse_requirements(method)
     outside = {"seed": seed, "device": device, "executor": executor, "weights": weights}
     chosen = validate(_Outside, _plain(outside), WHERE)
     dataset = dataset_of(clients, test)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
     _refuse_single(dataset, share)
     architecture = None if isinstance(model, str) else _architecture(model, chosen.weights)
-    name = model if isinstance(model, str) else _name_of(model)
     content = {
         "dataset": NAME,
         "partition": {"scheme": "natural", "test_fraction": share},
-        "model": name,
+        "model": model if isinstance(model, str) else _name_of(model),
         "rounds": rounds,
         "participation": participation,
         "epochs": epochs,
@@ -157,41 +145,91 @@ def train(
         },
         "evaluate": {"clients": share > 0, "every": evaluate_every},
     }
+    spec = _spec_of(method, chosen, content, hyperparameters, dataset, len(clients))
+    run = _run_in(folder, architecture)
+    replaces: Replaces = "others" if overwrite else "none"
+    run.manifest.update(_carry_out(spec, dataset, run, folder is not None, replaces))
+    return run
+
+
+def _spec_of(
+    method: str,
+    chosen: _Outside,
+    content: Mapping[str, Any],
+    hyperparameters: Mapping[str, Any],
+    dataset: "Dataset",
+    clients: int,
+) -> "RunSpec":
+    from fedrepro.config.run_spec import Execution, RunSpec
+    from fedrepro.config.settings import Setting
+    from fedrepro.data.catalogue.entries import Holding
+
     setting = validate(Setting, _plain(content), WHERE)
     setting._name = SETTING
     parts = _by_part(method, _plain(hyperparameters))
-    samples, shape = dataset.train, tuple(dataset.input_shape)
-    holds = Holding(train=len(samples), shape=shape, classes=dataset.classes, clients=len(clients))
+    shape = tuple(dataset.input_shape)
+    holds = Holding(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
-    spec = RunSpec(setting, method, method, parts, chosen.seed, execution, holds=holds)
-    partition = make_partition(samples.y, samples.group, setting.partition, chosen.seed)
-    temporary = None if folder else tempfile.mkdtemp(prefix="fedrepro-")
-    run = Run(Path(folder or f"{temporary}/run"), {}, architecture)
-    if temporary:
-        weakref.finalize(run, shutil.rmtree, temporary)
+    return RunSpec(setting, method, method, parts, chosen.seed, execution, holds=holds)
+
+
+def _run_in(folder: str | Path | None, architecture: "Architecture | None") -> Run:
+    """A run in ``folder``, or in a temporary one that is deleted with the object."""
+    if folder:
+        return Run(Path(folder), {}, architecture)
+    temporary = tempfile.mkdtemp(prefix="fedrepro-")
+    run = Run(Path(temporary, "run"), {}, architecture)
+    weakref.finalize(run, shutil.rmtree, temporary)
+    return run
+
+
+def _carry_out(
+    spec: "RunSpec", dataset: "Dataset", run: Run, warns: bool, replaces: "Replaces"
+) -> dict[str, Any]:
+    """The manifest of the run, made in its folder or there already.
+
+    Args:
+        warns: whether to warn that a model cannot be compared with that of a saved run.
+    """
+    from fedrepro.data.partition.partition import make_partition
+    from fedrepro.models import registry
+    from fedrepro.provenance import fingerprint, numerics
+    from fedrepro.run import runner
+    from fedrepro.run.shared_prefix import KEPT, Sharing
+    from fedrepro.run.watch import float32_by_default
+    from fedrepro.support import rng
+
+    samples, name, architecture = dataset.train, spec.setting.model, run.architecture
+    partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         dataset = _with_fitting_numbers(dataset, name)
         if architecture:
-            with rng.seeded(chosen.seed):
+            with rng.seeded(spec.seed):
                 module = registry.made(name, architecture, dataset.input_shape, dataset.classes)
-            source = _identity_of(module, warns=folder is not None)
-            code = fingerprint.of_text(f"{_code_around(method)} {source}")
-            ids = numerics.of_composition(method) | {f"model {name}": source}
+            source = _identity_of(module, warns)
+            code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
+            ids = numerics.of_composition(spec.method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
-        sharing = Sharing(KEPT, note=_warn)
-        made = runner.run(
+        return runner.run(
             spec,
             dataset,
             partition,
             run.folder,
             code,
-            sharing=sharing,
+            sharing=Sharing(KEPT, note=_warn),
             numerics=ids,
-            replaces="others" if overwrite else "none",
+            replaces=replaces,
         )
-        run.manifest.update(made)
-    return run
+
+
+def _refuse_requirements(method: str) -> None:
+    """Refuse a method that needs another run's artifact."""
+    from fedrepro.methods.facts import requires_of
+
+    if needs := requires_of(method):
+        wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
+        raise bad_value(WHERE, "method", method, wanted)
 
 
 def _warn(line: str) -> None:
@@ -374,8 +412,7 @@ def _identity_of(module: "nn.Module", warns: bool) -> str:
         return identity_of(module, weights=True)
     except UnknownError as error:
         if warns:
-            line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"
-            warnings.warn(line, stacklevel=3)
+            _warn(f"model {type(module).__name__}: no saved run is reused for it: it holds {error}")
         return uuid.uuid4().hex
 
 

@@ -1,4 +1,4 @@
-"""What hooks may read."""
+"""The context that hooks may read."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -52,7 +52,7 @@ class LoadedArtifact:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the samples of a federation look like.
+    """The form of a federation's samples.
 
     Attributes:
         shape: of one sample.
@@ -129,7 +129,7 @@ class Context:
 
     @property
     def draws(self) -> bool:
-        """Whether layers of the model or of the method's networks draw random numbers."""
+        """True if layers of the model or of the method's networks draw random numbers."""
         return any(net.draws for net in (self.net, *self.nets.values()))
 
     def drawing_from(self, seed: int) -> AbstractContextManager[None]:

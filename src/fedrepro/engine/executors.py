@@ -223,7 +223,7 @@ def unrolled(
     client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    """What :func:`vectorised` compiles of small models, as it is: for tests without a compiler."""
+    """The code that :func:`vectorised` compiles for small models, uncompiled: for tests."""
     return _stacked(_every_client, method, _unrolled(ctx), message, client_states, steps)
 
 
@@ -292,7 +292,7 @@ def _stacked(
             "executor: 'vectorised': the model has dropout or draws otherwise, which clients "
             "side by side would have to share: use 'sequential'"
         )
-    if ctx.net.moves_buffers:
+    if ctx.net.running_statistics:
         raise UserError(
             "executor: 'vectorised': the model keeps state between mini-batches "
             f"({ctx.net.running_statistics[0]}): use 'sequential'"
@@ -327,7 +327,7 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
 
 @lru_cache  # every round asks
 def _missing_to_compile(device: str) -> str:
-    """What torch.compile lacks on this machine, or ""."""
+    """The reason why torch.compile cannot work on this machine, or ""."""
     name, others = ("CXX", ["g++"]) if device == "cpu" else ("CC", ["gcc", "clang"])
     # Of a C compiler, Triton builds what starts its kernels.
     given = os.environ.get(name)

@@ -99,7 +99,7 @@ class _Site:
 
 
 class Graphs:
-    """What a run has recorded, on one stream of one device.
+    """The recordings of a run, on one stream of one device.
 
     Attributes:
         recorder: of the device.
@@ -125,7 +125,7 @@ class Graphs:
             self.recorder.end()
 
     def beside(self) -> "Graphs":
-        """What is recorded on another stream of the same device, with the same notes."""
+        """Recordings on another stream of the same device, with the same notes."""
         return Graphs(self.recorder.beside(), self._say_line)
 
     def fixed(self, what: Tree, name: str = "", changes: bool = False) -> Tree:
@@ -300,7 +300,7 @@ def reads(ctx: Context) -> dict[str, Any]:
 
 
 def _changed(known: _Recording, ctx: Context, numbers: list[Tensor]) -> str:
-    """What is not as it was when it was recorded, or ""."""
+    """The first input that is not as it was when it was recorded, or ""."""
     for name, value in known.read.items():
         now = getattr(ctx, name)
         plain = isinstance(now, int | float | str | tuple) and not isinstance(now, Tensor)
@@ -312,7 +312,7 @@ def _changed(known: _Recording, ctx: Context, numbers: list[Tensor]) -> str:
 
 
 def _modes(ctx: Context) -> Iterator[object]:
-    """What else decides which kernels a step launches."""
+    """The further modes that decide which kernels a step launches."""
     yield ctx.mode
     yield ctx.net.module.training
     yield ctx.net.precision

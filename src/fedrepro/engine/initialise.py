@@ -143,7 +143,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
 
 
 def is_fresh(module: nn.Module) -> bool:
-    """Whether every weight is as its layer drew it when it was made: nobody has changed any.
+    """Return True if every weight is as its layer drew it when made: nobody has changed any.
 
     It is seen by how often tensors were written to, so copies and loaded modules are not fresh, and
     by weights beyond their bounds, as writes to ``.data`` are not counted.

@@ -56,7 +56,7 @@ def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def is_mapped() -> bool:
-    """Whether the caller runs inside a transformation of torch.func."""
+    """Return True if the caller runs inside a transformation of torch.func."""
     if LEVEL is not None:
         return (LEVEL() or 0) > 0
     try:
@@ -125,13 +125,13 @@ def move_by_sgd(
 
 
 def is_of_compiler(error: Exception) -> bool:
-    """Whether PyTorch's compiler failed at calling another program, or at loading its result."""
+    """Return True if PyTorch's compiler failed at calling a program or at loading its result."""
     known = sys.modules.get("torch._dynamo.exc")  # imported when something is compiled
     return known is not None and isinstance(error, known.BackendCompilerFailed)
 
 
 def finds_cpp_compiler() -> bool:
-    """Whether PyTorch's compiler finds the C++ compiler that it calls: $CXX, else g++."""
+    """Return True if PyTorch's compiler finds the C++ compiler that it calls: $CXX, else g++."""
     from torch._inductor import cpp_builder
 
     try:

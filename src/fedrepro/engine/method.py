@@ -34,7 +34,7 @@ SAMPLES = "samples"
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a run produces and other runs can use.
+    """The product of a run that other runs can use.
 
     Attributes:
         tensors: parameters, or samples ``{"x": [n, ...]}`` in the range of the model's inputs.
@@ -92,7 +92,7 @@ class Method(Faithful):
 
     @property
     def scores_first_states(self) -> bool:
-        """Whether a client that has not trained is scored with what `init_client` gives it."""
+        """True if a client that has not trained is scored with its state from `init_client`."""
         return False
 
     @property
@@ -146,7 +146,7 @@ class Method(Faithful):
         return {}
 
     def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
-        """What a client draws once per round, under names that its state does not use.
+        """A client's random draws once per round, under names that its state does not use.
 
         The engine adds it to the ``client_state`` that :meth:`client_update` gets. The state that
         ``client_update`` returns must not contain it.
@@ -159,7 +159,7 @@ class Method(Faithful):
         return ctx.schedule(round)
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:
-        """What every client of the cohort receives."""
+        """The message that every client of the cohort receives."""
         return {"params": server["params"]}
 
     # --- client -----------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class Method(Faithful):
         return params
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        """What the run produces; it is saved at the end, for runs that require it."""
+        """The run's product, saved at its end for runs that require it."""
         return Artifact(self.eval_model(ctx, server, {}))
 
     def metrics(self, ctx: Context, server: Tree) -> Mapping[str, float]:

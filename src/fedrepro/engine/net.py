@@ -26,7 +26,7 @@ TOO_FEW = "more than 1 value per channel"  # in PyTorch's error of BatchNorm on 
 
 
 class Own(NamedTuple):
-    """What is known of a model of the user's own.
+    """The known facts of a model of the user's own.
 
     Attributes:
         build: builds it once more; its draws are then the initial weights.
@@ -95,8 +95,8 @@ class Net:
         self._bound: Tree = {**parameters, **buffers}
         self._constants: Tree = {}
         if not whole:
-            self._constants = {name: leaf for name, leaf in self._bound.items() if name in frozen}
-            self._bound = {name: leaf for name, leaf in self._bound.items() if name not in frozen}
+            constants = [name for name in self._bound if name in frozen]
+            self._constants = {name: self._bound.pop(name) for name in constants}
         self._channels_last = [
             # Includes weights with one input channel: both formats have the same bytes there, but a
             # convolution chooses the format of its output by the strides.
@@ -176,7 +176,7 @@ class Net:
         }
 
     def _holds(self, params: Tree) -> bool:
-        """Whether the module itself has these parameters; never in compiled code.
+        """Return True if the module itself has these parameters; never in compiled code.
 
         PyTorch 2.9 cannot compile ``is`` between dictionaries.
         """
@@ -234,12 +234,7 @@ class Net:
         self._require_parts()
         if not self.module.training:
             params = self._laid_out(params)
-        body = {
-            name.removeprefix("body."): leaf
-            for name, leaf in params.items()
-            if name.startswith("body.")
-        }
-        return self._call(self.module.get_submodule("body"), body, x)
+        return self._call(self.module.get_submodule("body"), _of_part(params, "body"), x)
 
     def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's output [n, outputs], in one pass.
@@ -247,8 +242,8 @@ class Net:
         Two passes would update running statistics twice.
         """
         features = self.features(params, x)
-        head = {name.removeprefix("head."): leaf for name, leaf in self.head(params).items()}
-        return features, self._call(self.module.get_submodule("head"), head, features)
+        head = self.module.get_submodule("head")
+        return features, self._call(head, _of_part(params, "head"), features)
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""
@@ -287,7 +282,7 @@ class Net:
 
     @property
     def running_statistics(self) -> list[str]:
-        """The names of leaves that forward passes change."""
+        """The names of leaves that forward passes change: state between mini-batches."""
         return [name for name in self._bound if name in self._untrained]
 
     @property
@@ -357,11 +352,11 @@ class Net:
 
     @property
     def mixes_samples(self) -> bool:
-        """Whether a sample's output depends on the other samples of its mini-batch."""
+        """True if a sample's output depends on the other samples of its mini-batch."""
         return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
 
     def mixes_when_testing(self, x: Tensor) -> bool:
-        """Whether a sample's output depends on the other samples in testing mode, as ``x`` shows.
+        """Return True if, for ``x`` in testing mode, an output depends on the other samples.
 
         That of a BatchNorm without running statistics does, and perhaps that of a model of yours.
         """
@@ -375,7 +370,7 @@ class Net:
         return not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * largest)
 
     def refuses_to_train_on(self, x: Tensor) -> bool:
-        """Whether BatchNorm cannot normalise a mini-batch ``x``; changes nothing."""
+        """Return True if BatchNorm cannot normalise a mini-batch ``x``; changes nothing."""
         copies = {name: leaf.detach().clone() for name, leaf in leaves_of(self.module).items()}
         try:
             with torch.no_grad(), seeded(0, self.device):
@@ -383,11 +378,6 @@ class Net:
         except ValueError as error:
             return TOO_FEW in str(error)
         return False
-
-    @property
-    def moves_buffers(self) -> bool:
-        """Whether the model keeps state between mini-batches: it has running statistics."""
-        return bool(self.running_statistics)
 
     def bind(self, params: Tree) -> Tree:
         """A copy of ``params`` that a client may update in place, and that requires gradients.
@@ -415,6 +405,14 @@ class Net:
             name: _channels_last(leaf) if name in self._channels_last else self._laid_out(leaf)
             for name, leaf in params.items()
         }
+
+
+def _of_part(params: Tree, part: str) -> Tree:
+    """The leaves of a part of the module, by their names in it."""
+    prefix = f"{part}."
+    return {
+        name.removeprefix(prefix): leaf for name, leaf in params.items() if name.startswith(prefix)
+    }
 
 
 def _channels_last(leaf: Tensor) -> Tensor:
@@ -466,7 +464,7 @@ def _count_in_floats(module: nn.Module) -> None:
 
 
 def _is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
-    """Whether a leaf is still the module's own."""
+    """Return True if a leaf is still the module's own."""
     parent, _, name = path.rpartition(".")
     attribute: object = getattr(module.get_submodule(parent), name)
     return attribute is leaf
@@ -492,23 +490,17 @@ def _tied(module: nn.Module) -> str:
 
 def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
     """Copies of the leaves that :func:`initialise` does not (fully) overwrite."""
-    parts = [
-        (f"{path}." if path else "")
+    parts = tuple(
+        f"{path}." if path else ""
         for path, part in module.named_modules()
         if getattr(part, "keeps_weights", False) or getattr(part, "redrawn", False)
-    ]
-    buffers = _float_buffers(module)
-    return tree.copy(
-        {
-            name: leaf
-            for name, leaf in bound.items()
-            if name.startswith(tuple(parts)) or name in buffers
-        }
     )
+    kept = {*_float_buffers(module), *(name for name in bound if name.startswith(parts))}
+    return tree.copy({name: leaf for name, leaf in bound.items() if name in kept})
 
 
 def _draws(layer: nn.Module) -> bool:
-    """Whether a layer draws random numbers in training.
+    """Return True if a layer draws random numbers in training.
 
     torchvision's StochasticDepth and timm's DropPath are recognised by name, because neither
     package is required. DistilBERT's attention also draws, but comes with a dropout layer.

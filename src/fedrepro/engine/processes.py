@@ -31,7 +31,7 @@ LEFT, REFUSED, FAILED = -1, -2, -3
 
 
 def can_distribute() -> bool:
-    """Whether this machine can distribute work over processes; Linux can."""
+    """Return True if this machine can distribute work over processes; Linux can."""
     return hasattr(os, "fork") and hasattr(os, "memfd_create")
 
 
@@ -165,7 +165,7 @@ def _end_of(child: int) -> int | None:
 
 
 class _Reports:
-    """What processes tell the one that forked them, in shared memory: hooks may close files."""
+    """Reports of processes to the one that forked them, in shared memory: hooks may close files."""
 
     def __init__(self, count: int) -> None:
         self._state = memoryview(mmap.mmap(-1, 8 * max(1, count))).cast("q")

@@ -80,7 +80,7 @@ class Federation:
 
 @dataclass
 class Round:
-    """What a round records.
+    """The record of a round.
 
     Attributes:
         cohort: ids of the clients that took part.

@@ -85,7 +85,7 @@ def shuffle(rows: Tensor, epochs: int, rng: torch.Generator) -> list[Tensor]:
 
 
 def sent(drawn: Tensor, device: torch.device) -> Tensor:
-    """What the CPU drew, on ``device``; the CPU does not wait until it is there."""
+    """A CPU's draws on ``device``; the CPU does not wait until they are there."""
     if device.type == "cuda" and drawn.device.type == "cpu":
         return drawn.pin_memory().to(device, non_blocking=True)
     return drawn.to(device)

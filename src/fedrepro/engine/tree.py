@@ -144,7 +144,7 @@ def fill(there: list[Tensor], values: list[Tensor]) -> None:
 
 
 def on_gpu(tree: Tree | Tensor) -> bool:
-    """Whether its leaves are on a GPU, as they are: a launch for each would be the slowest part."""
+    """Return True if its leaves are on a GPU, where a launch for each would be the slowest part."""
     while isinstance(tree, dict):
         if not tree:
             return False

@@ -43,7 +43,7 @@ class Compressing(Wrapper):
         return needs_more_than_delta(inner)
 
     def compressed(self, vector: Tensor, client_state: Tree) -> Tensor:
-        """What the server decompresses of ``vector`` [n]."""
+        """The server's decompressed copy of ``vector`` [n]."""
         raise NotImplementedError
 
     def bytes_of(self, entries: int, width: int) -> int:

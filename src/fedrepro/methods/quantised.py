@@ -61,7 +61,7 @@ class Quantised(Compressing):
         return int(2 ** (self.bits - 1) - 1)
 
     def shrinking(self, entries: int) -> float:
-        """What a decompressed bucket with so many entries is divided by."""
+        """The divisor of a decompressed bucket with so many entries."""
         s = self.levels
         return 1 + min(entries / s**2, math.sqrt(entries) / s) if self.error_feedback else 1.0
 

@@ -69,7 +69,7 @@ class SuPerFedMM(Method):
         ctx.net.refuse_running_statistics(name_of(self))
 
     def mixing(self, ctx: Context) -> bool:
-        """Whether this round trains both models: after the first L rounds."""
+        """Return True if this round trains both models: after the first L rounds."""
         return ctx.round >= self.first_of(ctx.rounds)
 
     def first_of(self, rounds: int) -> int:

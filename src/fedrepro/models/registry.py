@@ -66,7 +66,7 @@ class ModelEntry(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether the user has written it."""
+        """True if the user has written it."""
         return bool(self.file or self.make)
 
 

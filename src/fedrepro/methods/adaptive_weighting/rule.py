@@ -28,7 +28,7 @@ MEMORY = "decision"  # the entry of the server's state with the rule's memory
 
 @dataclass(frozen=True)
 class Observed:
-    """What the server sees in a round.
+    """The server's observations in a round.
 
     Attributes:
         round: from 0.

@@ -26,7 +26,7 @@ class AugmentedLagrangian(Method):
 
     @property
     def penalty(self) -> float:
-        """What a client pays for leaving the received model."""
+        """A client's penalty for leaving the received model."""
         raise NotImplementedError
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:

@@ -16,7 +16,7 @@ from fedrepro.support.errors import UserError
 
 
 def keeps_a_part(method: Method, module: nn.Module) -> bool:
-    """Whether each client keeps a part of ``module``, so that no whole model is shared."""
+    """Return True if each client keeps a part of ``module``, so that no whole model is shared."""
     net, params = Net(module), dict(module.named_parameters())
     partly = (layer for layer in method.layers() if isinstance(layer, PartlyShared))
     return any(layer.kept(net, params) for layer in partly)
