@@ -22,6 +22,7 @@ from fedrepro.engine.fidelity import deviation as deviation
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
 
 LOSS = "loss_before"  # in an update: the loss that adaptive weighting computes its weights from
 # In an update, or in the state that a server hook returns: numbers to record, by measure name. The
@@ -65,6 +66,15 @@ class GaussianMechanism(NamedTuple):
 
     clip: float
     noise_multiplier: float
+
+
+def require_classification(method: Faithful, ctx: Context, why: str) -> None:
+    """Raises UserError, which says ``why``, unless the task is to classify samples."""
+    if ctx.task.name != "classification":
+        raise UserError(
+            f"method {name_of(method)}: task {ctx.task.name!r}: expected 'classification', "
+            f"because {why}"
+        )
 
 
 @dataclass(frozen=True)

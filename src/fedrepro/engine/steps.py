@@ -151,6 +151,16 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
     return tree.apply(lambda leaf: leaf[first * per_epoch : last * per_epoch], steps)
 
 
+def samples_of(steps: Steps | Tree, epochs: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A client's inputs and targets, each sample once, and 1 for those that are not padding."""
+    epoch = some_epochs(steps, epochs, 0, 1)
+    if isinstance(epoch, Steps):
+        x, y = epoch.samples.at(epoch.orders[0])
+        return x, y, torch.ones_like(y)
+    x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
+    return x, y, real
+
+
 def epochs_of(method: str, key: str, wanted: int | None, epochs: int) -> int:
     """The epochs that a hyperparameter asks for; by default five, or the round's if fewer.
 

@@ -32,7 +32,7 @@ class AFL(Decider):
     lr: float = 0.01  # of the weights
 
     def __post_init__(self) -> None:
-        at_least("afl", "lr", self.lr, 0)
+        at_least(self, 0, "lr")
 
     def memory(self, clients: int) -> dict[str, Array]:
         return {"decision": np.full(clients, 1 / clients)}

@@ -32,7 +32,7 @@ class Central(Method):
     cosine: bool = False  # decay the learning rate to 0 over the rounds, whatever the setting's
 
     def __post_init__(self) -> None:
-        at_least("central", "epochs", self.epochs, 0)
+        at_least(self, 0, "epochs")
 
     def check(self, ctx: Context) -> None:
         enough_epochs("central", "epochs", self.epochs, ctx.epochs)

@@ -55,7 +55,7 @@ class DaFKD(FedDF):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("dafkd", "fakes", self.fakes, 1)
+        at_least(self, 1, "fakes")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         generator = ctx.artifacts["generator"]

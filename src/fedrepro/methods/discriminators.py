@@ -39,7 +39,7 @@ class Discriminators(Method):
     fakes: int = 64  # per mini-batch
 
     def __post_init__(self) -> None:
-        at_least("discriminators", "fakes", self.fakes, 1)
+        at_least(self, 1, "fakes")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         everyone = tree.apply(lambda leaf: leaf.expand(ctx.clients, *leaf.shape).clone(), params)

@@ -40,8 +40,8 @@ class DP(Combining):
     noise_multiplier: float = 1.0  # z: standard deviation of the sum's noise, in units of S
 
     def __post_init__(self) -> None:
-        above("dp", "clip", self.clip, 0)
-        at_least("dp", "noise_multiplier", self.noise_multiplier, 0)
+        above(self, 0, "clip")
+        at_least(self, 0, "noise_multiplier")
 
     @property
     def mechanism(self) -> GaussianMechanism:

@@ -41,8 +41,7 @@ class FedASAM(Method):
     eta: float = 0.2  # added to the absolute weights
 
     def __post_init__(self) -> None:
-        at_least("fedasam", "rho", self.rho, 0)
-        at_least("fedasam", "eta", self.eta, 0)
+        at_least(self, 0, "rho", "eta")
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

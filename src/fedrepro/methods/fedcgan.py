@@ -51,7 +51,7 @@ class FedCGAN(Method):
     labels_of_fakes: str = deviation("made", "drawn", "43", "unrelated to what was generated")
 
     def __post_init__(self) -> None:
-        at_least("fedcgan", "per_class", self.per_class, 1)
+        at_least(self, 1, "per_class")
         sets.one_of("fedcgan", "labels_of_fakes", self.labels_of_fakes, ("made", "drawn"))
 
     def check(self, ctx: Context) -> None:

@@ -55,7 +55,7 @@ class FedCVAE(Method):
     error: str = "pixel"
 
     def __post_init__(self) -> None:
-        at_least("fedcvae", "per_class", self.per_class, 1)
+        at_least(self, 1, "per_class")
         sets.one_of("fedcvae", "error", self.error, ("image", "pixel"))
 
     def check(self, ctx: Context) -> None:

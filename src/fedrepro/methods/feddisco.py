@@ -25,23 +25,19 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps, some_epochs
+from fedrepro.engine.method import Method, require_classification
+from fedrepro.engine.steps import Steps, samples_of
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least
 
 
 def class_counts(ctx: Context, classes: int, steps: Steps | Tree) -> Tensor:
     """The number of a client's samples per class, [classes], from the round's first epoch."""
-    epoch = some_epochs(steps, ctx.epochs, 0, 1)
-    if isinstance(epoch, Steps):
-        (_, targets), real = epoch.samples.at(epoch.orders[0]), None
-    else:
-        targets, real = epoch["y"].flatten(), epoch["real"].flatten()
+    _, targets, real = samples_of(steps, ctx.epochs)
     # Not one_hot or bincount, which do not work for clients side by side.
     hits = targets[:, None] == torch.arange(classes, device=targets.device)
     counted = hits.to(torch.get_default_dtype())
-    return (counted if real is None else counted * real[:, None]).sum(0)
+    return (counted * real[:, None]).sum(0)
 
 
 def imbalance(counts: Tensor) -> Tensor:
@@ -73,14 +69,10 @@ class FedDisco(Method):
     b: float = 0.1  # added to every client's share, before shares are normalised
 
     def __post_init__(self) -> None:
-        at_least("feddisco", "a", self.a, 0)
+        at_least(self, 0, "a")
 
     def check(self, ctx: Context) -> None:
-        if ctx.task.name != "classification":
-            raise UserError(
-                f"method feddisco: task {ctx.task.name!r}: expected 'classification', because its "
-                "weights depend on how often each class occurs"
-            )
+        require_classification(self, ctx, "its weights depend on how often each class occurs")
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

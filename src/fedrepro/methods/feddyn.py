@@ -35,7 +35,7 @@ class FedDyn(AugmentedLagrangian):
     alpha: float = 0.01  # strength of the regularisation
 
     def __post_init__(self) -> None:
-        above("feddyn", "alpha", self.alpha, 0)
+        above(self, 0, "alpha")
 
     @property
     def penalty(self) -> float:

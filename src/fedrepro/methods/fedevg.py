@@ -93,13 +93,9 @@ class FedEvg(Method):
     reinitialise: bool = True
 
     def __post_init__(self) -> None:
-        for key, least in (("per_class", 1), ("chain_steps", 1)):
-            at_least("fedevg", key, getattr(self, key), least)
-        lengths = (
-            "first_step", "last_step", "noise", "chain_step", "chain_noise", "synthetic", "clip",
-        )  # fmt: skip
-        for key in lengths:
-            at_least("fedevg", key, getattr(self, key), 0)
+        at_least(self, 1, "per_class", "chain_steps")
+        at_least(self, 0, "first_step", "last_step", "noise", "chain_step", "chain_noise")
+        at_least(self, 0, "synthetic", "clip")
         sets.one_of("fedevg", "schedule", self.schedule, tuple(sets.SCHEDULES))
 
     def check(self, ctx: Context) -> None:

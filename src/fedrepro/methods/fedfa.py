@@ -58,8 +58,7 @@ class FedFA(Method):
     calibration: float = 0.25  # share of all rounds after which the classifier is calibrated
 
     def __post_init__(self) -> None:
-        at_least("fedfa", "pull", self.pull, 0)
-        at_least("fedfa", "calibration", self.calibration, 0)
+        at_least(self, 0, "pull", "calibration")
         if not 0 <= self.momentum <= 1:
             raise bad_value("method fedfa", "momentum", self.momentum, "a number from 0 to 1")
 

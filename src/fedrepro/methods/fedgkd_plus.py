@@ -37,9 +37,9 @@ class FedGKDPlus(FedDF):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("fedgkd_plus", "gamma", self.gamma, 0)
-        above("fedgkd_plus", "temperature", self.temperature, 0)
-        at_least("fedgkd_plus", "models", self.models, 1)
+        at_least(self, 0, "gamma")
+        above(self, 0, "temperature")
+        at_least(self, 1, "models")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "past": full_window(params, self.models)}

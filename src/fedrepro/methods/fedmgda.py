@@ -49,7 +49,7 @@ class FedMGDA(Method):
     constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
 
     def __post_init__(self) -> None:
-        at_least("fedmgda", "radius", self.radius, 0)
+        at_least(self, 0, "radius")
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         deltas = tree.leaves(ctx.net.trainable(updates["delta"]))

@@ -36,7 +36,7 @@ class FedProx(FedAvg):
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
-        at_least("fedprox", "mu", self.mu, 0)
+        at_least(self, 0, "mu")
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

@@ -39,7 +39,7 @@ class FedSAM(Method):
     rho: float = 0.05  # radius of the ball
 
     def __post_init__(self) -> None:
-        at_least("fedsam", "rho", self.rho, 0)
+        at_least(self, 0, "rho")
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

@@ -52,8 +52,8 @@ class FedSpeed(AugmentedLagrangian):
     )
 
     def __post_init__(self) -> None:
-        above("fedspeed", "mu", self.mu, 0)
-        at_least("fedspeed", "rho", self.rho, 0)
+        above(self, 0, "mu")
+        at_least(self, 0, "rho")
         if not 0 <= self.alpha <= 1:
             raise bad_value("method fedspeed", "alpha", self.alpha, "a number from 0 to 1")
 

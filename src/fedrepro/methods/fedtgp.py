@@ -32,13 +32,13 @@ from torch import Tensor
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.initialise import fresh_linear
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import sgd
-from fedrepro.engine.steps import Steps, shuffle, some_epochs
+from fedrepro.engine.steps import Steps, samples_of, shuffle
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.prototypes import contrast, generated, margin, pull
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least
 
 
 class Reported(NamedTuple):
@@ -85,18 +85,11 @@ class FedTGP(Method):
     server_batch: int = 10  # clients' prototypes in a mini-batch
 
     def __post_init__(self) -> None:
-        at_least("fedtgp", "strength", self.strength, 0)
-        at_least("fedtgp", "margin", self.margin, 0)
-        at_least("fedtgp", "server_epochs", self.server_epochs, 1)
-        at_least("fedtgp", "server_rate", self.server_rate, 0)
-        at_least("fedtgp", "server_batch", self.server_batch, 1)
+        at_least(self, 0, "strength", "margin", "server_rate")
+        at_least(self, 1, "server_epochs", "server_batch")
 
     def check(self, ctx: Context) -> None:
-        if ctx.task.name != "classification":
-            raise UserError(
-                f"method fedtgp: task {ctx.task.name!r}: expected 'classification', because it has "
-                "a prototype of each class"
-            )
+        require_classification(self, ctx, "it has a prototype of each class")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
@@ -129,12 +122,7 @@ class FedTGP(Method):
     ) -> tuple[Tree, Tree]:
         update, client_state = super().client_update(ctx, message, client_state, steps)
         params = {name: leaf - update["delta"][name] for name, leaf in message["params"].items()}
-        epoch = some_epochs(steps, ctx.epochs, 0, 1)
-        if isinstance(epoch, Steps):
-            x, y = epoch.samples.at(epoch.orders[0])
-            real = torch.ones_like(y)
-        else:
-            x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
+        x, y, real = samples_of(steps, ctx.epochs)
         with torch.no_grad(), ctx.net.testing():
             features = ctx.net.features(params, x).flatten(1)
         classes = len(message["prototypes"])

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least
 
 
 def variance_term(logits: Tensor, real: Tensor) -> Tensor:
@@ -75,15 +75,10 @@ class FedUV(Method):
     uniformity: float = 0.5  # weight of the term that spreads features
 
     def __post_init__(self) -> None:
-        at_least("feduv", "variance", self.variance, 0)
-        at_least("feduv", "uniformity", self.uniformity, 0)
+        at_least(self, 0, "variance", "uniformity")
 
     def check(self, ctx: Context) -> None:
-        if ctx.task.name != "classification":
-            raise UserError(
-                f"method feduv: task {ctx.task.name!r}: expected 'classification', because it uses "
-                "the probabilities of classes"
-            )
+        require_classification(self, ctx, "it uses the probabilities of classes")
 
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

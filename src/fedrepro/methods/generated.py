@@ -36,7 +36,7 @@ class Generated(Method):
     number: int = 25_000  # of images
 
     def __post_init__(self) -> None:
-        at_least("generated", "number", self.number, 1)
+        at_least(self, 1, "number")
 
     def check(self, ctx: Context) -> None:
         if ctx.rounds != 1:

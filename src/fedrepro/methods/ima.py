@@ -73,11 +73,10 @@ class IMA(Wrapper):
     )
 
     def __post_init__(self) -> None:
-        at_least("ima", "window", self.window, 1)
-        at_least("ima", "start", self.start, 0)
-        at_least("ima", "period", self.period, 2)
-        at_least("ima", "least", self.least, 0)
-        decay("ima", "decay", self.decay)
+        at_least(self, 1, "window")
+        at_least(self, 0, "start", "least")
+        at_least(self, 2, "period")
+        decay(self, "decay")
         if self.scheme not in SCHEMES:
             expected = f"one of {', '.join(SCHEMES)}"
             raise bad_value("method ima", "scheme", self.scheme, expected, SCHEMES)

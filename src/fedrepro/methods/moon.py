@@ -41,8 +41,8 @@ class MOON(Method):
     tau: float = 0.5  # temperature
 
     def __post_init__(self) -> None:
-        at_least("moon", "mu", self.mu, 0)
-        above("moon", "tau", self.tau, 0)
+        at_least(self, 0, "mu")
+        above(self, 0, "tau")
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"previous": ctx.initial}

@@ -49,7 +49,7 @@ class NormClip(Wrapper):
     bound: float = 1.0  # M: the largest norm of an update
 
     def __post_init__(self) -> None:
-        above("norm_clip", "bound", self.bound, 0)
+        above(self, 0, "bound")
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

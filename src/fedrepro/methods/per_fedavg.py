@@ -54,8 +54,8 @@ class PerFedAvg(Method):
     delta: float = 0.001  # of HF's finite differences
 
     def __post_init__(self) -> None:
-        at_least("per_fedavg", "alpha", self.alpha, 0)
-        above("per_fedavg", "delta", self.delta, 0)
+        at_least(self, 0, "alpha")
+        above(self, 0, "delta")
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("per_fedavg")

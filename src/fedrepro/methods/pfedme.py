@@ -57,8 +57,7 @@ class PFedMe(PersonalModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("pfedme", "inner_steps", self.inner_steps, 0)
-        at_least("pfedme", "personal_lr", self.personal_lr or 0.0, 0)
+        at_least(self, 0, "inner_steps", "personal_lr")
 
     def check(self, ctx: Context) -> None:
         if self.inner_steps:

@@ -31,7 +31,7 @@ class PropFair(FedAvg):
     baseline: float = 3.0  # M: losses count by log(M - loss)
 
     def __post_init__(self) -> None:
-        above("propfair", "baseline", self.baseline, 0)
+        above(self, 0, "baseline")
 
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

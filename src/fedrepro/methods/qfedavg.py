@@ -40,7 +40,7 @@ class QFedAvg(Decider):
     )
 
     def __post_init__(self) -> None:
-        at_least("qfedavg", "q", self.q, 0)
+        at_least(self, 0, "q")
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
         losses = np.maximum(observed.losses, LEAST_LOSS)

@@ -58,8 +58,7 @@ class SuPerFedMM(Method):
         name = name_of(self)
         if not 0 <= self.start <= 1:
             raise bad_value(f"method {name}", "start", self.start, "a number from 0 to 1, L / T")
-        at_least(name, "mu", self.mu, 0)
-        at_least(name, "nu", self.nu, 0)
+        at_least(self, 0, "mu", "nu")
 
     @property
     def scores_first_states(self) -> bool:

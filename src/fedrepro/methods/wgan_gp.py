@@ -72,8 +72,8 @@ class WganGp(Method):
     penalty: float = 10.0  # weight of the penalty on the critic's gradient
 
     def __post_init__(self) -> None:
-        at_least("wgan_gp", "critic_steps", self.critic_steps, 1)
-        at_least("wgan_gp", "penalty", self.penalty, 0)
+        at_least(self, 1, "critic_steps")
+        at_least(self, 0, "penalty")
 
     def check(self, ctx: Context) -> None:
         if not isinstance(getattr(ctx.net.module, "latent", None), int):

@@ -107,10 +107,33 @@ def bad_value(
     )
 
 
-def at_least(method: str, key: str, value: float, least: float) -> None:
-    """Raise UserError unless a hyperparameter is a finite number of at least ``least``."""
-    if not least <= value < float("inf"):
-        raise bad_value(f"method {method}", key, value, f"a finite number of at least {least:g}")
+def at_least(method: object, least: float, *keys: str) -> None:
+    """Raise UserError unless a method's hyperparameters are finite numbers of at least ``least``.
+
+    None stands for a default that the method finds itself.
+    """
+    for key in keys:
+        value = getattr(method, key)
+        if value is not None and not least <= value < float("inf"):
+            raise _bad_hyperparameter(method, key, f"a finite number of at least {least:g}")
+
+
+def above(method: object, least: float, *keys: str) -> None:
+    """Raise UserError unless a method's hyperparameters are finite numbers above ``least``."""
+    for key in keys:
+        if not least < getattr(method, key) < float("inf"):
+            raise _bad_hyperparameter(method, key, f"a finite number above {least:g}")
+
+
+def decay(method: object, key: str) -> None:
+    """Raise UserError unless a method's hyperparameter is from 0 and below 1."""
+    if not 0 <= getattr(method, key) < 1:
+        raise _bad_hyperparameter(method, key, "a number from 0 and below 1")
+
+
+def _bad_hyperparameter(method: object, key: str, expected: str) -> UserError:
+    name = type(method).__module__.rpartition(".")[2]
+    return bad_value(f"method {name}", key, getattr(method, key), expected)
 
 
 def nobody(where: object, key: str, share: float, clients: int) -> UserError:
@@ -118,18 +141,6 @@ def nobody(where: object, key: str, share: float, clients: int) -> UserError:
     least = math.ceil(1e4 / clients) / 1e4
     wanted = f"0, or at least {least:g}: of {clients} clients, {share:g} rounds down to none"
     return bad_value(where, key, share, wanted)
-
-
-def above(method: str, key: str, value: float, least: float) -> None:
-    """Raise UserError unless a hyperparameter is a finite number above ``least``."""
-    if not least < value < float("inf"):
-        raise bad_value(f"method {method}", key, value, f"a finite number above {least:g}")
-
-
-def decay(method: str, key: str, value: float) -> None:
-    """Raise UserError unless a hyperparameter is from 0 and below 1."""
-    if not 0 <= value < 1:
-        raise bad_value(f"method {method}", key, value, "a number from 0 and below 1")
 
 
 def whole_or_none(method: str, key: str, value: float | None) -> None:

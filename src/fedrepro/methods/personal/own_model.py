@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, deviation, name_of
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.proximity import UNSQUARED, pulled
 from fedrepro.support.errors import at_least
@@ -24,7 +24,7 @@ class PersonalModel(Method):
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
-        at_least(name_of(self), "mu", self.mu, 0)
+        at_least(self, 0, "mu")
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"personal": ctx.initial}

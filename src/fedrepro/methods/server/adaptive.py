@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro.engine.fidelity import deviation
-from fedrepro.engine.method import name_of
 from fedrepro.engine.optim import Optimizer, adaptive, forgetful
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.support.errors import above, at_least, decay
@@ -37,10 +36,9 @@ class Adaptive(ServerOptimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = name_of(self)
-        decay(name, "beta1", self.beta1)
-        above(name, "tau", self.tau, 0)
-        at_least(name, "initial_accumulator", self.initial_accumulator or 0.0, 0)
+        decay(self, "beta1")
+        above(self, 0, "tau")
+        at_least(self, 0, "initial_accumulator")
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         raise NotImplementedError

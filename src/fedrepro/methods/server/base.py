@@ -7,7 +7,6 @@ The server uses the weighted mean of the clients' updates as a gradient (Reddi e
 from dataclasses import dataclass
 
 from fedrepro.engine.fidelity import Faithful
-from fedrepro.engine.method import name_of
 from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.support.errors import above
 
@@ -19,7 +18,7 @@ class ServerOptimizer(Faithful):
     lr: float = 1.0  # the server's learning rate
 
     def __post_init__(self) -> None:
-        above(name_of(self), "lr", self.lr, 0)
+        above(self, 0, "lr")
 
     def build(self) -> Optimizer:
         return sgd()

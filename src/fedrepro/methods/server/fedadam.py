@@ -22,7 +22,7 @@ class FedAdam(Adaptive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        decay("fedadam", "beta2", self.beta2)
+        decay(self, "beta2")
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         return self.beta2 * v + (1 - self.beta2) * gradient**2

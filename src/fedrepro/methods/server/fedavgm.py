@@ -21,7 +21,7 @@ class FedAvgM(ServerOptimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        decay("fedavgm", "momentum", self.momentum)
+        decay(self, "momentum")
 
     def build(self) -> Optimizer:
         return sgd(self.momentum)

@@ -24,7 +24,7 @@ class FedYogi(Adaptive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        decay("fedyogi", "beta2", self.beta2)
+        decay(self, "beta2")
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         square = gradient**2
