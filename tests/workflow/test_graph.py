@@ -205,7 +205,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
         text = rules.read_text(encoding="utf-8")
         text = text.replace("fedrepro --log", "touch {output}; : --log")
         # Empty files do not say what they are.
-        rules.write_text(re.sub(r" +AGAIN\.(run|data),\n", "", text))
+        rules.write_text(re.sub(r" +RERUN\.stale_(run|data),.*\n", "", text))
     project.edit("workflow/Snakefile", "open_warm_start()", "pass")
     # Clients are counted in data that are there, which are not fetched for it.
     (root / "results/data/one").mkdir(parents=True)

@@ -94,7 +94,7 @@ def test_a_deleted_table_is_made_again_alone(project: Project) -> None:
 
 def test_why_says_what_snakemake_does(project: Project) -> None:
     """With the records that Snakemake itself has written."""
-    arguments = ("why", "ima/tiny", "fedprox", "--seed", "1")
+    arguments = ("explain", "ima/tiny", "fedprox", "--seed", "1")
     said = project.fedrepro(*arguments).stdout
     assert project.due(FEDPROX) == set()
     assert said.startswith("Snakemake would not make it again, unless")
@@ -131,7 +131,7 @@ def test_another_class_of_arithmetic_redoes_its_runs_and_says_so(project: Projec
     assert project.due("--config", "executor=parallel") <= INDEX
     project.edit("config/config.yaml", "scale: demo", "scale: demo\nexecutor: vectorised")
     assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
-    said = project.fedrepro("why", "ima/tiny", "fedprox", "--seed", "1").stdout
+    said = project.fedrepro("explain", "ima/tiny", "fedprox", "--seed", "1").stdout
     assert (
         "arithmetic was 'per client', is 'stacked'" in said
         and "configuration" not in said.split("From")[0]
@@ -166,7 +166,7 @@ def test_records_are_not_believed_where_a_manifest_says_otherwise(project: Proje
     assert project.due(FEDPROX) == {FEDPROX}
     listed = project.snakemake("-n", FEDPROX).stdout
     assert "the folder holds another run: ima/tiny fedavg seed 1" in listed
-    said = project.fedrepro("why", "ima/tiny", "fedprox", "--seed", "1").stdout
+    said = project.fedrepro("explain", "ima/tiny", "fedprox", "--seed", "1").stdout
     assert "the folder holds another run: ima/tiny fedavg seed 1" in said
 
 

@@ -47,7 +47,7 @@ def test_nothing_is_wrong(workbench: Workbench) -> None:
 
 def test_a_finished_run_is_kept(workbench: Workbench) -> None:
     run = ("mine/skewed", "my_prox", "--seed", "1")
-    explained = workbench.fedrepro("why", *run)
+    explained = workbench.fedrepro("explain", *run)
     assert "would not make it again" in explained.stdout
     again = workbench.fedrepro("run", *run)
     assert again.returncode == 0 and "done before" in again.stdout, again.stdout
@@ -84,7 +84,7 @@ def test_of_rows_held_out_an_older_result_knows(workbench: Workbench) -> None:
     shutil.move(workbench.root / "older", data)
     forget(workbench.root / folder, "missing_sha256")
     assert f"{folder}/manifest.json" in workbench.due(f"{folder}/manifest.json")
-    explained = workbench.fedrepro("why", *run)
+    explained = workbench.fedrepro("explain", *run)
     assert "would not make it again" not in explained.stdout
     checked = workbench.fedrepro("verify")
     assert "1 run would be made again" in checked.stdout, checked.stdout

@@ -108,7 +108,7 @@ def test_a_row_without_runs_is_one_line_with_what_it_takes(made: Made, text: str
         ("row-2", f"<h2>{second.label}</h2>: nothing computed; {count} runs of {rounds} rounds")
     ]
     assert 'id="row-2-1"' in text  # its cells are inside, where links open it
-    assert "fedrepro plan ima/table_1 --scale paper" in text
+    assert "fedrepro estimate ima/table_1 --scale paper" in text
 
 
 def test_differences_have_a_unit(text: str) -> None:
