@@ -88,6 +88,34 @@ def test_code_changes_count_wherever_they_are_imported_from(package: Path) -> No
     assert not changed(package, "__init__.py", '__version__ = "2"\n')
 
 
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("import mylib.near", {"near"}),
+        ("def late():\n    from mylib import near", {"near"}),
+        ("from mylib.inner import same", {"inner/same"}),
+        # It has: from .leaf import x; from .. import up; from ..beside.same import x
+        ("from mylib.inner.deep import x", {"inner/deep", "inner/leaf", "up", "beside/same"}),
+    ],
+)
+def test_a_plug_in_s_helpers_count_at_any_depth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, expected: set[str]
+) -> None:
+    """However their imports name them, and no other file of the same name."""
+    deep = "from .leaf import x\nfrom .. import up\nfrom ..beside.same import x\n"
+    files = dict.fromkeys(("near", "same", "leaf", "up", "inner/same", "beside/same"), "x = 1\n")
+    for name, text in {**files, "inner/leaf": "x = 1\n", "inner/deep": deep}.items():
+        for path in (tmp_path / f"mylib/{name}.py", tmp_path / f"{name}.py"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    own = tmp_path / "methods/own.py"
+    own.parent.mkdir()
+    own.write_text(f"{statement}\n")
+    monkeypatch.chdir(tmp_path)
+    helpers = fingerprint.closure([own]) - {own}
+    assert helpers == {tmp_path / f"mylib/{name}.py" for name in expected}
+
+
 def test_two_files_of_one_name_are_told_apart(package: Path) -> None:
     """What one does and what the other does may not be exchanged unseen."""
     (package / "far.py").write_text("import fedrepro.support.leaf\n")

@@ -19,7 +19,7 @@ MANIFEST: dict[str, Any] = {
     "packages": {"fedrepro": "0.2.0", "torch": "2.15.0", "numpy": "2.4.6", "pandas": "3.1.1"},
     "hardware": {
         "machine": "x86_64", "system": "Linux", "python": "3.11.7", "processor": "one",
-        "cores": 2, "vector_instructions": "AVX2",
+        "cores": 2, "vector_instructions": "AVX2", "accelerator": "GPU one",
     },
 }  # fmt: skip
 
@@ -61,6 +61,7 @@ def test_a_result_is_what_it_is() -> None:
         ("hardware", "processor", "two", Meaning.OTHER_BITS),
         ("hardware", "vector_instructions", "AVX512", Meaning.OTHER_BITS),
         ("hardware", "system", "Darwin", Meaning.OTHER_BITS),
+        ("hardware", "accelerator", "GPU two", Meaning.OTHER_BITS),
         ("hardware", "python", "3.13", Meaning.DESCRIPTION),
         ("hardware", "cores", 96, Meaning.DESCRIPTION),
     ],
@@ -68,7 +69,11 @@ def test_a_result_is_what_it_is() -> None:
 def test_each_fact_has_its_consequence(
     section: str, key: str | None, value: Any, meaning: Meaning
 ) -> None:
-    assert gravest(changed(section, key, value)) == meaning
+    other = changed(section, key, value)
+    assert gravest(other) == meaning
+    if section == "hardware":  # what a result says of where it is from
+        said = identity.made_on(Identity.of(MANIFEST)) != identity.made_on(other)
+        assert said == (meaning > Meaning.DESCRIPTION)
 
 
 @pytest.mark.parametrize("section", sorted(MANIFEST.keys() - {"code"}))

@@ -117,3 +117,21 @@ def test_why_a_run_failed_names_no_path_and_no_machine(tmp_path: Path) -> None:
         "failed: ./results/data/x: lost the lock to process 7 on a machine; see … on a machine: "
         "\\x1b[31mred"
     )
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ("fedrepro: first\nfedrepro: second\n", "second"),
+        ("fedrepro: first\nround 1\nFatal Python error: Aborted\n\nThread 0x1:\n", "Aborted"),
+        ("Fatal Python error: Aborted\nfedrepro: second\nround 2\n", "second"),
+        ("round 1\nfedrepro said nothing\n", "without a word"),
+    ],
+)
+def test_a_run_failed_for_the_last_reason_in_its_log(tmp_path: Path, log: str, why: str) -> None:
+    """A log of a run that failed, was begun anew and failed again has both."""
+    path = tmp_path / LOGS / RUN.setting / RUN.method / "seed1.log"
+    path.parent.mkdir(parents=True)
+    path.write_text(log, encoding="utf-8")
+    status = read_run(tmp_path, RUN)
+    assert status.state == "failed" and why in status.why and "first" not in status.why

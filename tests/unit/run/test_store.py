@@ -3,10 +3,13 @@
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from fedrepro.engine import tree
 from fedrepro.run.store import ClientStore, load_tree, save_tree
@@ -42,6 +45,30 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, keep: int) -> None:
     with pytest.raises(UserError, match="damaged") as caught:
         load_tree(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda w: w.view(torch.int32),  # the same bytes
+        lambda w: w.view(torch.float16),
+        lambda w: w.view(2, 3),
+        lambda w: w.flip(0),
+        lambda w: w[:-1],
+    ],
+)
+def test_a_checksum_is_of_types_and_shapes_as_well(
+    tmp_path: Path, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    path, tensor = tmp_path / "x", torch.arange(1.0, 7.0)
+    save_tree(path, {"w": tensor}, {}, checksummed=True)
+    with safe_open(path, framework="pt") as file:
+        metadata, (name,) = file.metadata(), file.keys()
+    save_file({name: tensor}, path, metadata)
+    assert torch.equal(load_tree(path, checksummed=True)[0]["w"], tensor)
+    save_file({name: change(tensor).contiguous()}, path, metadata)
+    with pytest.raises(UserError, match="damaged"):
+        load_tree(path, checksummed=True)
 
 
 def test_memory_is_bounded_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -61,3 +61,15 @@ def test_no_more_than_the_quota(
     for name, text in limits.items():
         write(tmp_path / "cgroup" / name, text)
     assert usable_cores() == min(AFFINITY, expected)
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"), [(0.25, 1), (1, 1), (1.5, 2), (2, 2), (2.25, 3), (7.9, 8), (9, 8)]
+)
+def test_a_part_of_a_core_counts_as_one(
+    quota: float, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    write(tmp_path / "own", "0::/job\n")
+    write(tmp_path / "cgroup/job/cpu.max", f"{100000 * quota:.0f} 100000")
+    assert usable_cores() == expected

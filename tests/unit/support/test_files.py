@@ -85,6 +85,17 @@ def test_what_is_not_ours_stays_in_a_folder_that_is_replaced(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == len(names) + 2
 
 
+def test_a_file_is_ours_by_its_path_and_not_by_its_name(tmp_path: Path) -> None:
+    """Of files that the new folder lacks, at any depth: `gone` is ours, `parts/gone` is theirs."""
+    ours = {"gone": "old", "parts/past": "old", "parts/deep/past": "old"}
+    theirs = {"past": "mine", "parts/gone": "mine", "parts/deep/gone": "mine", "deep/past": "mine"}
+    write(tmp_path / "data", ours | theirs)
+    made = {"made": "new", "parts/made": "new", "parts/deep/made": "new", "deep/made": "new"}
+    with atomic_folder(tmp_path / "data", lambda there: {*ours}) as folder:
+        write(folder, made)
+    assert content(tmp_path / "data") == made | theirs
+
+
 def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
     write(tmp_path / "disk/data", OLD)
     (tmp_path / "data").symlink_to(tmp_path / "disk/data")

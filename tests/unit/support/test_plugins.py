@@ -206,6 +206,18 @@ def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) ->
         assert str(caught.value) == f"{file}:2: fail: KeyError: 1"
 
 
+def test_of_several_functions_the_one_that_failed_is_blamed(tmp_path: Path) -> None:
+    """Not who called it, nor the library that it called."""
+    file = tmp_path / "deep.py"
+    text = "import json\ndef read(text):\n    return json.loads(text)\n"
+    file.write_text(f"{text}def call(text):\n    return read(text)\n", encoding="utf-8")
+    module = plugins.import_file("methods", file)
+    for function in (module.read, module.call, lambda text: [*map(module.call, [text])]):
+        with pytest.raises(plugins.PluginError) as caught, plugins.blamed():
+            function("{")
+        assert str(caught.value).startswith(f"{file}:3: read: JSONDecodeError: ")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
