@@ -192,6 +192,19 @@ def test_a_table_is_shown_as_it_is_understood(
     assert "clients\tnone: the partition makes them\n" in said
 
 
+def test_a_client_without_training_samples_takes_no_other_s_name(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("a", "test", "no"), ("b", "train", "no"), ("c", "test", "yes"), ("d", "train", "yes")]
+    lines = [f"{age},{','.join(row)}" for age, row in enumerate([*rows, rows[-1]])]
+    (own / "data/wards.csv").write_text("\n".join(["age,ward,part,ill", *lines, ""]))
+    keys = ("group=ward", "split=part", "label=ill")
+    sets = [word for key in keys for word in ("--set", key)]
+    assert main(["check-data", "data/wards.csv", *sets]) == 0
+    said = "clients\t2 natural ones with 1 to 2 training samples: b (1), d (2)\n"
+    assert said in capsys.readouterr().out
+
+
 def test_a_file_is_checked_outside_a_workbench(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

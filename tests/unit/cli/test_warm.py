@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import fedrepro
 from fedrepro.cli import warm as warm_module
 from fedrepro.cli import warm_server
 from fedrepro.cli.warm import VARIABLE
@@ -351,6 +352,21 @@ def test_a_command_whose_client_has_given_up_is_not_begun(monkeypatch: pytest.Mo
     socket.send_fds(client, [b"/\x000"], [0, 1, 2])
     client.close()
     with server:
+        assert warm_server._keep(server) is None
+
+
+@pytest.mark.parametrize("name", ["main.py", "new.py"])
+def test_after_an_edit_of_the_code_nothing_is_begun_from_before(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nor after a new file."""
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("begun"))
+    now = fedrepro.CODE_FILES
+    edited = next((path for path in now if path.endswith(f"/cli/{name}")), name)
+    monkeypatch.setattr(fedrepro, "code_files", lambda: {**now, edited: (0, 0)})
+    client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, server:
+        socket.send_fds(client, [b"/\x000"], [0, 1, 2])
         assert warm_server._keep(server) is None
 
 

@@ -149,3 +149,26 @@ def test_a_transform_that_draws_is_said() -> None:
         warnings.simplefilter("error")
         pairs = torch.utils.data.TensorDataset(torch.as_tensor(X).float(), torch.as_tensor(Y))
         dataset_of([pairs])
+
+
+def test_all_that_makes_other_data_is_in_its_hash() -> None:
+    """By it a finished run in a folder is known again."""
+    other_x, other_y = X.copy(), Y.copy()
+    other_x[-1, -1] += 1
+    other_y[0], other_y[1] = Y[1], Y[0]
+    images = X.reshape(40, 1, 2, 2)
+    hashes = [
+        dataset_of(clients, test).meta["content_sha256"]
+        for clients, test in (
+            ([(X, Y)], None),
+            ([(other_x, Y)], None),
+            ([(X, other_y)], None),
+            ([(X, Y)], (X, Y)),
+            ([(X, Y)], (other_x, Y)),
+            ([(X, Y)], (X, other_y)),
+            ([(images, Y)], None),
+            ([(images.reshape(40, 2, 1, 2), Y)], None),
+        )
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert dataset_of([(X.copy(), Y.copy())]).meta["content_sha256"] == hashes[0]

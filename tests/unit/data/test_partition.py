@@ -1,6 +1,7 @@
 """What holds for every way of sharing out, and what is refused."""
 
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -59,6 +60,16 @@ def test_no_sample_twice_and_the_seed_decides(chosen: PartitionSpec) -> None:
 @pytest.mark.parametrize("chosen", [*SPECS[:6], SPECS[7]], ids=lambda chosen: chosen.name)
 def test_all_samples_are_used(chosen: PartitionSpec) -> None:
     assert make_partition(LABELS, GROUPS, chosen, 3).train_counts.sum() == len(LABELS)
+
+
+@pytest.mark.parametrize("clients", [4, 10, 12, 20, 23, 39])
+def test_a_group_has_the_samples_of_so_many_clients(clients: int) -> None:
+    """Also the last one, which may have fewer than ten clients."""
+    chosen = spec("grouped_dirichlet", clients=clients, alpha=50.0)
+    held = [len(rows) for rows in make_partition(LABELS, GROUPS, chosen, 2).train]
+    for first in range(0, clients, 10):
+        group = held[first : first + 10]
+        assert abs(sum(group) - len(group) / clients * len(LABELS)) <= clients // 10
 
 
 def test_global_randomness_is_left_alone() -> None:
@@ -415,6 +426,21 @@ def test_nothing_in_the_file_is_pickled(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "seed1.npz") as file:
         for name in file.namelist():
             assert b"'descr': '<i8'" in file.read(name)[:128]
+
+
+def test_what_deals_otherwise_has_another_name() -> None:
+    dealt: dict[str, Partition] = {}
+    for test, validation, stratified, server in itertools.product(
+        (0.0, 0.2), (0.0, 0.25), (False, True), (0.0, 0.5)
+    ):
+        keys = {"test_fraction": test, "validation": validation, "stratified": stratified}
+        chosen = spec("dirichlet", clients=4, alpha=5.0, server=server, **keys)
+        made = make_partition(LABELS, None, chosen, 1)
+        known = dealt.setdefault(chosen.name, made)
+        for kind in ("train", "test", "validation"):
+            one, other = getattr(known, kind) or (), getattr(made, kind) or ()
+            assert all(map(np.array_equal, one, other)) and len(one) == len(other), keys
+    assert len(dealt) == 14  # who holds nothing out is not stratified
 
 
 def test_names_are_path_safe_and_tell_schemes_apart() -> None:

@@ -19,6 +19,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
 from fedrepro.engine.executors import _missing_to_compile, choose, eager, vectorised
+from fedrepro.engine.initialise import initialise
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
@@ -182,6 +183,21 @@ def test_leaves_of_another_network_are_refused() -> None:
     net.refuse_others(stacked, "a file", each_client=True)
     with pytest.raises(UserError, match=r"a file: weight: .* expected \[2, 3\], its shape"):
         net.refuse_others(stacked, "a file")
+
+
+@pytest.mark.parametrize("kept", ["0", "1", "1.0", "1.0.1", "2", ""])
+def test_a_part_keeps_the_weights_of_all_its_layers(kept: str) -> None:
+    """At any depth, and no other part keeps its own."""
+    inner = nn.Sequential(nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)))
+    module = nn.Sequential(nn.Linear(6, 6), nn.Sequential(inner, nn.Linear(6, 6)), nn.Linear(6, 3))
+    module.get_submodule(kept).keeps_weights = True  # type: ignore[assignment]
+    with torch.no_grad():
+        for leaf in module.parameters():
+            leaf.fill_(7)
+        initialise(module, stream(1, "init"))
+    same = {name for name, leaf in module.named_parameters() if bool((leaf == 7).all())}
+    inside = f"{kept}." if kept else ""
+    assert same == {name for name, _ in module.named_parameters() if name.startswith(inside)}
 
 
 @pytest.mark.parametrize("redrawn", [False, True])

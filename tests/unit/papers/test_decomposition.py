@@ -5,12 +5,14 @@ import math
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from fedrepro.analysis.landscape import average_of
 from fedrepro.check.world import data, federation, play
+from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import client_state_of, context_of, steps_of
@@ -24,6 +26,7 @@ from fedrepro.papers.ima.decomposition import (
     ensemble_gap,
     errors_by_number,
 )
+from fedrepro.papers.ima.decomposition_of_runs import _same_clients
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
@@ -210,3 +213,20 @@ def test_what_is_refused() -> None:
     )
     with pytest.raises(UserError, match=r"different shape: head.weight is \(10, 4\)"):
         average_of([small, large], WEIGHTS)
+
+
+def test_the_same_clients_are_as_many_with_the_same_samples() -> None:
+    def partition(*train: list[int]) -> Partition:
+        counts = np.ones((len(train), 1), np.int64)
+        return Partition([np.array(rows) for rows in train], None, counts, None, {}, "by-hand", 1)
+
+    first = partition([0, 1], [2, 3])
+    assert _same_clients(first, partition([0, 1], [2, 3]))
+    for other in (
+        partition([0, 1]),
+        partition([0, 1], [2, 3], [4]),
+        partition([0, 1], [2]),
+        partition([0, 1], [2, 4]),
+        partition([2, 3], [0, 1]),
+    ):
+        assert not _same_clients(first, other) and not _same_clients(other, first)

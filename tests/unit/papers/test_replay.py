@@ -124,6 +124,24 @@ def test_a_log_that_is_partly_sampled_has_linearised_regret_throughout() -> None
     assert result.linearised and result.rounds["regret"].notna().all()
 
 
+@pytest.mark.parametrize("clients", [3, 7])
+def test_linearised_regret_is_over_the_best_client_of_whole_gradients(clients: int) -> None:
+    """Those of a sample, and the one value that all others have."""
+    rng = np.random.default_rng(clients)
+    cohorts = [np.sort(rng.choice(clients, size=2, replace=False)).tolist() for _ in range(6)]
+    rounds = list(log(rng.exponential(size=(6, 2)).tolist(), cohorts, clients))
+    rule, slope, paid, expected = rule_of("aaggff_d"), np.zeros(clients), 0.0, []
+    for played in play(rule, clients, rounds):
+        made = played.decision
+        assert made.gradient is not None and made.elsewhere != 0
+        gradient = np.full(clients, made.elsewhere)
+        gradient[played.seen.cohort] = made.gradient
+        paid, slope = paid + played.before["decision"] @ gradient, slope + gradient
+        expected.append(paid - slope.min())
+    found = replay(rule, clients, rounds)
+    assert found.linearised and found.rounds["regret"].to_numpy() == pytest.approx(expected)
+
+
 def test_sizes_count_in_the_papers_reading_only() -> None:
     sizes = np.array([1.0, 3.0])
     seen = Observed(0, 2, np.arange(2), np.ones(2), sizes)

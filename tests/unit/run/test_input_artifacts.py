@@ -237,6 +237,30 @@ def test_a_file_for_other_inputs_is_refused(
         assert expected in str(caught.value) and "\n" not in str(caught.value)
 
 
+SCALED = [[0.5, 0.4], [0.2, 0.3]]  # means, deviations
+
+
+@pytest.mark.parametrize(
+    "other", [[[0.5, 0.4], [0.2, 0.2]], [[0.5, 0.5], [0.2, 0.3]], SCALED[::-1], SCALED[:1], "unit"]
+)
+def test_a_generator_for_images_of_another_scale_is_refused(root: Path, other: Any) -> None:
+    """By means and by deviations, in either direction."""
+    data, shares = tiny_run.dataset(), partition()
+    mean, std = map(tuple, SCALED)
+    scaled = replace(data, mean=mean, std=std)
+    file = root / "file.safetensors"
+    facts = {"model": "logistic", "input_shape": [1, 2, 2], "outputs": 3}
+    for said in (SCALED, other):
+        save_tree(file, {"x": torch.zeros(1)}, {**facts, **ARTIFACTS["a generator"], "range": said})
+        source = ResolvedFile(Path(file.name), sha256_of(file))
+        spec = replace(tiny_run.run_spec("generated"), given={"generator": source})
+        if said is SCALED:
+            assert input_artifacts.load(root, spec, scaled, shares)
+            continue
+        with pytest.raises(UserError, match="range of inputs"):
+            input_artifacts.load(root, spec, scaled, shares)
+
+
 # --- what is a part of a model, or no model at all ------------------------------------------------
 def test_only_a_whole_shared_model_is_loaded_as_one(root: Path) -> None:
     """Not the head that a run produced, nor models of each client."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.check import suite
 from fedrepro.cli.main import main
 from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
@@ -400,6 +401,31 @@ def test_the_command_names_the_usual_causes(
     assert side.endswith("must leave out padding, which batch['real'] marks")
     assert "changed message[params/body.1.running_mean] in place" in statistics
     assert statistics.endswith("such as a teacher, needs `with ctx.net.testing():`")
+
+
+@pytest.mark.parametrize("channels", [":1", "-1:", ":"])
+@pytest.mark.parametrize("way", ["+ 99", "- 99"])
+@pytest.mark.parametrize("buffer", ["running_mean", "running_var"])
+def test_no_channel_of_batch_norm_may_lie_outside_of_what_clients_have(
+    write,  # type: ignore[no-untyped-def]
+    buffer: str,
+    way: str,
+    channels: str,
+) -> None:
+    write(
+        FROZEN.replace("Mine", "Outside")
+        + "def server_update(self, ctx, server, updates, weights):\n"
+        "        server = super().server_update(ctx, server, updates, weights)\n"
+        f"        path = 'body.1.{buffer}'\n"
+        "        if path not in server['params']:\n"
+        "            return server\n"
+        "        moved = server['params'][path].clone()\n"
+        f"        moved[{channels}] = moved[{channels}] {way}\n"
+        "        return {**server, 'params': {**server['params'], path: moved}}\n",
+        "outside.py",
+    )
+    with pytest.raises(suite.Failed, match=f"{buffer} of BatchNorm lies outside"):
+        suite.running_statistics_stay_among_those_of_the_clients("outside")
 
 
 def test_a_traceback_is_for_the_log(

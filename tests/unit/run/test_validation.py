@@ -68,6 +68,19 @@ def test_only_validation_scores_see_validation_samples(tmp_path: Path) -> None:
         assert rounds[0]["test_accuracy"].equals(rounds[1]["test_accuracy"])
 
 
+def test_what_is_counted_is_whole_in_every_table(tmp_path: Path) -> None:
+    """And nothing else is."""
+    clients = {"every": 2, "clients": True}
+    folder = carry_out(tmp_path / "run", tiny_run.dataset(), shares(), evaluate=clients)
+    whole, parts = set[str](), set[str]()
+    for path in folder.glob("*.parquet"):
+        for name, kind in pd.read_parquet(path).dtypes.items():
+            (whole if kind == np.int64 else parts).add(str(name))
+    counted = {"round", "client", "participations", "bytes_up", "bytes_down"}
+    assert whole == counted | {f"{kind}_samples" for kind in ("train", "test", "validation")}
+    assert {"loss", "accuracy", "learning_rate", "validation_loss"} < parts - whole
+
+
 def test_validation_scores_of_a_round_are_means_over_samples(tmp_path: Path) -> None:
     """Where the data set has no test samples of its own, as those on test samples are."""
     data = replace(tiny_run.dataset(), test=None)
