@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, FEATURES, federation, play
 from fedrepro.engine import tree
-from fedrepro.engine.executors import eager, sequential
+from fedrepro.engine.executors import Training, eager, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net, Own
 from fedrepro.engine.round import Federation, client_state_of, context_of, steps_of
@@ -67,9 +67,8 @@ def test_what_a_client_does_depends_on_no_other(name: str) -> None:
         ctx = context_of(world, 2, cohort)
         states = [client_state_of(world, ctx, client_states, client) for client in cohort]
         steps = [steps_of(world, ctx, client) for client in cohort]
-        updates, after = sequential(
-            world.method, ctx, world.method.broadcast(ctx, server), states, steps
-        )
+        message = world.method.broadcast(ctx, server)
+        updates, after = sequential(Training(world.method, ctx, message, states, steps))
         return {
             client: {"report": tree.take(updates, place), "own": after[place]}
             for place, client in enumerate(cohort)
@@ -90,7 +89,7 @@ def test_rounds_and_clients_draw_anew() -> None:
 
     def moved(seed: int) -> Tree:
         steps = replace(steps_of(world, ctx, 0), layers_seed=seed)
-        return sequential(Method(), ctx, message, [{}], [steps])[0]
+        return sequential(Training(Method(), ctx, message, [{}], [steps]))[0]
 
     seeds = [
         steps_of(world, context_of(world, round, [client]), client).layers_seed

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.func import vmap
@@ -30,25 +30,36 @@ from fedrepro.support.errors import UserError, bad_value
 UNROLLED, UNROLLED_PARAMETERS = 16, 20_000
 LONGEST_REASON = 300  # characters of a compiler's output in a message
 
+
+class Training(NamedTuple):
+    """The local training of a round's cohort: all that an executor gets.
+
+    Attributes:
+        message: what every client receives.
+        client_states, steps: each client's state and mini-batches.
+    """
+
+    method: Method
+    ctx: Context
+    message: Tree
+    client_states: Sequence[Tree]
+    steps: Sequence[Steps]
+
+
 # (updates with leaves [cohort, ...], the cohort's states)
 Outcome = tuple[Tree, list[Tree]]
-Executor = Callable[[Method, Context, Tree, Sequence[Tree], Sequence[Steps]], Outcome]
+Executor = Callable[[Training], Outcome]
 
 
-def sequential(
-    method: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
-) -> Outcome:
+def sequential(training: Training) -> Outcome:
     """One client after another, each updated in place."""
     updates: Any = None
     after: list[Tree] = []
-    for place, (client_state, batches) in enumerate(zip(client_states, steps, strict=True)):
-        update, moved = _local(method, ctx, message, client_state, batches)
+    cohort = zip(training.client_states, training.steps, strict=True)
+    for place, (client_state, batches) in enumerate(cohort):
+        update, moved = _local(training, client_state, batches)
         if updates is None:
-            updates = _room(update, len(steps))
+            updates = _room(update, len(training.steps))
         _put(updates, place, update)
         after.append(moved)
     return updates, after
@@ -77,18 +88,12 @@ class Lanes:
     count: int
     twins: dict[Net, list[Net]] = field(default_factory=dict, compare=False)
 
-    def __call__(
-        self,
-        method: Method,
-        ctx: Context,
-        message: Tree,
-        client_states: Sequence[Tree],
-        steps: Sequence[Steps],
-    ) -> Outcome:
+    def __call__(self, training: Training) -> Outcome:
+        ctx, steps = training.ctx, training.steps
         alone = self.count == 1 or not ctx.net.graphs or ctx.draws or ctx.nets
         lanes = [] if alone else self._lanes(ctx.net)
         if not lanes:
-            return sequential(method, ctx, message, client_states, steps)
+            return sequential(training)
         updates: Any = None
         after: list[Tree] = []
         # Memory of the main stream, which that would use again while a lane still reads it.
@@ -98,12 +103,12 @@ class Lanes:
             graphs = net.graphs
             assert graphs is not None
             # Not on the lane: a new state may be drawn in the memory of the shared network.
-            client_state, batches = client_states[place], steps[place]
+            client_state, batches = training.client_states[place], steps[place]
             held.append((client_state, batches))
             graphs.recorder.begin()
             with graphs.recorder.inside():
-                there = replace(ctx, net=net)
-                update, moved = _local(method, there, message, client_state, batches)
+                there = training._replace(ctx=replace(ctx, net=net))
+                update, moved = _local(there, client_state, batches)
             if updates is None:
                 updates = _room(update, len(steps))
                 for lane in lanes:
@@ -135,9 +140,8 @@ class Lanes:
         return self.twins[net]
 
 
-def _local(
-    method: Method, ctx: Context, message: Tree, client_state: Tree, steps: Steps
-) -> tuple[Tree, Tree]:
+def _local(training: Training, client_state: Tree, steps: Steps) -> tuple[Tree, Tree]:
+    method, ctx, message, *_ = training
     with ctx.drawing_from(steps.layers_seed):
         try:
             update, after = method.client_update(ctx, message, client_state, steps)
@@ -173,18 +177,12 @@ class Parallel:
 
     workers: int
 
-    def __call__(
-        self,
-        method: Method,
-        ctx: Context,
-        message: Tree,
-        client_states: Sequence[Tree],
-        steps: Sequence[Steps],
-    ) -> Outcome:
+    def __call__(self, training: Training) -> Outcome:
+        ctx, client_states, steps = training.ctx, training.client_states, training.steps
         updates, after = Stacked(len(steps)), Stacked(len(steps))
 
         def train(place: int) -> None:
-            update, moved = _local(method, ctx, message, client_states[place], steps[place])
+            update, moved = _local(training, client_states[place], steps[place])
             updates.put(place, update)
             after.put(place, moved)
 
@@ -199,13 +197,7 @@ class Parallel:
         return updates.tree, _taken_apart(after.tree, len(client_states))
 
 
-def eager(
-    method: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
-) -> Outcome:
+def eager(training: Training) -> Outcome:
     """All clients at once under ``torch.func.vmap``, padded to the client with the most samples.
 
     Raises:
@@ -213,18 +205,12 @@ def eager(
             cannot update running statistics. Also for a model with dropout: a client's draws must
             not depend on the rest of its cohort.
     """
-    return _stacked(_every_client, method, ctx, message, client_states, steps)
+    return _stacked(_every_client, training)
 
 
-def unrolled(
-    method: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
-) -> Outcome:
+def unrolled(training: Training) -> Outcome:
     """The code that :func:`vectorised` compiles for small models, uncompiled: for tests."""
-    return _stacked(_every_client, method, _unrolled(ctx), message, client_states, steps)
+    return _stacked(_every_client, training._replace(ctx=_unrolled(training.ctx)))
 
 
 def _unrolled(ctx: Context) -> Context:
@@ -232,30 +218,24 @@ def _unrolled(ctx: Context) -> Context:
     return replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
 
 
-def vectorised(
-    method: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
-) -> Outcome:
+def vectorised(training: Training) -> Outcome:
     """Like :func:`eager`, compiled: whole rounds if they are short, else one step of all clients.
 
     Raises:
         UserError: without what torch.compile needs: a compiler, Python's headers, and a folder for
             what it compiles; and if it fails.
     """
+    ctx, steps = training.ctx, list(training.steps)
     if missing := _missing_to_compile(ctx.sizes.device.type):
         raise _not_compiled(missing)
-    steps = list(steps)
     longest = max(len(batches) for batches in steps)
     # For a model of which only a part is communicated: that part.
-    moving = message.get("params", ctx.initial)
+    moving = training.message.get("params", ctx.initial)
     whole = longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS
     run = _compiled() if whole else _every_client
     ctx = _unrolled(ctx) if whole else replace(ctx, mode="compiled")
     try:
-        return _stacked(run, method, ctx, message, client_states, steps)
+        return _stacked(run, training._replace(ctx=ctx, steps=steps))
     except Exception as error:
         if not internals.is_of_compiler(error):
             raise
@@ -275,13 +255,9 @@ def _reason(text: str) -> str:
 
 
 def _stacked(
-    run: Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]],
-    method: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
+    run: Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]], training: Training
 ) -> Outcome:
+    method, ctx, message, client_states, steps = training
     if ctx.net.mixes_samples:
         raise UserError(
             "executor: 'vectorised': the model has BatchNorm, whose statistics padding would "

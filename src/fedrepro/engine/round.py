@@ -11,7 +11,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context
-from fedrepro.engine.executors import Executor, sequential
+from fedrepro.engine.executors import Executor, Training, sequential
 from fedrepro.engine.method import METRICS, Method
 from fedrepro.engine.steps import Samples, Steps, sent, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
@@ -265,7 +265,7 @@ def play_round(
     message = method.broadcast(ctx, server)
     before = CohortStates(federation, ctx, client_states, cohort)
     steps = CohortSteps(federation, ctx, cohort)
-    updates, after = federation.execute(method, ctx, message, before, steps)
+    updates, after = federation.execute(Training(method, ctx, message, before, steps))
     updates, of_clients = without_metrics(updates)
     for client, client_state in zip(cohort, after, strict=True):
         client_states.put(client, client_state)

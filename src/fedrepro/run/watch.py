@@ -13,7 +13,7 @@ import inspect
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
@@ -27,10 +27,9 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.executors import Executor, Outcome, lone_sample, vectorised
+from fedrepro.engine.executors import Executor, Outcome, Training, lone_sample, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, choose_cohort, without_metrics
-from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.run.assembly import Plan
 from fedrepro.run.own_models import GENERATORS
@@ -131,21 +130,13 @@ def _watched(method: Method, every: bool) -> Method:
     return made
 
 
-def _executed(
-    method: Method,
-    execute: Executor,
-    seen: Method,
-    ctx: Context,
-    message: Tree,
-    client_states: Sequence[Tree],
-    steps: Sequence[Steps],
-) -> Outcome:
-    """Clients side by side, trained by ``method`` itself instead of the checked ``seen``."""
+def _executed(method: Method, execute: Executor, training: Training) -> Outcome:
+    """Clients side by side, trained by ``method`` itself instead of the checked one."""
     mine = next(each for each in method.layers() if plugins.is_own(type(each).__module__))
     file = sys.modules[type(mine).__module__].__file__
     try:
         with plugins.blamed():
-            updates, after = execute(method, ctx, message, client_states, steps)
+            updates, after = execute(training._replace(method=method))
     except UserError:
         raise
     except Exception as error:  # from the compiler, which has lost the line of code

@@ -18,7 +18,7 @@ from fedrepro.engine import executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
-from fedrepro.engine.executors import _missing_to_compile, choose, eager, vectorised
+from fedrepro.engine.executors import Training, _missing_to_compile, choose, eager, vectorised
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
@@ -272,7 +272,7 @@ def test_the_rate_of_clients_side_by_side_is_not_rounded() -> None:
     params = {name: leaf.detach().clone() for name, leaf in module.named_parameters()}
     ctx = replace(context_of(world, 0, [0, 1]), net=net)
     steps = [steps_of(world, ctx, client) for client in (0, 1)]
-    updates, _ = eager(world.method, ctx, {"params": params}, [{}, {}], steps)
+    updates, _ = eager(Training(world.method, ctx, {"params": params}, [{}, {}], steps))
     assert seen and set(seen) == {(torch.float64, 0.1)}
     assert {leaf.dtype for leaf in tree.leaves(updates)} == {torch.float32}
 
@@ -364,7 +364,7 @@ def test_the_compiler_is_the_one_that_pytorch_calls(
     if missing:
         world = federation()
         with pytest.raises(UserError, match="use 'sequential'"):
-            vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+            vectorised(Training(world.method, context_of(world, 0, [0]), {}, [], []))
 
 
 def test_on_a_gpu_it_is_a_c_compiler(
@@ -420,7 +420,7 @@ def test_without_pythons_headers_clients_are_not_stacked(
     monkeypatch.delenv("CPLUS_INCLUDE_PATH", raising=False)
     world = federation()
     with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
-        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+        vectorised(Training(world.method, context_of(world, 0, [0]), {}, [], []))
 
 
 def test_composition() -> None:
