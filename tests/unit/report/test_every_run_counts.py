@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell
-from fedrepro.report.cells.readings import Answer, in_both_readings
+from fedrepro.report.cells.readings import Answer, Both, in_both_readings
 from fedrepro.report.pages import overview
+from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
@@ -82,6 +84,22 @@ def test_so_is_either_side_of_a_speed_up(bench: Workbench, papers: Published, od
     found = first_cell(changed, papers).paper
     assert found.mean == 1.0
     assert found.runs_of_the_chosen[0].changed == ("lr_decay",)
+
+
+@pytest.mark.parametrize("odd", ["fedavg", "ima+fedavg", ""])
+def test_so_is_old_code_of_either_side(bench: Workbench, papers: Published, odd: str) -> None:
+    row = {"around": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
+    columns = bench.experiments["ima"].tables["table_1"].columns[:1]
+    changed = with_table(bench, row, columns=columns, summary=Summary())
+    for method in ("fedavg", "ima+fedavg"):
+        folder = write(bench, method, 1, 0.7)
+        if method == odd:
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest["numerics"]["core"] = "other"
+            write_manifest(folder, manifest)
+    found = first_cell(changed, papers).paper
+    assert found.mean == 1.0
+    assert bool(found.runs_of_the_chosen[0].code) == bool(odd)
 
 
 def test_a_setting_of_both_scales_has_the_seeds_of_both(
@@ -151,6 +169,58 @@ def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench)
     assert row["speed"] == pytest.approx(1 / 0.9)
     (table,) = (each for each in found["tables"] if each["scale"] == "paper")
     assert (table["runs"], table["memory"]) == (2, 30_000)
+
+
+@pytest.mark.parametrize("stand_in", [0, 1, None])
+def test_what_stands_in_hides_no_answer_on_the_printed_data(
+    bench: Workbench, papers: Published, stand_in: int | None
+) -> None:
+    """Whichever comes first."""
+    columns = bench.experiments["ima"].tables["table_1"].columns
+    second = columns[0].model_copy(update={"label": "again", "method": "fedprox"})
+    changed = with_table(bench, {}, columns=[columns[0], second])
+    for seed, value in ((1, 0.811), (2, 0.812), (3, 0.8115)):
+        for method in ("fedavg", "fedprox"):
+            write(bench, method, seed, value)
+    target = changed.table("ima", "table_1", "paper")
+    table = tables.compute(changed, target, papers)
+    cells = [
+        replace(cell, surrogate_for="mnist" if number == stand_in else "")
+        for number, cell in enumerate(table.cells)
+    ]
+    table = replace(table, cells=tuple(cells))
+    shown = table_page(changed, target, table, papers)["counts"]
+    assert (shown["printed"], shown["computed"], shown["agree"]) == (1, 1, 1)
+    counts = coverage.count(changed, papers, {("ima", "table_1"): table})["ima", "table_1"]
+    assert (counts["targets"], counts["agree"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "largest"),
+    [
+        ([1.0, -5.0], -5.0),
+        ([-5.0, 1.0], -5.0),
+        ([-1.0, 5.0], 5.0),
+        ([-1.0, -5.0, 2.0], -5.0),
+    ],
+)
+def test_the_largest_effect_of_a_discrepancy_may_be_a_loss(
+    changes: list[float], largest: float
+) -> None:
+    """Alone; beside others it goes after any smaller one."""
+    verdict = SimpleNamespace(is_of_current_runs=True)
+
+    def answer(mean: float, items: tuple[str, ...] = ()) -> Any:
+        cell = SimpleNamespace(verdict=verdict, paper=SimpleNamespace(mean=mean))
+        return SimpleNamespace(cell=cell, items=items, unit="%")
+
+    cells: dict[Any, Any] = {
+        number: Both(answer(60.0), answer(60.0 + change, ("7",)))
+        for number, change in enumerate(changes)
+    }
+    cells["beside another"] = Both(answer(60.0), answer(90.0, ("7", "8")))
+    effects = overview.effects_of({("ima", "I"): cells})
+    assert effects["ima", "7"].change == largest and effects["ima", "8"].change == 30.0
 
 
 def test_of_two_answers_to_a_printed_cell_the_first_counts(

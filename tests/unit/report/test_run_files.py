@@ -148,6 +148,31 @@ def test_the_commit_is_text_or_a_link_where_the_repository_is_known(
 
 
 @pytest.mark.parametrize(
+    ("states", "dirty"),
+    [
+        ([False], "False"),
+        ([True], "True"),
+        ([False, False], "False"),
+        ([True, False], "True"),
+        ([False, True], "True"),
+    ],
+)
+def test_a_listed_run_is_dirty_if_any_of_its_checkouts_was(
+    bench: Workbench, states: list[bool], dirty: str
+) -> None:
+    folder = write_run(bench, RUN, [0.5, 0.75])
+    parts = ("fedrepro", "plugins/methods")
+    commits = [COMMIT, COMMIT[::-1]][: len(states)]
+    change(folder, git={
+        part: {"commit": commit, "dirty": state}
+        for part, commit, state in zip(parts, commits, states, strict=False)
+    })  # fmt: skip
+    values = run_files._identity_of(read_run(bench.root, RUN))
+    row = dict(zip(run_files.RUNS_HEADER, values, strict=True))
+    assert (row["commit"], row["dirty"]) == (" ".join(commits), dirty)
+
+
+@pytest.mark.parametrize(
     ("urls", "cited", "found"),
     [
         (["Homepage, https://a.example", "Repository, https://b.example/"], None, "https://b.example"),

@@ -86,6 +86,20 @@ def test_of_a_loss_the_least_is_best() -> None:
         assert {known[column] for column in best.printed} == {least(known.values())}
 
 
+def test_so_it_is_of_ours() -> None:
+    bench, papers = checkout()
+    target = bench.table("superfed", "table_2_6", "paper")
+    table = tables.compute(bench, target, papers)
+    cells = [
+        replace(each, paper=replace(each.paper, mean=each.column + 1.0)) for each in table.cells
+    ]
+    last = len(table.columns) - 1
+    best = best_of_rows(target, replace(table, cells=tuple(cells)), range(last + 1))
+    falling = ["calibration" in row.metric for row in table.rows]
+    assert [each.ours for each in best] == [{0} if is_less else {last} for is_less in falling]
+    assert len(set(falling)) == 2
+
+
 def test_best_numbers_and_own_methods_are_marked_apart(text: str) -> None:
     row = re.sub(r"\s+", " ", text[text.index('id="cell-1-1"') : text.index('id="cell-1-3"')])
     assert re.findall(r'<span class="ours( best)?">(\S+)', row) == [

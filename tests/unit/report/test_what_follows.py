@@ -1,5 +1,6 @@
 """What stands below a table: numbers come from the runs; sentences without runs are left out."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from fedrepro.report.cells.insights import PLACEHOLDER
 from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
+from fedrepro.run.results import reference_folder
 from fedrepro.support.errors import UserError
-from support.manifests import follow
+from support.manifests import follow, write_manifest
 from support.places import ROOT
 from support.report_world import constant_run, make_system
 
@@ -47,8 +49,6 @@ def write(root: Path, says: str, **changes: object) -> None:
 def clients_run(bench: Workbench, run: RunKey, accuracy: float) -> None:
     """A landed run in which every client scores the same."""
     import pandas as pd
-
-    from fedrepro.run.results import reference_folder
 
     constant_run(bench, run, accuracy)
     rounds = bench.setting(run.setting).rounds
@@ -110,6 +110,32 @@ def test_a_sentence_is_shown_whichever_way_it_turns_out(
     clients_run(bench, RunKey(SETTING, "fedrep", 1), accuracy)  # printed 97.94
     write(bench.root, "It changes by {a - a.printed}: {a.difference}.")
     assert follows(bench)["sentences"] == [f"It changes by {shown}: {shown}."]
+
+
+@pytest.mark.parametrize(
+    "other", [{"run": {"lr_decay": 0.5}}, {"numerics": {"core": "other"}}, {}], ids=str
+)
+def test_a_sentence_tells_only_numbers_of_current_runs(
+    bench: Workbench, other: dict[str, dict[str, object]]
+) -> None:
+    """Of today's configuration and code; what is printed needs no run."""
+    run = RunKey(SETTING, "fedrep", 1)
+    clients_run(bench, run, 0.9643)
+    folder = bench.root / reference_folder(run)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    for section, values in other.items():
+        manifest[section] |= values
+    write_manifest(folder, manifest)
+    for says, shown in (
+        ("It is {a}.", "It is 96.43."),
+        ("Of {a.seeds}.", "Of one seed."),
+        ("By {a.difference}.", "By −1.51."),
+        ("Up {a - a.printed}.", "Up −1.51."),
+    ):
+        write(bench.root, says)
+        assert follows(bench)["sentences"] == ([] if other else [shown])
+    write(bench.root, "It should be {a.printed}.")
+    assert follows(bench)["sentences"] == ["It should be 97.94."]
 
 
 def test_no_sentence_depends_on_the_sign_of_its_finding(bench: Workbench) -> None:
