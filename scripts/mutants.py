@@ -104,6 +104,7 @@ TESTS = {
 BY_WORD = ("methods", "models")
 # Of the other packages; nothing is drawn from them.
 FURTHER = {
+    "cost": ["tests/unit/cost", "tests/unit/papers/test_cost.py"],
     "check": ["tests/property/test_every_method.py", "tests/unit/run/test_own_methods.py"],
     "papers": [
         "tests/unit/papers", "tests/unit/report/test_figures.py", "tests/whole/test_pages.py",

@@ -3,6 +3,7 @@
     python scripts/mutants_by_hand.py --check     # the list alone; nothing is run
     python scripts/mutants_by_hand.py             # as `make mutants HAND=1`; resumes
     python scripts/mutants_by_hand.py --only 3 17
+    python scripts/mutants_by_hand.py --list tests/mutants_by_hand_2.yaml
 
 The list is `tests/mutants_by_hand.yaml`, whose head says how an entry looks. Those who draw it have
 written none of the tests, and it is complete before the first test runs: results in
