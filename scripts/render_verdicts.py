@@ -1,15 +1,16 @@
 """Simulate verdicts whose truth is known, and render their error rates in docs/verdicts.md."""
 
-import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
 
-from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
-from fedrepro.report.papers.leads import LOOKS, judge_leads
+from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired, student_t
+from fedrepro.report.papers.leads import LOOKS, Word, level_at
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
 from fedrepro.report.papers.rule import TWINS
 from fedrepro.report.papers.verdict import ERRORS, judge
@@ -178,20 +179,56 @@ def rates_of(case: Case, random: np.random.Generator) -> Rates:
     )
 
 
-# A mean lead this small does not matter.
-SMALL = 0.5
+# --- claims ---------------------------------------------------------------------------------------
+DRAWS = 2000  # claims a case
+CLOSE, FAR = 0.0, 5.0  # true leads over rivals, in standard deviations of a paired lead
+# Every case is played for each of these: margins in standard deviations, numbers of comparisons,
+# correlations between them, and tails (normal, or Student's t with three degrees of freedom).
+MARGINS, NUMBERS, CORRELATIONS, TAILS = (0.0, 0.5, 1.0, 2.0), (1, 4, 8, 20), (0.0, 0.5, 0.9), (0, 3)
+AHEAD: tuple[Word, ...] = ("holds", "not behind, ahead on average", "leads on average")
 
-FIRST = 0
+
+@dataclass(frozen=True)
+class Truth:
+    """True leads, and the words that a claim about each may not get, or should.
+
+    Attributes:
+        one: the true lead over one rival, in standard deviations; None: less the margin.
+        others: over all others.
+        least_margin: the truth is another one below this margin.
+    """
+
+    words: tuple[Word, ...]
+    what: str
+    one: float | None
+    others: float
+    least_margin: float = 0.0
+
+
+FALSE = (
+    Truth(("holds",), "one rival is equal", CLOSE, FAR),
+    Truth(("holds", AHEAD[1]), "one rival is a margin ahead", None, FAR),
+    Truth(AHEAD, "every rival is equal", CLOSE, CLOSE),
+    Truth(("does not hold",), "every rival is equal", CLOSE, CLOSE),
+    Truth(("too small to matter",), "one lead is the margin, the others are 0", None, 0.0, 0.5),
+)
+TRUE = (
+    Truth(("holds",), "leads of two standard deviations", 2.0, 2.0),
+    Truth(("holds",), "leads of one standard deviation", 1.0, 1.0),
+    Truth(AHEAD, "leads of one standard deviation", 1.0, 1.0),
+    Truth(("does not hold",), "one rival is two standard deviations ahead", -2.0, 2.0),
+    Truth(("does not hold",), "one rival is one standard deviation ahead", -1.0, 2.0),
+)
 
 
 @dataclass(frozen=True)
 class Claims:
-    """How often a claim gets a word.
+    """How often a claim about each comparison gets a word.
 
     Attributes:
-        truth: what is true, in words.
         most: what is promised if the word is false; None if it is true.
-        shares: by number of seeds; :data:`FIRST` is the first of the looks that decides.
+        shares: by number of seeds; :data:`EVER` is at any of the looks. If the word is false, the
+            largest of all margins, numbers of comparisons, correlations and tails.
     """
 
     word: str
@@ -200,61 +237,90 @@ class Claims:
     shares: dict[int, float]
 
 
-@dataclass(frozen=True)
-class Truth:
-    """True leads of four comparisons, and the words that a claim about every one may get.
+EVER = 0
 
-    Attributes:
-        most: what is promised if these words are false; None if they are true.
-        std: of each lead over seeds; half of its variance is the seed's.
+
+def words_of(leads: NDArray[np.float64], margin: float) -> NDArray[np.str_]:
+    """The words of many claims at once, as ``leads.Rule`` gives them one by one.
+
+    Args:
+        leads: [claims, seeds, comparisons].
     """
+    seeds, of = leads.shape[1:]
+    level = level_at(seeds)
+    half = student_t(seeds - 1, level)
 
-    words: tuple[str, ...]
-    what: str
-    leads: tuple[float, float, float, float]
-    most: float | None = None
-    std: float = 1.0
+    def interval(values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        mean, error = values.mean(1), values.std(1, ddof=1) / seeds**0.5
+        return [mean - half * error, mean + half * error, mean, error]
+
+    low, high, mean, error = interval(leads)
+    mean_low, mean_high, *_ = interval(leads.mean(2))
+    p = 2 * stdtr(seeds - 1, -np.abs(mean + margin) / error)
+    order = np.argsort(p, 1)
+    stepped = np.take_along_axis(p, order, 1) * (of - np.arange(of))
+    corrected = np.minimum(np.maximum.accumulate(stepped, 1), 1)
+    behind = np.take_along_axis(high < -margin, order, 1)
+    within = ((low >= -margin) & (high <= margin)).all(1)
+    within &= (mean_low >= -margin) & (mean_high <= margin)
+    ahead = mean_low > 0
+    return np.select(
+        [
+            (behind & (corrected <= level)).any(1),
+            (low > 0).all(1),
+            ahead & (low > -margin).all(1),
+            within & (margin > 0),
+            ahead,
+        ],
+        ["does not hold", "holds", "not behind, ahead on average", "too small to matter",
+         "leads on average"],
+        "undecided",
+    )  # fmt: skip
 
 
-HOLDS = ("holds", "holds everywhere")
-TRUTHS = (
-    Truth(HOLDS, "no lead", (0, 0, 0, 0), LEVEL / 2),
-    Truth(HOLDS[1:], "one of four has no lead", (0, 9, 9, 9), LEVEL / 2),
-    Truth(("too small to matter",), "leads as large as the margin", (SMALL,) * 4, LEVEL / 2, 0.2),
-    Truth(("does not hold",), "no lead, and none against", (0, 0, 0, 0), LEVEL),
-    Truth(HOLDS, "leads of twice the spread", (2, 2, 2, 2)),
-    Truth(HOLDS[1:], "leads of twice the spread", (2, 2, 2, 2)),
-    Truth(("does not hold",), "twice the spread against", (-2, -2, -2, -2)),
-    Truth(("too small to matter",), "no lead, and a spread of 0.4 margins", (0,) * 4, None, 0.2),
-)
+def drawn(
+    random: np.random.Generator, shape: tuple[int, int, int], correlation: float, degrees: int
+) -> NDArray[np.float64]:
+    """Leads of mean 0 and standard deviation 1; what a seed does to all is their correlation."""
+
+    def draw(*shape: int) -> NDArray[np.float64]:
+        if not degrees:
+            return random.standard_normal(shape)
+        return random.standard_t(degrees, shape) / (degrees / (degrees - 2)) ** 0.5
+
+    claims, seeds, of = shape
+    shared = correlation**0.5 * draw(claims, seeds, 1)
+    return shared + (1 - correlation) ** 0.5 * draw(claims, seeds, of)
+
+
+def rates_of_truth(
+    random: np.random.Generator, truth: Truth, margin: float, of: int, correlation: float, tail: int
+) -> dict[int, float]:
+    """How often a claim gets one of the words, by number of seeds and at any look."""
+    leads = drawn(random, (DRAWS, max(LOOKS), of), correlation, tail) + truth.others
+    leads[:, :, 0] += (truth.one if truth.one is not None else _edge(truth, margin)) - truth.others
+    said = {seeds: np.isin(words_of(leads[:, :seeds], margin), truth.words) for seeds in LOOKS}
+    shares = {seeds: float(each.mean()) for seeds, each in said.items()}
+    return shares | {EVER: float(np.any([*said.values()], axis=0).mean())}
+
+
+def _edge(truth: Truth, margin: float) -> float:
+    return margin if truth.words == ("too small to matter",) else -margin
 
 
 def claims(random: np.random.Generator) -> Iterator[Claims]:
-    """The rates of all words of claims."""
-    for truth in TRUTHS:
-        counts = Counter[int]()
-        tables = TABLES if truth.most is not None else TABLES // 4  # power need not be exact
-        for _ in range(tables):
-            words = _claim(random, truth, *LOOKS)
-            first = next((word for word in words.values() if word != "undecided"), "")
-            words |= _claim(random, truth, 3) | {FIRST: first}
-            counts.update(seeds for seeds, word in words.items() if word in truth.words)
-        shares = {seeds: counts[seeds] / tables for seeds in (3, *LOOKS, FIRST)}
-        yield Claims(" or ".join(truth.words), truth.what, truth.most, shares)
-
-
-def _claim(random: np.random.Generator, truth: Truth, *looks: int) -> dict[int, str]:
-    """The word after each look at the same growing seeds."""
-    most = max(looks)
-    std = truth.std * math.sqrt(0.5)
-    values = random.normal(0, std, most) + random.normal(0, std, (len(truth.leads), most))
-    values += np.array(truth.leads)[:, None]
-    return {
-        seeds: judge_leads(
-            [dict(enumerate(each[:seeds].tolist())) for each in values], 0.0, True, SMALL
-        ).word
-        for seeds in looks
-    }
+    """The rates of all words of claims about each comparison."""
+    for truth in FALSE:
+        cases = [
+            rates_of_truth(random, truth, *case)
+            for case in product(MARGINS, NUMBERS, CORRELATIONS, TAILS)
+            if case[0] >= truth.least_margin
+        ]
+        worst = {seeds: max(rates[seeds] for rates in cases) for seeds in (*LOOKS, EVER)}
+        yield Claims(" or ".join(truth.words), truth.what, LEVEL, worst)
+    for truth in TRUE:
+        rates = rates_of_truth(random, truth, 0.5, 8, 0.5, 0)
+        yield Claims(" or ".join(truth.words), truth.what, None, rates)
 
 
 def simulate() -> tuple[list[tuple[Case, Rates]], list[Claims]]:
@@ -275,10 +341,10 @@ def render(cells: Sequence[tuple[Case, Rates]], words: Sequence[Claims]) -> str:
         shown = differs, _percent(rates.differs), agrees, _percent(rates.agrees)
         shown += (_percent(rates.power),)
         lines.append(f"| {case.what} | {case.seeds} | {' | '.join(shown)} |")
-    heads = " | ".join([*(f"{seeds} seeds" for seeds in (3, *LOOKS)), "first look that decides"])
+    heads = " | ".join([*(f"{seeds} seeds" for seeds in LOOKS), "at any look"])
     rows = [
         f"| word | truth | at most | {heads} |",
-        "|---|---|---|" + "---|" * (len(LOOKS) + 2),
+        "|---|---|---|" + "---|" * (len(LOOKS) + 1),
     ]
     for each in words:
         most = "" if each.most is None else _percent(each.most)

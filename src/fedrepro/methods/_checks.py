@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, nearest
 
 CLOSE = 0.7  # difflib's ratio: `sned` and `send` 0.75, `client_loss` and `loss` 0.53
 FROZEN = "write @dataclass(frozen=True) above the class"
@@ -71,7 +71,7 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
                 _refuse_signature(file, owner, name, value, known)
             elif not name.startswith("__") and known is MISSING:
-                _refuse_almost(file, owner, name, base)
+                _refuse_no_hook(file, owner, name, base)
 
 
 def _without_default(file: Path, name: str) -> UserError:
@@ -112,16 +112,22 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
         )
 
 
-def _refuse_almost(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
-    """Refuse a name similar to a hook's, unless the file uses it: then it is a helper."""
-    hooks = [each for each in dir(base) if not each.startswith("_")]
+def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
+    """Refuse a name similar to a hook's, or a public function of ``ctx``, as all hooks are.
+
+    Unless the file uses it: then it is a helper. Nothing else would ever call it.
+    """
+    hooks = [hook for hook in dir(base) if not hook.startswith("_")]
     close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
-    if name in (each.name for each in fields(cls)) or not close or _is_used(file, name):
+    if name in (field.name for field in fields(cls)) or _is_used(file, name):
         return
-    raise UserError(
-        f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and nothing "
-        f"in the file uses it; did you mean '{close[0]}'?"
-    )
+    function = _plain(vars(cls)[name])
+    takes_context = inspect.isfunction(function) and "ctx" in inspect.signature(function).parameters
+    if close or (takes_context and not name.startswith("_")):
+        raise UserError(
+            f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and "
+            f"nothing in the file uses it{nearest(name, hooks)}"
+        )
 
 
 def _is_used(file: Path, name: str) -> bool:

@@ -11,6 +11,7 @@ OLD_KEYS: dict[str, dict[tuple[str, ...], str]] = {
     "config": {("own",): "plugins"},
     "experiment": {("methods", "*", "trunk"): "parent"},
     "datasets": {("datasets", "*", "stands_in_for"): "surrogate_for"},
+    "claims": {("over",): "quantifier"},
 }
 
 

@@ -13,6 +13,7 @@ from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support.errors import UserError
+from fedrepro.support.old_names import with_new_keys
 from support.places import ROOT
 
 SYSTEMS = ("ima", "superfed", "aaggff", "fedevg", "fedgo")
@@ -246,8 +247,8 @@ CLEAR = {
 
 def test_a_claim_holds_where_all_its_comparisons_do() -> None:
     found = judge(CLEAR)
-    assert found.word == "holds everywhere"
-    assert [each.word for each in found.comparisons] == ["holds", "holds"]
+    assert found.word == "holds"
+    assert [each.word for each in found.comparisons] == ["leads", "leads"]
     # Leads 2, 1.9, 2.1 and 1.1, 1, 1.1, paired by seed; their means 1.55, 1.45, 1.6.
     assert found.comparisons[1].test.lead == pytest.approx(3.2 / 3)
     assert found.overall.lead == pytest.approx(4.6 / 3)
@@ -256,7 +257,7 @@ def test_a_claim_holds_where_all_its_comparisons_do() -> None:
     assert [each.p for each in found.comparisons] == pytest.approx(holm(raw, 2))
     assert judge(CLEAR, expect="less").word == "does not hold"
     assert judge(CLEAR, by=1.5).word == "does not hold"
-    assert judge(CLEAR, over="average").word == "holds everywhere"
+    assert judge(CLEAR, quantifier="average").word == "holds"
     assert found.printed_lead == 1.0
 
 
@@ -264,9 +265,9 @@ def test_a_claim_with_a_gap_is_undecided() -> None:
     without = {name: values for name, values in CLEAR.items() if name != "B two"}
     found = judge(without)
     assert found.word == "undecided"
-    assert found.why.startswith("1 of 2 comparisons computed: 1 lead by themselves")
-    assert [each.word for each in found.comparisons] == ["holds", "not computed"]
-    assert judge(without, over="average").word == "undecided"
+    assert found.why.startswith("1 of 2 comparisons computed: 1 lead")
+    assert [each.word for each in found.comparisons] == ["leads", "not computed"]
+    assert judge(without, quantifier="average").word == "undecided"
     assert judge(without, expect="less").word == "does not hold"
 
 
@@ -278,13 +279,36 @@ def test_without_runs_on_both_sides_nothing_is_computed() -> None:
 
 def test_numbers_of_another_kind_than_the_printed_ones_are_compared_with_each_other() -> None:
     """As FedEvg's FIDs, none of which can be held against a printed one (item 40)."""
-    assert (
-        judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word
-        == "holds everywhere"
-    )
+    assert judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word == "holds"
 
 
 def test_one_seed_decides_nothing() -> None:
     found = judge({name: {1: values[1]} for name, values in CLEAR.items()})
     assert (found.word, found.overall.seeds) == ("undecided", 1)
     assert found.overall.lead == pytest.approx((2 + 1.1) / 2)
+
+
+def test_every_claim_says_where_the_text_makes_it() -> None:
+    """By file and lines of the papers' texts, which are beside the project or not there."""
+    texts = ROOT.parent / "shared/seeds"
+    for claim in published.load(ROOT).claims:
+        assert claim.place, claim.anchor
+        for place in claim.place:
+            name, _, lines = place.partition(":")
+            first, _, last = lines.partition("-")
+            assert 0 < int(first) <= int(last or first), place
+            if (texts / name).exists():
+                text = (texts / name).read_text(encoding="utf-8").splitlines()
+                assert any(line.strip() for line in text[int(first) - 1 : int(last or first)]), (
+                    place
+                )
+
+
+def test_a_claim_that_two_are_the_same_has_a_limit_of_the_text_or_no_test() -> None:
+    for claim in published.load(ROOT).claims:
+        if claim.quantifier == "same" and claim.margin is None:
+            assert isinstance(claim.compact, str) and claim.compact, claim.anchor
+
+
+def test_an_old_key_of_claims_is_read(tmp_path: Path) -> None:
+    assert with_new_keys("claims", [{"over": "average"}], tmp_path) == [{"quantifier": "average"}]

@@ -6,11 +6,13 @@ import pytest
 from scipy import stats
 
 from fedrepro.report.papers import published
+from fedrepro.report.papers.claim import Quantifier
 from fedrepro.report.papers.leads import (
     LOOKS,
     POCOCK,
     Diverged,
     PairedTest,
+    Rule,
     judge_leads,
     level_at,
     tally,
@@ -27,69 +29,93 @@ def seeds(*values: float) -> dict[int, float]:
 UP, DOWN, WIDE = seeds(2.0, 1.9, 2.1), seeds(-1.0, -1.1, -0.9), seeds(-8.0, 1.0, 13.0)
 
 
-def test_single_comparisons_are_told_beside_a_word_for_their_mean() -> None:
-    assert tally(["holds", "undecided", "holds"]) == "2 of 3 comparisons hold, 1 undecided"
-    told = "0 of 2 comparisons hold, 1 against by themselves, 1 not computed"
-    assert tally(["against by itself", "not computed"]) == told
-    assert (tally(["holds"]), tally(["not computed"] * 2)) == ("one comparison", "")
+def test_single_comparisons_stand_beside_a_word_for_all() -> None:
+    assert tally(["leads", "undecided", "leads"]) == "2 of 3 comparisons lead, 1 undecided"
+    counted = "0 of 2 comparisons lead, 1 against by themselves, 1 not computed"
+    assert tally(["against by itself", "not computed"]) == counted
+    assert (tally(["leads"]), tally(["not computed"] * 2)) == ("one comparison", "")
 
 
-def word(*leads: dict[int, float], by: float = 0.0, every: bool = True) -> str:
-    return judge_leads(leads, by, every, 0.5).word
+NEAR = seeds(0.1, -0.1, 0.15)
 
 
-def test_words_of_a_claim() -> None:
-    assert word(UP, UP) == "holds everywhere"
-    assert word(UP, seeds(0.5, 0.0, 0.2)) == "holds"  # the mean does, the second does not
-    assert word(UP, UP, DOWN) == "does not hold"  # one is against a claim about every one
-    assert word(UP, UP, DOWN, every=False) == "holds"
-    assert word(DOWN, DOWN, every=False) == "does not hold"
+def word(*leads: dict[int, float], by: float = 0.0, of: Quantifier = "each") -> str:
+    return judge_leads(leads, Rule(by, of, 0.5)).word
+
+
+def test_words_of_a_claim_about_each() -> None:
+    assert word(UP, UP) == "holds"
+    assert word(UP, NEAR) == "not behind, ahead on average"
+    assert word(UP, UP, DOWN) == "does not hold"
+    assert word(UP, UP, seeds(2.0, -1.0, 1.5)) == "leads on average"
+    assert word(NEAR, NEAR) == "too small to matter"
     assert word(UP, WIDE) == "undecided"
     assert word({}, {}) == "not computed"
+    # A claim of a lead of some size has no margin: half a point short is short.
+    assert word(seeds(2.4, 2.45, 2.5), by=2.0) == "holds"
+    assert word(seeds(1.7, 1.8, 1.75), by=2.0) == "does not hold"
+    assert word(seeds(1.7, 1.8, 1.75), by=2.0, of="amount") == "does not hold"
 
 
-@pytest.mark.parametrize("every", [True, False])
-def test_a_run_that_diverged_counts_as_the_worst_that_could_be(every: bool) -> None:
+@pytest.mark.parametrize("of", ["more", "average"])
+def test_words_of_a_claim_about_the_mean(of: Quantifier) -> None:
+    assert word(UP, UP, DOWN, of=of) == "holds"
+    assert word(DOWN, DOWN, of=of) == "does not hold"
+    assert word(UP, WIDE, of=of) == "undecided"
+    # Only the mean has to be within the margin.
+    assert word(seeds(5.0, 5.1, 4.9), seeds(-5.0, -5.05, -4.9), of=of) == "too small to matter"
+
+
+def test_words_of_a_claim_that_two_are_the_same() -> None:
+    """Within a margin of the text on both sides; without one it cannot be tested."""
+    assert word(NEAR, NEAR, of="same") == "holds"
+    assert word(NEAR, UP, of="same") == word(NEAR, DOWN, of="same") == "does not hold"
+    assert word(NEAR, WIDE, of="same") == "undecided"
+    without = judge_leads([NEAR], Rule(quantifier="same"))
+    assert (without.word, without.needs) == ("undecided", "")
+
+
+@pytest.mark.parametrize("of", ["each", "average"])
+def test_a_run_that_diverged_counts_as_the_worst_that_could_be(of: Quantifier) -> None:
     """For the side that it is on; the others' leads are as before."""
     small, none = seeds(-0.05, 0.0, 0.05), Diverged()
     words = {
-        (name, side): judge_leads([leads, leads], 0.0, every, 0.5, [none, of]).word
+        (name, side): judge_leads([leads, leads], Rule(0.0, of, 0.5), [none, lost]).word
         for name, leads in (("up", UP), ("down", DOWN), ("small", small))
-        for side, of in (("none", none), ("left", Diverged(1, 0)), ("right", Diverged(0, 1)))
+        for side, lost in (("none", none), ("left", Diverged(1, 0)), ("right", Diverged(0, 1)))
     }
     assert words == {
-        ("up", "none"): "holds everywhere",
+        ("up", "none"): "holds",
         ("up", "left"): "undecided",
-        ("up", "right"): "holds everywhere",
+        ("up", "right"): "holds",
         ("down", "none"): "does not hold",
         ("down", "left"): "does not hold",
-        ("down", "right"): "does not hold" if every else "undecided",  # the first one is against
+        ("down", "right"): "does not hold" if of == "each" else "undecided",  # one is against
         ("small", "none"): "too small to matter",
         ("small", "left"): "undecided",
         ("small", "right"): "undecided",
     }
-    found = judge_leads([UP, UP], 0.0, every, 0.5, [none, Diverged(2, 0)])
-    assert found.words == ("holds", "undecided")
-    assert found.needs == ""
-    alone = judge_leads([DOWN], 0.0, every, 0.5, [Diverged(0, 1)])
+    found = judge_leads([UP, UP], Rule(0.0, of, 0.5), [none, Diverged(2, 0)])
+    assert (found.words, found.needs) == (("leads", "undecided"), "")
+    alone = judge_leads([DOWN], Rule(0.0, of, 0.5), [Diverged(0, 1)])
     assert (alone.word, alone.words) == ("undecided", ("undecided",))
 
 
-def test_a_lead_that_is_too_small_to_matter() -> None:
+@pytest.mark.parametrize("of", ["each", "average"])
+def test_a_lead_that_is_too_small_to_matter(of: Quantifier) -> None:
     """Its interval is within half a point of zero, on whichever side of it."""
-    for middle in (0.2, 0.0, -0.2):
+    for middle in (0.12, 0.0, -0.12):
         small = seeds(middle - 0.05, middle, middle + 0.05)
-        assert word(small, small) == "too small to matter" or middle < 0
-        assert word(small, small, every=False) == "too small to matter"
-        assert judge_leads([small], 0.0, False, None).word != "too small to matter"
+        assert word(small, small, of=of) == "too small to matter" or middle > 0
+        assert judge_leads([small], Rule(0.0, of, None)).word != "too small to matter"
     # A claim to lag by at most a point is no claim of a lead.
-    assert word(small, small, by=-1.0) == "holds everywhere"
+    assert word(small, small, by=-1.0, of=of) == "holds"
 
 
 def test_what_is_not_computed_leaves_open_but_what_is_against() -> None:
-    assert word(UP, {}) == word(UP, {}, every=False) == "undecided"
+    assert word(UP, {}) == word(UP, {}, of="average") == "undecided"
     assert word(DOWN, {}) == "does not hold"
-    assert word(DOWN, {}, every=False) == "undecided"
+    assert word(DOWN, {}, of="average") == "undecided"
 
 
 def test_holms_family_is_the_claim_not_what_is_computed() -> None:
@@ -98,13 +124,24 @@ def test_holms_family_is_the_claim_not_what_is_computed() -> None:
     (alone,) = (PairedTest.of(list(lean.values()), 0.0),)
     assert alone.p is not None and 0.05 / 3 < alone.p < 0.05 / 2
     for family, single in ((1, "against"), (2, "against"), (3, "against by itself")):
-        found = judge_leads([lean, *[{}] * (family - 1)], 0.0, True, None)
+        found = judge_leads([lean, *[{}] * (family - 1)], Rule())
         assert found.words[0] == single
         assert found.ps[0] == pytest.approx(family * alone.p)
-    found = judge_leads([lean, WIDE, WIDE], 0.0, True, None)
+    found = judge_leads([lean, WIDE, WIDE], Rule())
     assert found.words == ("against by itself", "undecided", "undecided")
     # Its own interval, which a page shows, is below zero in either case.
     assert found.tests[0] and found.tests[0].high is not None and found.tests[0].high < 0
+
+
+def test_against_is_beyond_the_margin() -> None:
+    """An interval below zero that is within the margin, in part, is not against."""
+    slight = seeds(-0.4, -0.55, -0.45)
+    assert judge_leads([slight], Rule(margin=0.5)).words == ("undecided",)
+    assert judge_leads([slight], Rule()).words == ("against",)
+    far = judge_leads([seeds(-0.8, -0.85, -0.9)], Rule(margin=0.5))
+    assert far.words == ("against",)
+    wanted = stats.ttest_1samp([-0.8, -0.85, -0.9], -0.5).pvalue
+    assert far.ps[0] == pytest.approx(wanted)
 
 
 def test_intervals_are_those_of_the_look() -> None:
@@ -117,29 +154,34 @@ def test_intervals_are_those_of_the_look() -> None:
         low, high = wanted.confidence_interval(1 - level_at(n))
         assert (found.low, found.high) == pytest.approx((low, high))
         assert found.p == pytest.approx(wanted.pvalue)
+        again = found.with_seeds(n, 0.5)
+        assert (again.low, again.high, again.p) == pytest.approx((found.low, found.high, found.p))
 
 
 def test_seeds_are_blocks() -> None:
     """What one comparison gains by a seed another loses: the mean has no spread of its own."""
-    found = judge_leads([seeds(1.0, 5.0, 3.2), seeds(5.0, 1.0, 3.0)], 0.0, True, None)
+    found = judge_leads([seeds(1.0, 5.0, 3.2), seeds(5.0, 1.0, 3.0)], Rule())
     assert found.overall and found.overall.low is not None and found.overall.low > 2.8
-    assert found.word == "holds"
+    assert found.word == "leads on average"
     # Only seeds that all computed comparisons have.
-    found = judge_leads([seeds(1.0, 5.0, 3.2), {2: 1.0, 3: 3.0}, {}], 0.0, True, None)
+    found = judge_leads([seeds(1.0, 5.0, 3.2), {2: 1.0, 3: 3.0}, {}], Rule())
     assert found.overall and found.overall.seeds == 2
 
 
-def test_undecided_says_how_many_seeds_decide() -> None:
+def test_an_open_claim_says_how_many_seeds_decide() -> None:
     leads = seeds(1.0, 3.0, -1.0)
-    found = judge_leads([leads], 0.0, True, None)
+    found = judge_leads([leads], Rule())
     assert found.word == "undecided"
     wanted = next(
         n for n in range(4, 101)
         if stats.t.ppf(1 - level_at(n) / 2, n - 1) * 2 / n**0.5 < 1
     )  # fmt: skip
-    assert found.needs == str(wanted) and f"{wanted} seeds decide" in found.why
-    assert judge_leads([seeds(1.0)], 0.0, True, None).needs == "at least 2"
-    assert judge_leads([seeds(0.01, 9.0, -9.0)], 0.0, True, None).needs == "more than 100"
+    assert found.needs == str(wanted) and str(wanted) in found.why
+    # Of a claim about each, all comparisons are to be decided, not only their mean.
+    both = judge_leads([UP, leads], Rule())
+    assert (both.word, both.needs) == ("undecided", str(wanted))
+    assert judge_leads([seeds(1.0)], Rule()).needs == "at least 2"
+    assert judge_leads([seeds(0.01, 9.0, -9.0)], Rule()).needs == "more than 100"
 
 
 SPREAD = Spread(over="seeds", source="known", seeds=5, ddof=1)
@@ -153,11 +195,11 @@ def pair() -> Pair:
 
 
 @pytest.mark.parametrize("over", ["each", "average"])
-def test_printed_numbers_are_tested_by_their_own_spread(pair: Pair, over: str) -> None:
+def test_printed_numbers_are_tested_by_their_own_spread(pair: Pair, over: Quantifier) -> None:
     """Against scipy's Welch test, on either side of p = .05."""
     papers = published.load(ROOT)
     claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")
-    claim = claim.model_copy(update={"over": over})
+    claim = claim.model_copy(update={"quantifier": over})
     for lead in (0.5, 1.0, 1.5, 2.0, 3.0):
         left = replace(pair.left, mean=70 + lead, std=1.0)
         right = replace(pair.right, mean=70.0, std=1.3)

@@ -53,6 +53,10 @@ LOADED: dict[str, Case] = {
         FROZEN + "def brodcast(self, ctx, server):\n        return {}\n",
         r"mine.py:16: Mine.brodcast: no hook has this name, and nothing in the file uses it; ",
     ),
+    "a hook of an earlier release": (
+        FROZEN + "def weigh(self, ctx, updates):\n        return {}\n",
+        r"mine.py:16: Mine.weigh: no hook has this name, and nothing in the file uses it",
+    ),
     "misspelt hook of a server optimizer": (
         "@dataclass(frozen=True)\nclass Mine(ServerOptimizer):\n    def biuld(self): ...\n",
         r"mine.py:16: Mine.biuld: .*did you mean 'build'\?",

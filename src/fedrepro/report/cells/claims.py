@@ -62,9 +62,8 @@ def judge_claim(
         finding = _judge_counted(claim, pairs, counted_leads)
     else:
         sides = [(_side(pair.left, index), _side(pair.right, index)) for pair in pairs]
-        finding = finding_of(claim, pairs, sides, margin_of(claim, pairs))
-    tested = zip(pairs, finding.tests, strict=True)
-    printed = [pair.lead for pair, test in tested if test]
+        finding = finding_of(claim, pairs, sides, margin_of(claim, pairs), pairs[0].left.unit)
+    printed = [row.pair.lead for row in finding.computed if isinstance(row.pair, Pair)]
     return replace(
         finding,
         unit=pairs[0].left.lead_unit,
@@ -72,9 +71,17 @@ def judge_claim(
     )
 
 
-def margin_of(claim: Claim, pairs: Sequence[Pair]) -> float | None:
-    """How small a mean lead does not matter; None if the claim is about a lead of some size."""
-    return None if claim.by else claim.margin or MARGIN[pairs[0].left.unit]
+def margin_of(claim: Claim, pairs: Sequence[Pair], *, compact: bool = False) -> float | None:
+    """How small a lead does not matter; None if the claim is about a lead of some size.
+
+    At scale compact the size is not tested. That two numbers are the same needs a margin of the
+    claim's own.
+    """
+    if claim.quantifier == "same":
+        return claim.margin
+    if claim.by and not (compact and claim.quantifier == "amount"):
+        return None
+    return claim.margin or MARGIN[pairs[0].left.unit]
 
 
 def _side(printed: PrintedCell, index: CellIndex) -> Side:
@@ -96,9 +103,9 @@ def _judge_counted(
     known = [lead for lead in counted_leads if lead is not None]
     good = sum(leads(claim, lead, 0.0) for lead in known)
     mean = math.fsum(known) / len(known)
-    holds = good == len(known) if claim.over == "each" else leads(claim, mean, 0.0)
+    holds = good == len(known) if claim.quantifier != "average" else leads(claim, mean, 0.0)
     word: Word = "undecided"
-    if len(known) == len(pairs) or (claim.over == "each" and not holds):
+    if len(known) == len(pairs) or (claim.quantifier != "average" and not holds):
         word = "holds" if holds else "does not hold"
     missing = len(pairs) - len(known)
     why = f"Counted, without any run: {good} of {len(pairs)} comparisons agree with it"
@@ -107,7 +114,7 @@ def _judge_counted(
     words: list[Single] = []
     for lead in counted_leads:
         tests.append(None if lead is None else PairedTest(0, lead, None, None, None))
-        holding: Single = "holds" if leads(claim, lead or 0.0, 0.0) else "against"
+        holding: Single = "leads" if leads(claim, lead or 0.0, 0.0) else "against"
         words.append("not computed" if lead is None else holding)
     no_ps = (None,) * len(pairs)
     return Finding(word, why, None, tuple(tests), tuple(words), no_ps, pairs=pairs, counted=True)

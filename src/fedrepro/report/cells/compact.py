@@ -9,6 +9,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.papers.claim import Claim, CompactTest
+from fedrepro.report.papers.published import Unit
 from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
@@ -46,12 +47,14 @@ def judge_compact(
         if computed is None:
             return Side(label, {})
         cell = computed.cells[place]
-        return Side(label, by_seed(cell, last_rounds[place]), cell.paper.diverged)
+        values = by_seed(cell, last_rounds[place])
+        return Side(label, values, cell.paper.diverged, not values and _is_impossible(cell))
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
     row, column = divmod(pairs[0].left, len(table.columns))
     unit = table.metric_of(table.rows[row], table.columns[column]).reading.unit
-    finding = finding_of(claim, pairs, sides, margin, in_looks=True)
+    kind: Unit = "percent" if unit == "%" else "own"
+    finding = finding_of(claim, pairs, sides, margin, kind, compact=True)
     return replace(finding, item=test.table, unit="points" if unit == "%" else unit)
 
 
@@ -84,8 +87,10 @@ def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[
     if not places:
         raise UserError(f"{file}: {key}: matches no cells")
     for left, right in places:
-        words = _compared(cells[left], cells[right], one_column=len(table.columns) == 1)
-        yield CompactPair(left, right, words)
+        one, other = cells[left], cells[right]
+        words = _compared(one, other, one_column=len(table.columns) == 1)
+        rival = other["column"] if one["column"] != other["column"] else other["row"]
+        yield CompactPair(left, right, words, rival)
 
 
 def _compared(left: Mapping[str, str], right: Mapping[str, str], *, one_column: bool) -> str:
@@ -122,6 +127,15 @@ def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[int | Non
         else None
         for cell in target.cells
     ]
+
+
+def _is_impossible(cell: TableCell) -> bool:
+    """Return True if all runs of a cell are finished and current, and none has the measure."""
+    runs = cell.paper.runs
+    return bool(runs) and all(
+        run.state == "finished" and run.value is None and not run.changed and not run.code
+        for run in runs
+    )
 
 
 def by_seed(cell: TableCell, last: int | None = None) -> dict[int, float]:

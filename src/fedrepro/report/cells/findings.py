@@ -11,27 +11,56 @@ from fedrepro.report.papers.leads import (
     Diverged,
     Judged,
     PairedTest,
+    Rule,
     Single,
     judge_leads,
 )
 from fedrepro.report.papers.pairs import Pair
+from fedrepro.report.papers.published import Unit
+from fedrepro.report.papers.rule import TWINS
+from fedrepro.report.papers.verdict import SLACK
+
+MOST_RIVALS = 3  # names in a verdict
 
 
 @dataclass(frozen=True)
 class CompactPair:
-    """Two cells of a compact table: their positions in it, and what they compare in words."""
+    """Two cells of a compact table: their positions in it, and what they compare in words.
+
+    Attributes:
+        rival: what the right cell has that the left one has not: its column, else its row.
+    """
 
     left: int
     right: int
     words: str
+    rival: str
 
 
 class Side(NamedTuple):
-    """A cell of a comparison: its name, its numbers by seed, and the seeds that diverged."""
+    """A cell of a comparison: its name, its numbers by seed, and the seeds that diverged.
+
+    Attributes:
+        impossible: whether its runs are finished, and have no such measure.
+    """
 
     name: str
     by_seed: Mapping[int, float]
     diverged: tuple[int, ...] = ()
+    impossible: bool = False
+
+    def is_twin_of(self, other: "Side", most: float) -> bool:
+        """Return True if both have the same seeds, and none separates them by more than ``most``.
+
+        One seed does not show it, nor numbers whose unit has no such distance, as rounds.
+        """
+        return (
+            most > 0
+            and len(self.by_seed) > 1
+            and self.by_seed.keys() == other.by_seed.keys()
+            and (self.diverged, other.diverged) == ((), ())
+            and all(abs(self.by_seed[s] - other.by_seed[s]) <= most * SLACK for s in self.by_seed)
+        )
 
 
 class Comparison(NamedTuple):
@@ -55,6 +84,8 @@ class Finding(Judged):
         printed_lead: the printed mean lead over the same comparisons as ours; None without ours.
         item: the compact table, or "".
         diverged: how many runs of its cells diverged; ``why`` names them.
+        twins: comparisons that are left out, as no seed separates them from another one.
+        impossible: comparisons that are left out, as a side's runs cannot have the measure.
     """
 
     pairs: Sequence[Pair | CompactPair] = ()
@@ -64,6 +95,22 @@ class Finding(Judged):
     printed_lead: float | None = None
     item: str = ""
     diverged: int = 0
+    twins: Sequence[Pair | CompactPair] = ()
+    impossible: Sequence[Pair | CompactPair] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Its word, with the rivals that it is against, or how many comparisons are open."""
+        if self.word == "does not hold":
+            rows = self.comparisons
+            against = dict.fromkeys(row.pair.rival for row in rows if row.word == "against")
+            some = [*against][:MOST_RIVALS]
+            more = f" and {len(against) - len(some)} more" if len(against) > len(some) else ""
+            return f"{self.word}, against {', '.join(some)}{more}" if some else self.word
+        if self.word == "leads on average":
+            left = sum(word not in ("leads", "not behind") for word in self.words)
+            return f"{self.word}, open for {left} of {len(self.words)}"
+        return self.word
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -85,15 +132,21 @@ def finding_of(
     pairs: Sequence[Pair | CompactPair],
     sides: Sequence[tuple[Side, Side]],
     margin: float | None,
+    unit: Unit,
     *,
-    in_looks: bool = False,
+    compact: bool = False,
 ) -> Finding:
     """Judge a claim by its leads over paired seeds.
 
     Args:
         sides: of each pair.
-        in_looks: whether nothing is decided before the first look.
+        unit: of the numbers, which says how close twins are.
+        compact: whether the runs are of scale compact: nothing is decided before the first look,
+            and of an amount, which belongs to the paper's data and network, only the direction is
+            tested.
     """
+    kept, twins, impossible = _distinct(pairs, sides, TWINS[unit])
+    pairs, sides = [pairs[place] for place in kept], [sides[place] for place in kept]
     leads = [
         {
             seed: claim.sign * (left.by_seed[seed] - right.by_seed[seed])
@@ -102,16 +155,44 @@ def finding_of(
         for left, right in sides
     ]
     lost = [Diverged(len(left.diverged), len(right.diverged)) for left, right in sides]
-    judged = judge_leads(leads, claim.by, claim.over == "each", margin, lost)
-    if in_looks:
+    in_direction = compact and claim.quantifier == "amount"
+    rule = Rule(0.0 if in_direction else claim.by, claim.quantifier, margin)
+    judged = judge_leads(leads, rule, lost)
+    if compact:
         judged = _after_first_look(judged)
+    if in_direction and judged.word == "holds":
+        judged = replace(judged, word="holds in direction")
+    if in_direction:
+        why = f"{judged.why} The amount belongs to the paper's data and network, and is not tested."
+        judged = replace(judged, why=why)
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
     return replace(
         Finding(
-            **vars(judged), pairs=pairs, margin=margin, diverged=sum(map(len, diverged.values()))
+            **vars(judged), pairs=pairs, margin=margin, diverged=sum(map(len, diverged.values())),
+            twins=twins, impossible=impossible,
         ),
         why=judged.why + diverged_in_words(diverged),
-    )
+    )  # fmt: skip
+
+
+def _distinct(
+    pairs: Sequence[Pair | CompactPair], sides: Sequence[tuple[Side, Side]], most: float
+) -> tuple[list[int], list[Pair | CompactPair], list[Pair | CompactPair]]:
+    """Places of the comparisons that count, and those that are left out: twins, impossible ones."""
+    kept: list[int] = []
+    twins, impossible = [], []
+    for place, (left, right) in enumerate(sides):
+        if left.impossible or right.impossible:
+            impossible.append(pairs[place])
+        elif any(
+            left.is_twin_of(sides[other][0], most) and right.is_twin_of(sides[other][1], most)
+            for other in kept
+        ):
+            twins.append(pairs[place])
+        else:
+            kept.append(place)
+    # Of a claim of which nothing can exist all is shown, as not computed.
+    return (kept, twins, impossible) if kept else ([*range(len(pairs))], [], [])
 
 
 def _after_first_look(judged: Judged) -> Judged:

@@ -22,7 +22,6 @@ from fedrepro.report.papers.published import Published
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 COLOURS = {  # of a verdict's bar; others are grey
-    "holds everywhere": "var(--agrees)",
     "holds": "var(--agrees)",
     "does not hold": "var(--differs)",
 }
@@ -84,7 +83,7 @@ class ClaimView:
             "ours": _tally(self.ours),
             "needs": self.ours.needs,
             "released": _tally(self.released),
-            "compact": compact.word if compact else "none",
+            "compact": compact.verdict if compact else "none",
             "compact_lead": _lead_of(compact.overall) if compact else "",
             "compact_seeds": compact.overall.seeds if compact and compact.overall else 0,
             "compact_diverged": compact.diverged if compact else 0,
@@ -111,7 +110,7 @@ def _tally(finding: Finding) -> str:
     """The verdict, and how many of its comparisons have been computed."""
     computed, of = len(finding.computed), len(finding.comparisons)
     how = ", counted" if finding.counted else ""
-    return f"{finding.word} ({computed} of {of}{how})" if computed else finding.word
+    return f"{finding.verdict} ({computed} of {of}{how})" if computed else finding.verdict
 
 
 def views_of(
@@ -140,7 +139,7 @@ def views_of(
                 judge_printed(claim, pairs, spread),
                 judge_claim(claim, pairs, index, counted),
                 judge_claim(claim, pairs, released),
-                judge_compact(workbench, claim, tables, margin_of(claim, pairs)),
+                judge_compact(workbench, claim, tables, margin_of(claim, pairs, compact=True)),
                 tuple(pages),
                 tuple(_difference_rows(compared)),
                 tuple(dict.fromkeys(untuned)),
@@ -227,7 +226,7 @@ def _bar_of(claim: Claim, finding: Finding) -> Bar | None:
     return Bar(
         (at - 1, at, at + 1),
         COLOURS.get(finding.word, INK),
-        f"{claim.says} {finding.word.capitalize()}, {shown}.",
+        f"{claim.says} {finding.verdict.capitalize()}, {shown}.",
         claim.label,
         f"claims.html#{claim.anchor}",
     )

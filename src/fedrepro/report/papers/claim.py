@@ -8,6 +8,8 @@ from pydantic import Field
 from fedrepro.report.papers.selectors import CellSelector, CompactSelector
 from fedrepro.support.typed_yaml import Typed
 
+Quantifier = Literal["each", "more", "average", "same", "amount"]
+
 
 class CompactTest(Typed):
     """The cells of scale compact that test a claim, as ``left`` and ``right`` of :class:`Claim`."""
@@ -42,7 +44,18 @@ class Claim(Typed):
     by: float = Field(
         default=0.0, description="The least lead; if negative, the most that it may lag."
     )
-    over: Literal["each", "average"] = "each"
+    quantifier: Quantifier = Field(
+        default="each",
+        description="each: better than every rival, or in every setting; more: one thing more than "
+        "another; average: on average; same: nearly the same; amount: by how much.",
+    )
+    place: list[str] = Field(
+        default_factory=list,
+        description="Where the paper says it: a file of its text, and lines of it.",
+    )
+    text_says: str = Field(
+        default="", description="What the text says, where the claim is stronger than the text."
+    )
     margin: float | None = Field(
         default=None,
         gt=0,

@@ -8,19 +8,22 @@ seed. docs/verdicts.md has the error rates.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
+from fedrepro.report.papers.claim import Quantifier
 from fedrepro.report.papers.estimate import LEVEL, student_t
 from fedrepro.report.papers.limits import in_words, least_seeds
 
 Word = Literal[
-    "holds everywhere", "holds", "too small to matter", "does not hold", "undecided", "not computed"
-]
-WORDS: tuple[Word, ...] = (
-    "holds everywhere", "holds", "too small to matter", "does not hold", "undecided", "not computed"
-)  # fmt: skip
-# Of one comparison. "against by itself": its interval is, but not after Holm's correction.
-Single = Literal["holds", "against", "against by itself", "undecided", "not computed"]
+    "holds", "holds in direction", "not behind, ahead on average", "leads on average",
+    "too small to matter", "does not hold", "undecided", "not computed"
+]  # fmt: skip
+WORDS: tuple[Word, ...] = get_args(Word)
+# More seeds are made while a claim has one of these.
+OPEN: tuple[Word, ...] = ("leads on average", "undecided")
+# Of one comparison. "not behind": by more than the margin. "against by itself": its interval is
+# against the claim, but not after Holm's correction.
+Single = Literal["leads", "not behind", "against", "against by itself", "undecided", "not computed"]
 
 # Seeds are added up to fifteen while a claim is undecided, and each look could err. Pocock (1977):
 # three looks at this level are one test at 5 %. Fewer seeds are those that were set beforehand.
@@ -41,15 +44,15 @@ class PairedTest:
         seeds: number of pairs; 0 if both numbers are deterministic.
         low, high: of the interval, which is wider from five seeds on: it holds the true lead in
             95 % of cases over all three looks. None if a t test is not possible.
-        p: of a true lead of ``by``, for this look alone; None if a t test is not possible.
+        p: of a true lead of ``limit``, for this look alone; None if a t test is not possible.
 
     Examples:
         Leads of one method over another with the same five seeds, in points of accuracy:
 
         >>> from fedrepro.report.papers.leads import PairedTest
-        >>> test = PairedTest.of([1.2, 0.8, 1.1, 0.9, 1.0], by=0.0)
-        >>> print(f"{test.lead:.2f} [{test.low:.2f}, {test.high:.2f}]", test.word(by=0.0))
-        1.00 [0.74, 1.26] holds
+        >>> test = PairedTest.of([1.2, 0.8, 1.1, 0.9, 1.0], limit=0.0)
+        >>> print(f"{test.lead:.2f} [{test.low:.2f}, {test.high:.2f}]", test.leads(by=0.0))
+        1.00 [0.74, 1.26] True
     """
 
     seeds: int
@@ -59,17 +62,31 @@ class PairedTest:
     p: float | None
 
     @classmethod
-    def of(cls, leads: Sequence[float], by: float) -> "PairedTest":
-        """Test against a true lead of ``by``; needs at least one value."""
+    def of(cls, leads: Sequence[float], limit: float) -> "PairedTest":
+        """Test against a true lead of ``limit``; needs at least one value."""
         n, mean = len(leads), math.fsum(leads) / len(leads)
         if n == 1 or max(leads) - min(leads) < 1e-9:
             return cls(n, mean, None, None, None)
+        std = math.sqrt(math.fsum([(lead - mean) ** 2 for lead in leads]) / (n - 1))
+        return cls.with_spread(n, mean, std, limit)
+
+    @classmethod
+    def with_spread(cls, seeds: int, lead: float, std: float, limit: float) -> "PairedTest":
+        """Test a mean lead with this standard deviation over seeds."""
         from scipy.special import stdtr  # takes half a second, which pages without claims save
 
-        error = math.sqrt(math.fsum([(lead - mean) ** 2 for lead in leads]) / (n - 1) / n)
-        half = student_t(n - 1, level_at(n)) * error
-        p = 2 * float(stdtr(n - 1, -abs(mean - by) / error))
-        return cls(n, mean, mean - half, mean + half, p)
+        error = std / math.sqrt(seeds)
+        half = student_t(seeds - 1, level_at(seeds)) * error
+        p = 2 * float(stdtr(seeds - 1, -abs(lead - limit) / error))
+        return cls(seeds, lead, lead - half, lead + half, p)
+
+    def with_seeds(self, seeds: int, limit: float) -> "PairedTest":
+        """Return the same mean lead and spread over another number of seeds, for forecasts."""
+        if self.high is None:
+            return self
+        n = self.seeds
+        std = (self.high - self.lead) * math.sqrt(n) / student_t(n - 1, level_at(n))
+        return PairedTest.with_spread(seeds, self.lead, std, limit)
 
     @property
     def interval(self) -> tuple[float, float, float] | None:
@@ -78,17 +95,24 @@ class PairedTest:
             return None
         return self.low, self.lead, self.high
 
-    def word(self, by: float) -> Single:
-        """The verdict of its own interval."""
-        if self.low is None or self.high is None:
-            return "undecided"
-        return "holds" if self.low > by else "against by itself" if self.high < by else "undecided"
+    def is_above(self, limit: float) -> bool:
+        """Return True if the whole interval is above a lead."""
+        return self.low is not None and self.low > limit
+
+    def is_below(self, limit: float) -> bool:
+        """Return True if the whole interval is below a lead."""
+        return self.high is not None and self.high < limit
+
+    def is_within(self, margin: float) -> bool:
+        """Return True if the whole interval is within a margin of zero, on both sides."""
+        interval = self.interval
+        return interval is not None and -margin <= interval[0] and interval[2] <= margin
 
 
 class Diverged(NamedTuple):
     """How many runs of each side of a comparison diverged: their seeds have no lead.
 
-    They count as the worst that could be: a comparison does not hold where a run on its left
+    They count as the worst that could be: a comparison does not lead where a run on its left
     diverged, and is not against where one on its right did.
     """
 
@@ -104,7 +128,7 @@ class Judged:
         overall: the test of the mean over all computed comparisons, on the seeds they share.
         tests, words, ps: of each comparison; p is corrected by Holm's method. None where nothing is
             computed, or no test is possible.
-        needs: if undecided: how many seeds would decide, in words; "" if no spread is known.
+        needs: if it is open: how many seeds would decide, in words; "" if no spread is known.
     """
 
     word: Word
@@ -117,13 +141,14 @@ class Judged:
 
     @property
     def tally(self) -> str:
+        """How many comparisons have each word, such as ``3 of 6 comparisons lead, 3 undecided``."""
         return tally(self.words)
 
 
-# How a count of single comparisons is told. A word may hold for the mean of comparisons that are
-# themselves undecided, so pages show both.
-TOLD: dict[Single, str] = {
-    "holds": "hold",
+# How counts of single comparisons are written.
+COUNTED: dict[Single, str] = {
+    "leads": "lead",
+    "not behind": "not behind",
     "undecided": "undecided",
     "against": "against",
     "against by itself": "against by themselves",
@@ -132,55 +157,142 @@ TOLD: dict[Single, str] = {
 
 
 def tally(words: Sequence[Single]) -> str:
-    """Such as ``3 of 6 comparisons hold, 3 undecided``; "" if nothing is computed."""
+    """Return such as ``3 of 6 comparisons lead, 3 undecided``; "" if nothing is computed."""
     if all(word == "not computed" for word in words):
         return ""
     if len(words) == 1:
         return "one comparison"
     rest = (
-        f", {words.count(word)} {told}"
-        for word, told in TOLD.items()
-        if word != "holds" and word in words
+        f", {words.count(word)} {counted}"
+        for word, counted in COUNTED.items()
+        if word != "leads" and word in words
     )
-    return f"{words.count('holds')} of {len(words)} comparisons hold{''.join(rest)}"
+    return f"{words.count('leads')} of {len(words)} comparisons lead{''.join(rest)}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a claim is judged.
+
+    Attributes:
+        by: the claimed lead, in printed units.
+        quantifier: ``each`` and ``amount`` are about every comparison, ``more`` and ``average``
+            about their mean; ``same`` says that each lead is within the margin on both sides.
+        margin: how small a lead does not matter; None if nothing says so.
+    """
+
+    by: float = 0.0
+    quantifier: Quantifier = "each"
+    margin: float | None = None
+
+    @property
+    def is_of_the_mean(self) -> bool:
+        """Whether only the mean over the comparisons counts."""
+        return self.quantifier in ("more", "average")
+
+    @property
+    def behind(self) -> float:
+        """The lead below which a comparison is against the claim."""
+        if self.quantifier == "same":
+            return -(self.margin or 0.0)
+        allowed = self.margin if self.by == 0 and not self.is_of_the_mean else None
+        return self.by - (allowed or 0.0)
+
+    def word(
+        self,
+        tests: Sequence[PairedTest | None],
+        singles: Sequence[Single],
+        overall: PairedTest | None,
+        lost: Diverged,
+    ) -> Word:
+        """Return the verdict; docs/verdicts.md has the rules in words, and their error rates."""
+        computed = [test for test in tests if test]
+        if not computed:
+            return "not computed"
+        if self.quantifier == "same" and self.margin is None:
+            return "undecided"
+        if not self.is_of_the_mean and "against" in singles:
+            return "does not hold"
+        if len(computed) < len(tests) or overall is None:
+            return "undecided"
+        if self.is_of_the_mean and overall.is_below(self.by) and not lost.right:
+            return "does not hold"
+        if self.quantifier == "same":
+            beyond = any(test.is_above(self.margin or 0.0) for test in computed)
+            if beyond and not lost.left:
+                return "does not hold"
+            return "holds" if self._is_small(computed, overall, lost) else "undecided"
+        ahead = overall.is_above(self.by) and not lost.left
+        if not self.is_of_the_mean:
+            if all(single == "leads" for single in singles):
+                return "holds"
+            if ahead and all(single in ("leads", "not behind") for single in singles):
+                return "not behind, ahead on average"
+        if self.by == 0 and self._is_small(computed, overall, lost):
+            return "too small to matter"
+        if ahead:
+            return "holds" if self.is_of_the_mean else "leads on average"
+        return "undecided"
+
+    def _is_small(self, tests: Sequence[PairedTest], overall: PairedTest, lost: Diverged) -> bool:
+        if self.margin is None or any(lost):
+            return False
+        every = () if self.is_of_the_mean else tests
+        return all(test.is_within(self.margin) for test in (*every, overall))
+
+    def singles(
+        self, tests: Sequence[PairedTest | None], diverged: Sequence[Diverged]
+    ) -> tuple[tuple[Single, ...], tuple[float | None, ...]]:
+        """Return the word of each comparison, and its p after Holm's correction."""
+        raw = [test.p for test in tests if test and test.p is not None]
+        corrected = iter(holm(raw, len(tests)))
+        ps = tuple(next(corrected) if test and test.p is not None else None for test in tests)
+        rows = zip(tests, ps, diverged, strict=True)
+        return tuple(self._single(test, p, lost) for test, p, lost in rows), ps
+
+    def _single(self, test: PairedTest | None, p: float | None, lost: Diverged) -> Single:
+        if test is None:
+            return "not computed"
+        if test.is_below(self.behind) and not lost.right:
+            significant = p is not None and p <= level_at(test.seeds)
+            return "against" if significant else "against by itself"
+        if lost.left:
+            return "undecided"
+        if self.quantifier != "same" and test.is_above(self.by):
+            return "leads"
+        return "not behind" if test.is_above(self.behind) else "undecided"
 
 
 def judge_leads(
-    leads: Sequence[Mapping[int, float]],
-    by: float,
-    every: bool,
-    margin: float | None,
-    diverged: Sequence[Diverged] = (),
+    leads: Sequence[Mapping[int, float]], rule: Rule, diverged: Sequence[Diverged] = ()
 ) -> Judged:
     """Judge a claim.
 
     Args:
         leads: for each of its comparisons the leads by seed, in the claimed direction; empty if it
             is not computed.
-        by: the claimed lead.
-        every: whether the claim is about every comparison, not about their mean.
-        margin: a mean lead this small does not matter; None if nothing says so.
         diverged: for each of its comparisons; by default no run did.
     """
     diverged = diverged or [Diverged()] * len(leads)
     lost = Diverged(*map(sum, zip(*diverged, strict=True)))
-    tests = tuple(
-        PairedTest.of(list(by_seed.values()), by) if by_seed else None for by_seed in leads
-    )
-    ps = iter(holm([test.p for test in tests if test and test.p is not None], len(leads)))
-    adjusted = tuple(next(ps) if test and test.p is not None else None for test in tests)
-    words = tuple(
-        _single(test, p, by, of) for test, p, of in zip(tests, adjusted, diverged, strict=True)
-    )
-    overall = _overall([by_seed for by_seed in leads if by_seed], by)
-    word, why = _word(words, overall, by, every, margin, lost)
-    needs = ""
-    if word == "undecided" and any(lost):
+    tests = tuple(PairedTest.of([*by.values()], rule.behind) if by else None for by in leads)
+    singles, ps = rule.singles(tests, diverged)
+    overall = _overall([by for by in leads if by], rule.by)
+    word = rule.word(tests, singles, overall, lost)
+    computed, needs = len(tests) - singles.count("not computed"), ""
+    if not computed:
+        why = "No comparison has runs of ours on both sides."
+        return Judged(word, why, None, tests, singles, ps)
+    why = f"{computed} of {len(tests)} comparisons computed"
+    if len(tests) > 1:
+        why += f": {singles.count('leads')} lead, {singles.count('against')} against"
+    why += "."
+    if word in OPEN and any(lost):
         why += " A run that diverged has no lead; more seeds alone do not decide it."
-    elif word == "undecided":
-        needs, sentence = _open(overall, by, margin, all(leads))
+    elif word in OPEN:
+        needs, sentence = _open(rule, tests, overall)
         why += f" {sentence}"
-    return Judged(word, why, overall, tests, words, adjusted, needs)
+    return Judged(word, why, overall, tests, singles, ps, needs)
 
 
 def holm(ps: Sequence[float], of: int) -> list[float]:
@@ -196,79 +308,32 @@ def holm(ps: Sequence[float], of: int) -> list[float]:
     return adjusted
 
 
-def _single(test: PairedTest | None, p: float | None, by: float, diverged: Diverged) -> Single:
-    if test is None:
-        return "not computed"
-    word = test.word(by)
-    if diverged.left if word == "holds" else diverged.right:
-        return "undecided"
-    significant = p is not None and p <= level_at(test.seeds)
-    return "against" if word == "against by itself" and significant else word
-
-
 def _overall(leads: Sequence[Mapping[int, float]], by: float) -> PairedTest | None:
-    seeds = sorted(set.intersection(*({*by_seed} for by_seed in leads))) if leads else []
-    means = [math.fsum(by_seed[seed] for by_seed in leads) / len(leads) for seed in seeds]
+    seeds = sorted(set.intersection(*({*each} for each in leads))) if leads else []
+    means = [math.fsum(each[seed] for each in leads) / len(leads) for seed in seeds]
     return PairedTest.of(means, by) if means else None
 
 
-def _word(
-    words: Sequence[Single],
-    overall: PairedTest | None,
-    by: float,
-    every: bool,
-    margin: float | None,
-    diverged: Diverged,
-) -> tuple[Word, str]:
-    of = len(words)
-    computed = of - words.count("not computed")
-    if not computed:
-        return "not computed", "No comparison has runs of ours on both sides."
-    there = f"{computed} of {of} comparisons computed"
-    against = words.count("against")
-    if every and against:
-        return "does not hold", f"{there}: {against} significantly against it."
-    alone = f"{words.count('holds')} lead by themselves"
-    if overall is None or overall.low is None or overall.high is None:
-        return "undecided", f"{there}."
-    small = computed == of and by == 0 and _is_small(overall.low, overall.high, margin)
-    if small and not any(diverged):
-        return "too small to matter", f"{there}: the interval of their mean lead is about zero."
-    # A mean below what is claimed of every comparison has at least one that is.
-    if overall.high < by and (every or computed == of) and not diverged.right:
-        return "does not hold", f"{there}: their mean lead is against it."
-    if computed < of:
-        return "undecided", f"{there}: {alone}, {against} against."
-    if words.count("holds") == of:
-        return "holds everywhere", f"{there}, and every one leads by itself."
-    if overall.low > by and not diverged.left:
-        return "holds", f"{there}: the mean leads, {alone}, {against} significantly against."
-    return "undecided", f"{there}: {alone}, {against} significantly against."
-
-
-def _is_small(low: float, high: float, margin: float | None) -> bool:
-    return margin is not None and -margin <= low and high <= margin
-
-
 def _open(
-    overall: PairedTest | None, by: float, margin: float | None, complete: bool
+    rule: Rule, tests: Sequence[PairedTest | None], overall: PairedTest | None
 ) -> tuple[str, str]:
-    """How many seeds decide the mean lead, and that or what else is missing as a sentence."""
-    if not complete:
+    """How many seeds decide a claim, and that or what else is missing as a sentence."""
+    if rule.quantifier == "same" and rule.margin is None:
+        return "", "The text gives no limit, so no run can decide it."
+    if not all(tests):
         return "", "More seeds alone do not decide it: the other comparisons are not computed."
     if overall is None:
         return "", "The comparisons share no seed."
     if overall.seeds == 1:
         return "at least 2", "One seed has no spread; two or more give one."
-    if overall.low is None or overall.high is None:
+    if overall.interval is None:
         return "", "The mean lead is the same with every seed, so its spread is not known."
-    n, lead = overall.seeds, overall.lead
-    std = (overall.high - lead) * math.sqrt(n) / student_t(n - 1, level_at(n))
 
     def decides(seeds: int) -> bool:
-        half = student_t(seeds - 1, level_at(seeds)) * std / math.sqrt(seeds)
-        small = by == 0 and _is_small(lead - half, lead + half, margin)
-        return small or abs(lead - by) > half
+        later = [test and test.with_seeds(seeds, rule.behind) for test in tests]
+        singles, _ = rule.singles(later, [Diverged()] * len(later))
+        mean = overall.with_seeds(seeds, rule.by)
+        return rule.word(later, singles, mean, Diverged()) not in OPEN
 
-    needs = in_words(least_seeds(decides, n))
-    return needs, f"If lead and spread stay as they are, {needs} seeds decide the mean lead."
+    needs = in_words(least_seeds(decides, overall.seeds))
+    return needs, f"If leads and spreads stay as they are, {needs} seeds decide it."

@@ -31,6 +31,11 @@ class Pair:
     lead: float
 
     @property
+    def rival(self) -> str:
+        """The method on the right."""
+        return self.right.method
+
+    @property
     def rounding(self) -> float:
         """The lead's rounding error: half a unit of each number's last digit."""
         return (self.left.last_digit + self.right.last_digit) / 2
@@ -98,7 +103,7 @@ def judge_printed(
     ties = sum(claim.by == 0 and abs(pair.lead) < 1e-9 for pair in against)
     mean = math.fsum(pair.lead for pair in pairs) / len(pairs)
     rounding = math.fsum(pair.rounding for pair in pairs) / len(pairs)
-    every = claim.over == "each"
+    every = claim.quantifier != "average"
     beyond: list[bool] | None = None
     if spread and all(_has_spread(pair, spread) for pair in pairs):
         beyond = [_is_beyond(claim, [pair], spread) for pair in pairs]

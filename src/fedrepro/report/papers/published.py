@@ -20,6 +20,7 @@ from fedrepro.report.papers.insight import Insight
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
@@ -413,7 +414,7 @@ def load(root: Path = Path()) -> Published:
             _entry(Discrepancy, entries, system, entry)
             for entry in read_yaml(root / entries, entries)
         )
-        claims += _entries(Claim, root, folder / "claims.yaml", system)
+        claims += _entries(Claim, root, folder / "claims.yaml", system, old_keys="claims")
         insights += _entries(Insight, root, folder / INSIGHTS, system)
         for row in _rows(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
@@ -453,11 +454,16 @@ def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
         raise UserError(f"{path}: can't be read: {error.strerror}") from None
 
 
-def _entries(model: type[Entry], root: Path, path: Path, system: str) -> list[Entry]:
-    """The entries of an optional file of a paper."""
+def _entries(
+    model: type[Entry], root: Path, path: Path, system: str, old_keys: str = ""
+) -> list[Entry]:
+    """The entries of an optional file of a paper, which may have old keys of a kind of file."""
     if not (root / path).exists():
         return []
-    return [_entry(model, path, system, entry) for entry in read_yaml(root / path, path)]
+    content = read_yaml(root / path, path)
+    if old_keys:
+        content = with_new_keys(old_keys, content, path)
+    return [_entry(model, path, system, entry) for entry in content]
 
 
 def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:
