@@ -79,7 +79,7 @@ WHOSE = {
     "run/run_archive.py _write write_atomically": LANDED,
     "provenance/syntax.py remember write_atomically": NAME,
     "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
-    "api/training.py train shutil.rmtree": "a temporary folder that this call has made",
+    "api/training.py _run_in shutil.rmtree": "a temporary folder that this call has made",
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow
     "workflow/snakemake_patches.py forget_dead_calls lock.unlink": "of dead calls",

@@ -51,7 +51,7 @@ class PairedTest:
 
         >>> from fedrepro.report.papers.leads import PairedTest
         >>> test = PairedTest.of([1.2, 0.8, 1.1, 0.9, 1.0], limit=0.0)
-        >>> print(f"{test.lead:.2f} [{test.low:.2f}, {test.high:.2f}]", test.leads(by=0.0))
+        >>> print(f"{test.lead:.2f} [{test.low:.2f}, {test.high:.2f}]", test.is_above(0.0))
         1.00 [0.74, 1.26] True
     """
 
