@@ -413,7 +413,9 @@ def cost(
     reference = [record for record in reference if record.timing]
     totals = {
         ("Reference results", "paper"): reference,
-        ("Small runs that are in the repository, each once", "compact"): [*small.values()],
+        ("Small runs of tables that are in the repository, each once", "compact"): [
+            *small.values()
+        ],
     }
     groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
     for record in [*reference, *own]:
