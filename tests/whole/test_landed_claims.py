@@ -406,7 +406,7 @@ def text_of(cell: Record) -> str:
 def check_printed(claim: Record, papers: Papers, markup: str, at: object) -> str:
     """The printed numbers' column; its word."""
     text, sign = words(markup), 1 if claim["expect"] == "more" else -1
-    by, every = claim.get("by", 0.0), claim.get("quantifier", "each") != "average"
+    by, every = claim.get("by", 0.0), claim.get("quantifier", "each") not in ("more", "average")
     found = papers.printed(claim)
     leads = [sign * (value(one) - value(other)) for one, other in found]
     digits = {

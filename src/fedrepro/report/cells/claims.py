@@ -103,9 +103,9 @@ def _judge_counted(
     known = [lead for lead in counted_leads if lead is not None]
     good = sum(leads(claim, lead, 0.0) for lead in known)
     mean = math.fsum(known) / len(known)
-    holds = good == len(known) if claim.quantifier != "average" else leads(claim, mean, 0.0)
+    holds = good == len(known) if not claim.is_of_the_mean else leads(claim, mean, 0.0)
     word: Word = "undecided"
-    if len(known) == len(pairs) or (claim.quantifier != "average" and not holds):
+    if len(known) == len(pairs) or (not claim.is_of_the_mean and not holds):
         word = "holds" if holds else "does not hold"
     missing = len(pairs) - len(known)
     why = f"Counted, without any run: {good} of {len(pairs)} comparisons agree with it"

@@ -78,6 +78,7 @@ class Finding(Judged):
 
     Attributes:
         pairs: its comparisons, in the order of ``tests``.
+        by: the lead that was tested.
         unit: of the leads, or "".
         margin: how small a mean lead does not matter, or None.
         counted: whether it rests on numbers that involve no chance, and on no run.
@@ -89,6 +90,7 @@ class Finding(Judged):
     """
 
     pairs: Sequence[Pair | CompactPair] = ()
+    by: float = 0.0
     unit: str = ""
     margin: float | None = None
     counted: bool = False
@@ -168,8 +170,8 @@ def finding_of(
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
     return replace(
         Finding(
-            **vars(judged), pairs=pairs, margin=margin, diverged=sum(map(len, diverged.values())),
-            twins=twins, impossible=impossible,
+            **vars(judged), pairs=pairs, by=rule.by, margin=margin, twins=twins,
+            impossible=impossible, diverged=sum(map(len, diverged.values())),
         ),
         why=judged.why + diverged_in_words(diverged),
     )  # fmt: skip

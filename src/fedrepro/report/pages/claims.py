@@ -221,7 +221,7 @@ def _bar_of(claim: Claim, finding: Finding) -> Bar | None:
     low, lead, _ = overall.interval
     if lead <= low:
         return None
-    at = max(-FARTHEST, min(FARTHEST, (lead - claim.by) / (lead - low)))
+    at = max(-FARTHEST, min(FARTHEST, (lead - finding.by) / (lead - low)))
     shown = f"{_lead_of(overall)} {finding.unit}".strip()
     return Bar(
         (at - 1, at, at + 1),

@@ -9,6 +9,7 @@ from fedrepro.report.papers.selectors import CellSelector, CompactSelector
 from fedrepro.support.typed_yaml import Typed
 
 Quantifier = Literal["each", "more", "average", "same", "amount"]
+OF_THE_MEAN: tuple[Quantifier, ...] = ("more", "average")
 
 
 class CompactTest(Typed):
@@ -46,8 +47,9 @@ class Claim(Typed):
     )
     quantifier: Quantifier = Field(
         default="each",
-        description="each: better than every rival, or in every setting; more: one thing more than "
-        "another; average: on average; same: nearly the same; amount: by how much.",
+        description="each: better than every rival, or in every setting; more: more than "
+        "others, without an every in the text; average: on average; same: nearly the same; "
+        "amount: by how much.",
     )
     place: list[str] = Field(
         default_factory=list,
@@ -78,6 +80,11 @@ class Claim(Typed):
         known = {word.lower(): word for word in words if word != word.lower()}
         first, *rest = (known.get(word, word) for word in self.name.split("-"))
         return " ".join([first[:1].upper() + first[1:], *rest])
+
+    @property
+    def is_of_the_mean(self) -> bool:
+        """Whether only the mean over its comparisons counts."""
+        return self.quantifier in OF_THE_MEAN
 
     @property
     def sign(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from fedrepro.report.papers.claim import Quantifier
+from fedrepro.report.papers.claim import OF_THE_MEAN, Quantifier
 from fedrepro.report.papers.estimate import LEVEL, student_t
 from fedrepro.report.papers.limits import in_words, least_seeds
 
@@ -188,7 +188,7 @@ class Rule:
     @property
     def is_of_the_mean(self) -> bool:
         """Whether only the mean over the comparisons counts."""
-        return self.quantifier in ("more", "average")
+        return self.quantifier in OF_THE_MEAN
 
     @property
     def behind(self) -> float:

@@ -103,7 +103,7 @@ def judge_printed(
     ties = sum(claim.by == 0 and abs(pair.lead) < 1e-9 for pair in against)
     mean = math.fsum(pair.lead for pair in pairs) / len(pairs)
     rounding = math.fsum(pair.rounding for pair in pairs) / len(pairs)
-    every = claim.quantifier != "average"
+    every = not claim.is_of_the_mean
     beyond: list[bool] | None = None
     if spread and all(_has_spread(pair, spread) for pair in pairs):
         beyond = [_is_beyond(claim, [pair], spread) for pair in pairs]
