@@ -135,7 +135,9 @@ ifeq ($(TORCH),)
 	@$(UV) pip sync --compile-bytecode --require-hashes --python .venv/bin/python requirements.lock
 else
 	@$(UV) pip install -q --compile-bytecode --python .venv/bin/python --torch-backend $(TORCH) \
-		-c requirements.lock -r pyproject.toml --group dev
+		-c requirements.lock -r pyproject.toml --group dev || { \
+		echo "TORCH=$(TORCH) needs PyTorch's own index of such builds: if it can't be reached (see above)," \
+			"make setup without TORCH installs the locked builds, which also run on a CPU"; exit 2; }
 endif
 	@touch $@
 

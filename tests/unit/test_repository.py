@@ -1,5 +1,6 @@
 """Files that a code host reads: forms, checks and promises name what there is."""
 
+import ast
 import re
 import shutil
 from pathlib import Path
@@ -51,6 +52,21 @@ def test_who_cites_this_is_told_of_every_paper() -> None:
     known = yaml.safe_load((ROOT / "reports/papers/references.yaml").read_text(encoding="utf-8"))
     titles = {known["entries"][key]["title"] for key in known["papers"].values()}
     assert {each["title"] for each in cited} == titles
+
+
+def test_no_command_advises_make() -> None:
+    """A workbench and an installed wheel have no Makefile; pages and docs speak of a clone."""
+    for path in (ROOT / "src").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        texts = {
+            id(node): node.value
+            for node in nodes
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        for node in nodes:
+            if isinstance(node, ast.Expr):
+                texts.pop(id(node.value), None)  # a docstring
+        assert not [text for text in texts.values() if "`make " in text], path
 
 
 def test_what_runs_code_is_named() -> None:

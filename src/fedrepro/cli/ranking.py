@@ -233,8 +233,7 @@ def _say_without_baseline(request: Request) -> None:
     if settings:
         say(
             f"without results of {BASELINE_LABEL} there is no lead in "
-            f"{', '.join(settings.values())}; "
-            "`make compact` computes what is missing of the others"
+            f"{', '.join(settings.values())}; `fedrepro rank {BASELINE}` trains what is missing"
         )
 
 

@@ -20,7 +20,7 @@ MOST = 3  # differences in a sentence
 LONGEST = 60  # characters of a value
 HASH = 12  # of a hash
 ABSENT = object()  # stands for the value of a missing key
-WITHOUT_IDS = "made before code had numerics ids, and not played again (make replay)"
+WITHOUT_IDS = "made before code had numerics ids, and not played again by today's"
 
 # What a fact of a machine says of a result's bits. Facts that are not listed say nothing: results
 # are the same for any version of Python (`make pythons`) and any number of cores.

@@ -74,7 +74,7 @@ def read_replays(path: Path) -> dict[str, Replay]:
         return {}
     except (OSError, ValidationError) as error:
         first = str(error).partition("\n")[0]
-        raise UserError(f"{path}: damaged: {first}; `make replay` makes it again") from None
+        raise UserError(f"{path}: damaged: {first}; restore it from the repository") from None
 
 
 @cache  # a table asks for each of its runs

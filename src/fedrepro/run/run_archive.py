@@ -28,7 +28,9 @@ ROUNDS = "rounds.parquet"
 LAST_ROUND = ("clients.parquet", "decisions.parquet", "mixtures.parquet")
 BY_BATCH = "_batch"
 TABLES = (ROUNDS, *LAST_ROUND)
-AGAIN = "restore it from the repository, or delete it and run `make compact`"
+AGAIN = (
+    "restore it: `git restore` in a clone; elsewhere delete it: `fedrepro init --with` copies it"
+)
 
 Columns = dict[str, list[Any]]
 

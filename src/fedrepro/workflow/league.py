@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from fedrepro.config.experiment import COMPACT, shipped
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import LEAGUE_SHARE, Searched, validated_name
 from fedrepro.config.targets import RunKey
@@ -18,6 +19,7 @@ from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.names import Composition
+from fedrepro.support.packaged import ORIGIN
 
 if TYPE_CHECKING:
     from fedrepro.engine.method import Method
@@ -33,7 +35,11 @@ def chosen_matches(workbench: Workbench, group: str | None) -> list[Match]:
     """
     matches = matches_of(workbench)
     if not matches:
-        raise UserError("config/compact: no row of a table has `league`, so there is no league")
+        one, *others = (name for name in shipped() if (ORIGIN / COMPACT / f"{name}.yaml").exists())
+        raise UserError(
+            "config/compact: no row of a table has `league`, so there is no league: `fedrepro init "
+            f"--with {one}` adds settings and results of {one}; as well {', '.join(others)}"
+        )
     groups = list(dict.fromkeys(match.group for match in matches))
     if group is not None and group not in groups:
         wanted = f"a group of the league: {', '.join(groups)}"

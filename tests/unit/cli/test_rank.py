@@ -186,6 +186,7 @@ def test_the_cost_is_said_and_plan_stops_there(
     assert not Path("results/runs").exists()
     alone = "without results of FedAvg there is no lead in "
     assert f"{alone}own/compact-a (0 of 3 seeds), own/compact-b (0 of 3 seeds); " in said
+    assert "`fedrepro rank fedavg`" in said
     rivals(1)
     capsys.readouterr()
     assert main(["rank", "shrink", "--plan", "--seeds", "1"]) == 0
@@ -253,7 +254,12 @@ def test_a_wrong_request_is_one_line(
 def test_without_a_league_it_says_so(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("config/compact/own.yaml").unlink()
     assert main(["rank", "shrink"]) == 2
-    assert "no row of a table has `league`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no row of a table has `league`" in said
+    command = next(words for words in said.split("`") if words.startswith("fedrepro "))
+    assert main(command.split()[1:]) == 0  # what it advises
+    compact = sorted(Path("config/compact").glob("*.yaml"))
+    assert compact and all("league:" in path.read_text(encoding="utf-8") for path in compact)
 
 
 def test_runs_and_sets_are_asked_of_snakemake(

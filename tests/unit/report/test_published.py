@@ -154,3 +154,15 @@ def test_a_number_that_nobody_can_have_printed_is_refused(
     line = str(caught.value)
     assert line.startswith(f"{file.relative_to(tmp_path)}: table_1, FMNIST, CNN; #C=2, FedAvg+IMA")
     assert f"{key}: {said}" in line
+
+
+def test_a_paper_needs_no_more_than_its_text_and_its_cells(tmp_path: Path) -> None:
+    folder = tmp_path / published.PAPERS / "ours"
+    folder.mkdir(parents=True)
+    (folder.parent / "systems.yaml").write_text("- ours\n", encoding="utf-8")
+    shutil.copy(ROOT / published.PAPERS / "ima/paper.yaml", folder)
+    head = (ROOT / published.PAPERS / "ima/cells.csv").read_text(encoding="utf-8").splitlines()[:2]
+    (folder / "cells.csv").write_text("\n".join(head), encoding="utf-8")
+    papers = published.load(tmp_path)
+    assert [cell.mean for cell in papers.cells] == [81.17]
+    assert papers.ledger == papers.claims == ()

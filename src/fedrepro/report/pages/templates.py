@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from fedrepro.report.pages.footer import software
 from fedrepro.support.files import write_atomically
-from fedrepro.support.packaged import own_or_packaged
+from fedrepro.support.packaged import ORIGIN, own_or_packaged
 from fedrepro.support.printing import counted, sentence_case
 
 SITE = Path("reports/site")
@@ -40,7 +40,11 @@ class Renderer:
         """
         up = "../" * (len(page.parts) - 1)
         text = self.environment.get_template(template).render(
-            up=up, page=page.as_posix(), software=software(), **content
+            up=up,
+            page=page.as_posix(),
+            software=software(),
+            is_clone=self.root.resolve() == ORIGIN.resolve(),
+            **content,
         )
         self.write_changed(page, f"{text.strip()}\n".encode())
         return SITE / page

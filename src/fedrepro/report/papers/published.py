@@ -403,17 +403,14 @@ def load(root: Path = Path()) -> Published:
     claims: list[Claim] = []
     insights: list[Insight] = []
     for system, folder in folders.items():
-        about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
+        about = folder / "paper.yaml"
         paper = systems[system] = _entry(System, about, system, read_yaml(root / about, about))
         rows = _rows(root, folder / "cells.csv")
         if unsaid := {row["metric"] for row in rows} - {*paper.metrics}:
             wanted = "its unit, as it is printed in cells.csv"
             raise UserError(f"{about}: metrics.{min(unsaid)}: missing: expected {wanted}")
         cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
-        ledger += (
-            _entry(Discrepancy, entries, system, entry)
-            for entry in read_yaml(root / entries, entries)
-        )
+        ledger += _entries(Discrepancy, root, folder / "discrepancies.yaml", system)
         claims += _entries(Claim, root, folder / "claims.yaml", system, old_keys="claims")
         insights += _entries(Insight, root, folder / INSIGHTS, system)
         for row in _rows(root, folder / "notes.csv", needed=False):
