@@ -238,6 +238,22 @@ def test_damaged_parquet(how: list[Mutation]) -> None:
         outcome(spec, Path(folder))
 
 
+@fuzzed(20)
+@given(st.booleans(), SHARE, mutations(), st.booleans())
+def test_own_arrays(npz: bool, member: float, how: list[Mutation], all_of_it: bool) -> None:
+    out = io.BytesIO()
+    arrays = {"x": np.ones((8, 2, 2)), "y": np.arange(8) % 2, "client": np.array([*"aabbaabb"])}
+    if npz:
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+    else:
+        pq.write_table(pa.table({key: each.tolist() for key, each in arrays.items()}), out)
+    change = mutated if all_of_it or not npz else partial(mutated_archive, which=member)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"own.{'npz' if npz else 'parquet'}"
+        path.write_bytes(change(out.getvalue(), how=how))
+        outcome(entry("arrays", path=str(path)), Path(folder))
+
+
 def own_files(kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Members of an archive, and keys of its entry."""
     if kind == "digit_five":

@@ -8,7 +8,6 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedrepro.config.run_spec import RunSpec
-    from fedrepro.data.dataset import Dataset, Split
+    from fedrepro.data.dataset import Dataset
     from fedrepro.run.replacement import Replaces
 
 SETTING = "own/arrays"
@@ -202,7 +201,6 @@ def _carry_out(
     samples, name, architecture = dataset.train, spec.setting.model, run.architecture
     partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
-        dataset = _with_fitting_numbers(dataset, name)
         if architecture:
             with rng.seeded(spec.seed):
                 module = registry.made(name, architecture, dataset.input_shape, dataset.classes)
@@ -248,35 +246,6 @@ def _refuse_single(dataset: "Dataset", share: float) -> None:
             f"{WHERE}: clients.{sizes.argmin()}: 1 sample: expected at least 2, to hold one out: "
             "leave the client out, or set `test_fraction=0`"
         )
-
-
-def _with_fitting_numbers(dataset: "Dataset", model: str) -> "Dataset":
-    """The data set with whole numbers as fractions, if the model takes no others.
-
-    Words' ids have to stay whole; counts and categories are features.
-    """
-    import torch
-
-    from fedrepro.models import registry
-
-    def stored(split: "Split") -> "Split":
-        return replace(split, x=split.x.astype(np.float32))
-
-    if dataset.train.x.dtype != np.int32:
-        return dataset
-    few = torch.from_numpy(dataset.train.x[:2])
-    with torch.random.fork_rng([]), torch.no_grad():
-        module = registry.build(model, dataset.input_shape, dataset.classes).eval()
-        for x in (few, few.float()):
-            try:
-                module(x)
-            except Exception:  # of any layer; `own_net` says so
-                continue
-            if x is few:
-                break
-            test = None if dataset.test is None else stored(dataset.test)
-            return replace(dataset, train=stored(dataset.train), test=test)
-    return dataset
 
 
 def _plain(value: Any) -> Any:

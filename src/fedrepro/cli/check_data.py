@@ -27,7 +27,7 @@ WHERE = "the command line"
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "check-data",
-        help="show what is understood of your own table or images",
+        help="show what is understood of your own table, images or arrays",
         description="Read your own data and print columns and their kinds, sizes and colours of "
         "images, classes, natural clients and their sizes, what is held out for testing, and the "
         "first samples; write nothing. Without an entry in config/datasets.yaml, the label of a "
@@ -38,8 +38,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="a data set of config/datasets.yaml, a CSV file, a folder or archive of images, or "
-        "a folder of `fedrepro synth export`",
+        help="a data set of config/datasets.yaml, a CSV file, a folder or archive of images, "
+        "an npz or Parquet file of arrays, or a folder of `fedrepro synth export`",
     )
     parser.add_argument(
         "--set",
@@ -116,9 +116,14 @@ def _guessed(path: Path) -> dict[str, Any]:
         from fedrepro.data.readers.tables import header_of
 
         return {"kind": "tabular_csv", **about, "label": header_of(path)[-1]}
+    if path.suffix.lower() in (".npz", ".parquet", ".pq"):
+        return {"kind": "arrays", **about}
     if path.is_dir() or path.suffix.lower() in (".zip", ".tar", ".gz", ".tgz"):
         return {"kind": "image_folder", **about, "height": 32, "width": 32}
-    expected = "a CSV file, images in folders train/CLASS, or a folder of `fedrepro synth export`"
+    expected = (
+        "a CSV file, images in folders train/CLASS, arrays in an npz or Parquet file, or a folder "
+        "of `fedrepro synth export`"
+    )
     raise bad_value(WHERE, "DATA", str(path), expected)
 
 

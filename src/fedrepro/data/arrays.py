@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.readers.arrays import inputs_of, kind_of, stored_as
 from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
@@ -39,13 +40,13 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
     held_out = None if test is None else _pair("test", test)
     every = [*parts, *([held_out] if held_out else [])]
     for number, (x, _) in enumerate(every):
-        if x.shape[1:] != parts[0][0].shape[1:] or _kind(x) != _kind(parts[0][0]):
+        if x.shape[1:] != parts[0][0].shape[1:] or kind_of(x) != kind_of(parts[0][0]):
             key = f"clients.{number}" if number < len(parts) else "test"
             wanted = (
                 f"{list(parts[0][0].shape[1:])} of {parts[0][0].dtype}, as the first client has"
             )
             raise bad_value(WHERE, key, f"{list(x.shape[1:])} of {x.dtype}", wanted)
-    stored = _stored_as([x for x, _ in every])
+    stored = stored_as([x for x, _ in every])
     x, y = (
         np.concatenate([x.astype(stored) for x, _ in parts]),
         np.concatenate([y for _, y in parts]),
@@ -109,17 +110,7 @@ def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if y.min() < 0 or y.max() > MOST_CLASSES:
         row = int(np.argmax((y < 0) | (y > MOST_CLASSES)))
         raise bad_value(WHERE, f"{key}.y, row {row}", int(y[row]), "a class, a whole number from 0")
-    if x.dtype.kind not in "fiub":
-        raise bad_value(WHERE, f"{key}.x", x.dtype.name, "numbers")
-    if x.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # beyond float32 is infinite
-            stored = x.astype(np.float32)
-        wrong = np.argwhere(~np.isfinite(stored))
-        if len(wrong):
-            row, value = wrong[0][0], float(x[tuple(wrong[0])])
-            raise bad_value(WHERE, f"{key}.x, row {row}", value, "a finite number of float32")
-        x = stored
-    return x, y.astype(np.int64)
+    return inputs_of(WHERE, f"{key}.x", x), y.astype(np.int64)
 
 
 def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -158,21 +149,6 @@ def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             stacklevel=5,
         )
     return x, y
-
-
-def _kind(x: NDArray[Any]) -> str:
-    """Bytes, whole numbers or fractions: clients may have them in different types."""
-    return "bytes" if x.dtype == np.uint8 else "fractions" if x.dtype.kind == "f" else "whole"
-
-
-def _stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
-    """The type that all inputs are stored as; whole numbers beyond int32 are features."""
-    if _kind(parts[0]) == "bytes":
-        return np.uint8
-    span = np.iinfo(np.int32)
-    whole = _kind(parts[0]) == "whole"
-    small = all(not x.size or (x.min() >= span.min and x.max() <= span.max) for x in parts)
-    return np.int32 if whole and small else np.float32
 
 
 def _array(key: str, values: Any) -> NDArray[Any]:

@@ -160,7 +160,9 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
     if classes < 2 or (spec.task == "binary" and classes != 2):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
         raise UserError(f"{name}: {classes} classes: expected {expected}")
-    if spec.every_class:  # a model has an output for each, but would never learn this one
+    if (
+        spec.every_class and content.train.y.ndim == 1
+    ):  # a model has an output for each, but would never learn this one
         counts = np.bincount(content.train.y, minlength=classes)
         for empty in np.flatnonzero(counts == 0):
             raise UserError(

@@ -33,7 +33,13 @@ from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
-from fedrepro.run.networks import Networks, measures_of, networks_of, refuse_precision
+from fedrepro.run.networks import (
+    Networks,
+    measures_of,
+    networks_of,
+    refuse_precision,
+    with_fitting_numbers,
+)
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
 from fedrepro.support.plugins import Folders
@@ -154,6 +160,7 @@ def make_plan(
     method, server_optimizer = compose(spec)
     refuse_precision(spec, method)
     devices.prepare(spec.execution.device)
+    dataset = with_fitting_numbers(spec, dataset)
     networks = networks_of(spec, method, dataset)
     _refuse_misfit(spec, dataset, partition)
     dataset = standardised(dataset, partition)

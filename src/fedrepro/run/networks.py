@@ -1,6 +1,7 @@
 """The networks of a run: its model, on its device and with its initial weights, and its task."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.data.dataset import Dataset
+from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.method import Method
@@ -21,6 +22,8 @@ from fedrepro.run.own_models import own_net
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
+
+OF_IDS = ("recurrent", "transformer")  # families of models that take the ids of words
 
 
 class Networks(NamedTuple):
@@ -67,6 +70,35 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
     return Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:
+    """The data set with whole numbers as fractions, if the model takes no others.
+
+    Words' ids have to stay whole; counts and categories are features.
+    """
+
+    def stored(split: Split) -> Split:
+        return replace(split, x=split.x.astype(np.float32))
+
+    model = spec.setting.model
+    entry = models.find(model, spec.plugins)
+    if dataset.train.x.dtype != np.int32 or entry.weights or entry.family in OF_IDS:
+        return dataset
+    few = torch.from_numpy(np.array(dataset.train.x[:2]))
+    with torch.random.fork_rng([]), torch.no_grad():
+        shape = dataset.input_shape
+        module = models.build(model, shape, dataset.classes, folders=spec.plugins).eval()
+        for x in (few, few.float()):
+            try:
+                module(x)
+            except Exception:  # of any layer; `own_net` says so
+                continue
+            if x is few:
+                break
+            test = None if dataset.test is None else stored(dataset.test)
+            return replace(dataset, train=stored(dataset.train), test=test)
+    return dataset
 
 
 def measures_of(spec: RunSpec, per: Per) -> list[Measure]:

@@ -237,6 +237,26 @@ def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[s
         assert "sample 2\ta\nsample 3\tb\n" in out and "path: export\n" in out
 
 
+def test_arrays_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x, client = np.arange(12.0).reshape(4, 3), np.array(["a", "b", "b", "b"])
+    np.savez(own / "data/mine.npz", x=x, y=np.array([1, 0, 1, 0]), client=client)
+    assert main(["check-data", "data/mine.npz"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:9] == [
+        "data\tdata/mine.npz, arrays",
+        "array x\tfloat64 [4, 3], 0 to 11",
+        "array y\tint64 [4], 0 to 1",
+        "array client\ttext [4]",
+        "row 1\t1, a",
+        "row 2\t0, b",
+        "row 3\t1, b",
+        "shape\t3",
+        "training\t4 samples",
+    ]
+    assert "clients\t2 natural ones with 1 to 3 training samples: a (1), b (3)" in lines
+    assert "    kind: arrays" in lines
+
+
 def test_what_becomes_of_images_is_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "images/train/cat").mkdir(parents=True)
     (own / "images/train/dog").mkdir()

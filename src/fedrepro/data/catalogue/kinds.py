@@ -213,6 +213,24 @@ class TabularCsv(Own):
     )
 
 
+class Arrays(Own):
+    """Your own arrays, in an npz archive or a Parquet file.
+
+    `x` [n, ...] and `y` [n], whole numbers from 0 or words; optionally `client` [n], the natural
+    clients, and `split` [n], `train` or `test`. In Parquet they are columns; those of `x` may be
+    lists. Bytes are scaled to [0, 1]; other whole numbers stay whole, as ids of words.
+
+    Attributes:
+        test_fraction: the share of each class held out when there is no `split` (seed 0). Default:
+            0 with `client`, whose clients hold out their own samples, else 0.2.
+    """
+
+    reader = "own_arrays:read_own_arrays"
+    every_class = True
+    kind: Literal["arrays"]
+    test_fraction: TestFraction | None = None
+
+
 class HeartDisease(Fetched):
     """UCI's heart disease data of four hospitals in one CSV, ordered by hospital.
 

@@ -1,4 +1,4 @@
-"""Read arrays of npz archives; reject pickled ones."""
+"""Read arrays of npz archives, rejecting pickled ones, and check inputs."""
 
 import zipfile
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import plain
 
 
@@ -18,9 +18,54 @@ def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
     Raises:
         UserError: if the file or one of them is missing, damaged or pickled.
     """
+    return [*npz_arrays(path, names).values()]
+
+
+def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The named arrays of an archive, or all of them.
+
+    Raises:
+        UserError: if the file or one of them is missing, damaged or pickled.
+    """
     try:
         with plain(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return [arrays[name] for name in names]
+            return {name: arrays[name] for name in (arrays.files if names is None else names)}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         reason = str(error).strip("\"'").partition("\n")[0]
         raise UserError(f"{path}: can't be read as an npz archive: {reason}") from None
+    except TypeError:  # the file of a single array
+        raise UserError(f"{path}: one array without a name: expected an npz archive") from None
+
+
+def inputs_of(where: object, key: str, x: NDArray[Any]) -> NDArray[Any]:
+    """Inputs [n, ...] as whole numbers or finite float32.
+
+    Raises:
+        UserError: for what is no number, or none of float32.
+    """
+    if x.dtype.kind not in "fiub":
+        raise bad_value(where, key, x.dtype.name, "numbers")
+    if x.dtype.kind != "f":
+        return x
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        stored = x.astype(np.float32)
+    wrong = np.argwhere(~np.isfinite(stored))
+    if len(wrong):
+        row, value = wrong[0][0], float(x[tuple(wrong[0])])
+        raise bad_value(where, f"{key}, row {row}", value, "a finite number of float32")
+    return stored
+
+
+def kind_of(x: NDArray[Any]) -> str:
+    """Bytes, whole numbers or fractions: clients may have them in different types."""
+    return "bytes" if x.dtype == np.uint8 else "fractions" if x.dtype.kind == "f" else "whole"
+
+
+def stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
+    """The type that all inputs are stored as; whole numbers beyond int32 are features."""
+    if kind_of(parts[0]) == "bytes":
+        return np.uint8
+    span = np.iinfo(np.int32)
+    whole = kind_of(parts[0]) == "whole"
+    small = all(not x.size or (x.min() >= span.min and x.max() <= span.max) for x in parts)
+    return np.int32 if whole and small else np.float32

@@ -93,6 +93,8 @@ def held_out(
 ) -> tuple[RawSamples, RawSamples | None]:
     """Split off a share of each class, the same on every machine; None if ``fraction`` is 0.
 
+    Samples with several labels, such as texts, count as one class.
+
     Raises:
         UserError: if one side would be empty.
     """
@@ -104,5 +106,6 @@ def held_out(
             f"{where}: test_fraction: {fraction}: expected a share of the "
             f"{len(samples.y)} samples that leaves some on both sides"
         )
-    mask = stratified_choice(samples.y, wanted, RandomState(0))
+    labels = samples.y if samples.y.ndim == 1 else np.zeros(len(samples.y), np.int64)
+    mask = stratified_choice(labels, wanted, RandomState(0))
     return samples.take(~mask), samples.take(mask)

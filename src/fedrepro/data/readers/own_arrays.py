@@ -1,0 +1,166 @@
+"""Users' own arrays: npz archives and Parquet files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import Arrays
+from fedrepro.data.readers.arrays import inputs_of, npz_arrays, stored_as
+from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
+from fedrepro.support.errors import UserError, bad_value, brief, listed
+from fedrepro.support.files import plain
+
+NAMES = ("x", "y", "client", "split")
+PARQUET = (".parquet", ".pq")
+MOST_CLASSES = 1_000_000
+
+
+def read_own_arrays(spec: Arrays, path: Path, _scratch: Path, _progress: Progress) -> Content:
+    """The arrays of a file.
+
+    Raises:
+        UserError: if it can't be read, holds other arrays, or one is not what it should be.
+    """
+    arrays = parquet_arrays(path) if path.suffix.lower() in PARQUET else npz_arrays(path)
+    return content_of(arrays, spec.task, spec.test_fraction, path)
+
+
+def content_of(
+    arrays: Mapping[str, NDArray[Any]], task: str, test_fraction: float | None, where: object
+) -> Content:
+    """A data set of arrays with the names of :data:`NAMES`.
+
+    Args:
+        test_fraction: the share of each class held out without ``split``; None for the default.
+        where: for errors.
+
+    Raises:
+        UserError: for other names, other lengths, or values that can't be trained on.
+    """
+    for name in arrays:
+        if name not in NAMES:
+            raise bad_value(where, "array", name, f"one of {', '.join(NAMES)}", NAMES)
+    for name in NAMES[:2]:
+        if name not in arrays:
+            raise UserError(f"{where}: no array {name}: it has {listed(list(arrays))}")
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if min(lengths.values()) == 0 or len({*lengths.values()}) > 1:
+        said = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise UserError(f"{where}: {said}: expected as many samples in each, at least one")
+    x = inputs_of(where, "x", arrays["x"])
+    if x.ndim < 2:
+        raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
+    class_names, labels = _targets(arrays["y"], task, where)
+    group, notes = None, dict[str, Any]()
+    if "client" in arrays:
+        notes["groups"], group = _names(arrays["client"], "client", where)
+    everything = RawSamples(x.astype(stored_as([x])), labels, group)
+    if "split" in arrays:
+        train, test = _split(everything, arrays["split"], where)
+    else:
+        share = test_fraction
+        share = (0.2 if group is None else 0.0) if share is None else share
+        train, test = held_out(everything, share, where)
+        notes["test_fraction"] = share
+    understood = [*map(_seen, arrays.items()), *_rows(arrays)]
+    return Content(train, test, class_names, notes, understood)
+
+
+def _targets(y: NDArray[Any], task: str, where: object) -> tuple[list[str], NDArray[Any]]:
+    """The names of classes, and the labels [n]; for ``next_word``, the words' ids [n, length]."""
+    axes = 2 if task == "next_word" else 1
+    if y.ndim != axes:
+        wanted = "words' ids [n, length]" if axes == 2 else "one class a sample [n]"
+        raise bad_value(where, "y", list(y.shape), f"{wanted} for the task {task}")
+    if y.dtype.kind not in "biu":
+        if axes == 2 or y.dtype.kind not in "UO":
+            raise bad_value(where, "y", y.dtype.name, "classes: whole numbers from 0, or words")
+        return _names(y, "y", where)
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= MOST_CLASSES:
+        wanted = f"whole numbers from 0, below {MOST_CLASSES:,}"
+        raise bad_value(where, "y", low if low < 0 else high, wanted)
+    return [str(number) for number in range(high + 1)], y.astype(np.int64)
+
+
+def _names(cells: NDArray[Any], name: str, where: object) -> tuple[list[str], NDArray[Any]]:
+    """Different words or whole numbers in their order, and the place of each cell among them."""
+    words = cells.dtype.kind in "UO"
+    if words and not all(isinstance(cell, str) and cell for cell in cells.ravel()):
+        wrong = next(cell for cell in cells.ravel() if not isinstance(cell, str) or not cell)
+        raise bad_value(where, name, wrong, "a word in every place")
+    if cells.ndim != 1 or not (words or cells.dtype.kind in "iu"):
+        raise bad_value(where, name, f"{cells.dtype} {list(cells.shape)}", "words or whole numbers")
+    unique, places = np.unique(cells.astype(str) if words else cells, return_inverse=True)
+    return [str(each) for each in unique], places
+
+
+def _split(
+    everything: RawSamples, cells: NDArray[Any], where: object
+) -> tuple[RawSamples, RawSamples | None]:
+    names, places = _names(cells, "split", where)
+    for name in names:
+        if name not in ("train", "test"):
+            raise bad_value(where, "split", name, "'train' or 'test'", ("train", "test"))
+    if "train" not in names:
+        raise UserError(f"{where}: split: no sample has 'train'")
+    training = places == names.index("train")
+    return everything.take(training), None if training.all() else everything.take(~training)
+
+
+def _seen(array: tuple[str, NDArray[Any]]) -> tuple[str, str]:
+    """An array's type and shape, and what it holds."""
+    name, values = array
+    about = f"{'text' if values.dtype.kind in 'UO' else values.dtype} {list(values.shape)}"
+    if values.dtype.kind in "fiub":
+        about += f", {values.min():g} to {values.max():g}"
+    return f"array {name}", about
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, str]]:
+    """The first samples, without their inputs."""
+    others = [array for name, array in arrays.items() if name != "x"]
+    return [
+        (f"row {number + 1}", ", ".join(str(array[number]) for array in others))
+        for number in range(min(FIRST, len(others[0])))
+    ]
+
+
+def parquet_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The columns of a Parquet file as arrays; lists of equal lengths become further axes.
+
+    Raises:
+        UserError: if it can't be read, or a column has an empty cell or lists of several lengths.
+    """
+    try:
+        with pq.ParquetFile(plain(path)) as file:
+            table = file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: can't be read as parquet: {error}") from None
+    return {name: _column(table[name], f"{path}: {name}") for name in table.schema.names}
+
+
+def _column(cells: Any, where: str) -> NDArray[Any]:
+    shape = [len(cells)]
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    while not cells.null_count and hasattr(cells.type, "value_type"):
+        lengths = pc.unique(pc.list_value_length(cells)).to_pylist()
+        if len(lengths) > 1:
+            raise UserError(f"{where}: lists of {lengths[0]} and {lengths[1]}: expected one length")
+        shape += lengths
+        cells = pc.list_flatten(cells)
+    if cells.null_count:
+        raise UserError(f"{where}: expected a value in every place")
+    values: NDArray[Any] = cells.to_numpy()
+    if values.dtype.kind == "O" and not (len(values) and isinstance(values[0], str)):
+        raise UserError(f"{where}: a column of {cells.type}: expected numbers, words or lists")
+    if 0 in shape:
+        raise UserError(f"{where}: {brief(shape)}: expected at least one value")
+    return values.reshape(shape)

@@ -1,0 +1,124 @@
+"""Users' own arrays in npz and Parquet files: what they become, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.prepare import prepare
+from fedrepro.support.errors import UserError
+from support.raw_data import entry
+
+X = np.arange(48, dtype=np.float32).reshape(12, 2, 2)
+ALL: dict[str, NDArray[Any]] = {
+    "x": X,
+    "y": np.array(["cat", "dog", "eel"] * 4),
+    "client": np.array([10, 9, 9, 10] * 3),
+    "split": np.array(["train"] * 9 + ["test"] * 3),
+}
+
+
+def file_of(tmp_path: Path, arrays: dict[str, NDArray[Any]], form: str) -> Path:
+    path = tmp_path / f"own.{form}"
+    if form == "npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    else:
+        pq.write_table(pa.table({key: each.tolist() for key, each in arrays.items()}), path)
+    return path
+
+
+def prepared(tmp_path: Path, path: Path, **keys: Any) -> Dataset:
+    spec = entry("arrays", path=str(path), **keys)
+    prepare("own", spec, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("own", tmp_path / "data")
+
+
+@pytest.mark.parametrize("form", ["npz", "parquet"])
+def test_both_kinds_of_files_give_the_same(tmp_path: Path, form: str) -> None:
+    dataset = prepared(tmp_path, file_of(tmp_path, ALL, form))
+    assert dataset.test is not None
+    assert dataset.input_shape == (2, 2)
+    assert np.array_equal(dataset.train.x, X[:9])
+    assert np.array_equal(dataset.test.x, X[9:])
+    assert dataset.meta["class_names"] == ["cat", "dog", "eel"]
+    assert dataset.train.y.tolist() == [0, 1, 2] * 3
+    assert dataset.group_names == ["9", "10"]
+    assert dataset.train.group is not None
+    assert dataset.train.group.tolist() == ([1, 0, 0, 1] * 3)[:9]
+
+
+def test_without_clients_a_fifth_is_for_testing_with_them_nothing(tmp_path: Path) -> None:
+    plain = {"x": X, "y": ALL["y"]}
+    alone = prepared(tmp_path, file_of(tmp_path, plain, "npz"))
+    assert alone.test is not None
+    assert (len(alone.train), len(alone.test)) == (10, 2)
+    theirs = prepared(tmp_path, file_of(tmp_path, {**plain, "client": ALL["client"]}, "npz"))
+    assert (len(theirs.train), theirs.test) == (12, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [("uint8", "uint8"), ("int16", "int32"), ("int64", "int32"), ("float64", "float32")],
+)
+def test_numbers_are_stored_as_those_of_train_are(tmp_path: Path, kind: str, stored: str) -> None:
+    arrays = {"x": X.astype(kind), "y": np.arange(12) % 3}
+    dataset = prepared(tmp_path, file_of(tmp_path, arrays, "npz"), test_fraction=0)
+    assert dataset.train.x.dtype == stored
+    assert np.array_equal(dataset.train.x, X)
+
+
+def test_texts_as_ids_are_for_the_task_next_word(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(4, 9, (6, 5))
+    path = file_of(tmp_path, {"x": x, "y": np.roll(x, -1, 1)}, "npz")
+    dataset = prepared(tmp_path, path, task="next_word", test_fraction=0.5)
+    assert (dataset.task, dataset.train.y.shape, dataset.classes) == ("next_word", (3, 5), 9)
+    with pytest.raises(UserError, match="one class a sample"):
+        prepared(tmp_path, path)
+
+
+NAN = np.where(X == 3, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"X": X}, "array: 'X': expected one of x, y, client, split"),
+        ({"y": None}, "no array y"),
+        ({"y": np.arange(11) % 3}, "expected as many samples in each"),
+        ({"x": NAN}, "x, row 0: nan: expected a finite number"),
+        ({"x": ALL["y"]}, "x: 'str96': expected numbers"),
+        ({"x": np.arange(12)}, "at least two axes"),
+        ({"y": np.arange(12) - 1}, "y: -1: expected whole numbers from 0"),
+        ({"y": np.arange(12) % 3 * 2}, "class '1': no training samples"),
+        ({"y": np.arange(12) / 2}, "y: 'float64': expected classes"),
+        ({"client": np.arange(12) / 2}, "client"),
+        ({"split": np.array(["train", "tset"] * 6)}, "'tset': expected 'train' or 'test'"),
+        ({"split": np.array(["test"] * 12)}, "no sample has 'train'"),
+        ({"y": np.array([{}] * 12)}, "pickle"),
+    ],
+)
+def test_arrays_that_are_not_what_they_should_be_are_one_line(
+    tmp_path: Path, changed: dict[str, Any], line: str
+) -> None:
+    arrays = {key: each for key, each in {**ALL, **changed}.items() if each is not None}
+    with pytest.raises(UserError, match=line) as raised:
+        prepared(tmp_path, file_of(tmp_path, arrays, "npz"))
+    assert "own.npz" in str(raised.value) or "own: " in str(raised.value)
+
+
+def test_lists_of_several_lengths_and_empty_cells_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    for x, line in (
+        ([[1.0, 2.0], [1.0]], "own.parquet: x: lists of 2 and 1: expected one length"),
+        ([[1.0, 2.0], [1.0, None]], "own.parquet: x: expected a value in every place"),
+        ([[1.0, 2.0], None], "own.parquet: x: expected a value in every place"),
+        ([{"a": 1}, {"a": 2}], "own.parquet: x: a column of struct"),
+    ):
+        pq.write_table(pa.table({"x": x, "y": [0, 1]}), path)
+        with pytest.raises(UserError, match=line):
+            prepared(tmp_path, path)
