@@ -25,6 +25,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, read_meta
 from fedrepro.data.fetching.own_files import sha256_of_own
+from fedrepro.data.fetching.raw_files import DOWNLOADS, recorded
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.prepare import prepare, recipe_of
@@ -181,11 +182,12 @@ def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
         meta = read_meta(bench.root / PREPARED / name)
         if meta is None:
             return []
+        raw = sha256_of_own(entry, archives) if isinstance(entry, Own) else None
+        entry = _as_prepared(bench, name)
         made_by = _reader_of(meta, entry)
         if made_by is None:
             words = f"data set {name} was made from another catalogue entry"
             return [_other(f"data set {name}", words)]
-        raw = sha256_of_own(entry, archives) if isinstance(entry, Own) else None
         if raw is None:
             return []
         if meta.get("recipe") != recipe_of(entry, raw, made_by):
@@ -197,6 +199,15 @@ def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
     except UserError as error:
         return [_other(f"data set {name}", str(error))]
     return []
+
+
+def _as_prepared(bench: Workbench, name: str) -> DatasetSpec:
+    """A data set's entry, with the `path` from which it was prepared: only the bytes count."""
+    entry = bench.datasets[name]
+    if not isinstance(entry, Own):
+        return entry
+    places = recorded(bench.root / DOWNLOADS / name)
+    return entry.model_copy(update={"path": next(iter(places), entry.path)})
 
 
 def _reader_of(meta: Mapping[str, Any], entry: DatasetSpec) -> int | None:
@@ -236,7 +247,8 @@ def prepared(bench: Workbench, name: str) -> Dataset | None:
         return None
     try:
         found, entry = open_dataset(name, bench.root / PREPARED), bench.datasets[name]
-        if not isinstance(entry, Own) or _reader_of(found.meta, entry) == entry.revision:
+        made_by = _reader_of(found.meta, _as_prepared(bench, name))
+        if not isinstance(entry, Own) or made_by == entry.revision:
             return found
         raw = sha256_of_own(entry, bench.config.data.archives)
         if raw is None:

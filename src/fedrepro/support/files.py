@@ -42,6 +42,16 @@ def read_bytes(path: Path) -> bytes:
     return plain(path).read_bytes()
 
 
+def read_text(path: Path) -> str:
+    """A file's text, in UTF-8.
+
+    Raises:
+        OSError: as :func:`read_bytes`.
+        UnicodeDecodeError: if it is something else.
+    """
+    return plain(path).read_text(encoding="utf-8")
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file.
 

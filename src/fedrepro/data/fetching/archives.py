@@ -103,7 +103,9 @@ def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn exceptions for damaged archives into a UserError."""
+    """Turn exceptions for damaged archives, and for what is no file, into a UserError."""
+    if archive.exists() and not archive.is_file():
+        raise UserError(f"{archive}: can't be read: it is not a file")
     try:
         yield
     except DAMAGE as error:

@@ -150,10 +150,10 @@ def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
     Raises:
         UserError: with the file, and how it differs from the official one.
     """
-    recorded = _recorded(folder)
+    known = recorded(folder)
     for file in missing:
         forms: list[RawFile | Packed] = [file, *([file.packed] if file.packed else [])]
-        for form in (form for form in forms if form.name not in recorded):
+        for form in (form for form in forms if form.name not in known):
             path = folder / form.name
             if path.is_file() and (fault := digest_fault(path, form)):
                 raise UserError(
@@ -253,7 +253,7 @@ def _from_addresses(
 
 def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     """Write files.json; files that existed before keep their recorded source."""
-    path, before = folder / RECORD, _recorded(folder)
+    path, before = folder / RECORD, recorded(folder)
     for name, about in files.items():
         if about["from"] == "there already" and name in before:
             about["from"] = before[name]["from"]
@@ -264,7 +264,7 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
-def _recorded(folder: Path) -> dict[str, dict[str, str | int]]:
+def recorded(folder: Path) -> dict[str, dict[str, str | int]]:
     """The entries of files.json; empty if it is missing or damaged."""
     try:
         files: dict[str, dict[str, str | int]] = checksummed_json.read(

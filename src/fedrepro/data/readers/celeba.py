@@ -9,6 +9,7 @@ from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import read_text
 
 
 def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -> Content:
@@ -54,7 +55,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: can't be read: {error}") from None
     if len(lines) < 2:

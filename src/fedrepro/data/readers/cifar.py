@@ -10,6 +10,7 @@ from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import read_text
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
 
@@ -43,7 +44,7 @@ def read_cifar100(
     return Content(
         train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
         test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
-        class_names=(root / files[2]).read_text(encoding="utf-8").split(),
+        class_names=read_text(root / files[2]).split(),
         notes={},
     )
 

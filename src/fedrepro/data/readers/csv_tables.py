@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import plain
 
 
 def read_table(
@@ -24,7 +25,7 @@ def read_table(
     """
     where = where or path
     try:
-        table: pd.DataFrame = pd.read_csv(path, **options)
+        table: pd.DataFrame = pd.read_csv(plain(path), **options)
     except UnicodeDecodeError:
         raise UserError(f"{where}: expected text in UTF-8: save the table as CSV UTF-8") from None
     except (OSError, ValueError) as error:

@@ -13,6 +13,7 @@ from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers.arrays import read_npz
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import read_text
 
 BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
 VALIDATION, CLASSES = "val_data.npz", "map_clsloc.txt"
@@ -56,7 +57,7 @@ def _found(name: str, *folders: Path) -> Path:
 def _classes(path: Path) -> dict[str, int]:
     """WordNet ids and their numbers, from lines like `n02119789 1 kit_fox`."""
     classes = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_text(path).splitlines():
         name, number, *_ = [*line.split(), "", ""]
         if not number.isascii() or not number.isdigit():
             raise UserError(f"{path}: {line!r}: expected a line like 'n02119789 1 kit_fox'")

@@ -93,7 +93,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
 def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
     """Grey images [n, 1, height, width] as bytes, one a line of a CSV file, the label last."""
     try:
-        rows = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
+        rows = np.loadtxt(plain(path), delimiter=",", dtype=np.uint8, ndmin=2)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: can't be read: {error}") from None
     if rows.shape[1] != height * width + 1:
@@ -115,7 +115,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     if spec.group:
         columns[spec.group] = ("whole numbers or text", (types.is_integer, types.is_string))
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(plain(path)) as file:
             for column in columns:
                 if column not in file.schema_arrow.names:
                     raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)

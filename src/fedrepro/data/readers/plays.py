@@ -10,6 +10,7 @@ from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import read_text
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
 # Stage directions: in brackets, which may be between underscores, or in italics of either kind.
@@ -49,7 +50,7 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
     roles, samples = [], []
     for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
         try:
-            for role, lines in speeches(path.read_text(encoding="utf-8")).items():
+            for role, lines in speeches(read_text(path)).items():
                 x, y = characters.windows(" ".join(lines), spec.length, spec.most)
                 if len(y):
                     roles.append(f"{path.stem}/{role}")

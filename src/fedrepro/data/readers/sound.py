@@ -10,6 +10,7 @@ from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import plain, read_text
 
 LISTS = ("validation_list.txt", "testing_list.txt")
 RATE = 16_000  # samples per second
@@ -25,7 +26,7 @@ def read_speech_commands(
     """
     archive = folder / spec.archive.name
     root = opened_around(archive, scratch, *LISTS)
-    aside = {line.strip() for name in LISTS for line in (root / name).read_text().splitlines()}
+    aside = {line.strip() for name in LISTS for line in read_text(root / name).splitlines()}
     clips = [
         path
         for path in sorted(root.glob("*/*.wav"))
@@ -54,7 +55,7 @@ def read_speech_commands(
 
 def _read(path: Path, where: str) -> NDArray[np.int16]:
     try:
-        with wave.open(str(path), "rb") as file:
+        with wave.open(str(plain(path)), "rb") as file:
             shape = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             content = file.readframes(file.getnframes())
             wanted = file.getnframes() * 2

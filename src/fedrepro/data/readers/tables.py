@@ -23,6 +23,7 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import UserError, brief, listed, nearest
+from fedrepro.support.files import plain
 
 MOST_VALUES = 1000  # distinct values of a text column
 OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
@@ -123,7 +124,7 @@ def header_of(path: Path) -> list[str]:
     """
     # As pandas would read it, but for names: it would rename the second of two equal ones.
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with plain(path).open(encoding="utf-8-sig", newline="") as file:
             names = next((row for row in csv.reader(file) if any(map(str.strip, row))), [])
     except (OSError, UnicodeDecodeError, csv.Error):
         names = []

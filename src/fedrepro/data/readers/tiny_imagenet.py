@@ -9,6 +9,7 @@ from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import read_text
 
 
 def read_tiny_imagenet(
@@ -21,7 +22,7 @@ def read_tiny_imagenet(
     """
     archive = folder / spec.archive.name
     root = opened_around(archive, scratch, "wnids.txt")
-    names = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
+    names = sorted(read_text(root / "wnids.txt").split())
     numbers = {name: at for at, name in enumerate(names)}
     training = [
         (path, number)
@@ -32,7 +33,7 @@ def read_tiny_imagenet(
     if not annotations.is_file() or not training:
         raise UserError(f"{archive}: train or val/val_annotations.txt is missing")
     testing = []
-    for line in annotations.read_text(encoding="utf-8").splitlines():
+    for line in read_text(annotations).splitlines():
         image, name, *_ = [*line.split("\t"), ""]
         if name not in numbers:
             raise bad_value(archive, "val_annotations.txt", name, "a class of wnids.txt", names)

@@ -1,0 +1,92 @@
+"""Files that users supply: known by their bytes wherever they are, and never waited for."""
+
+import os
+import signal
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.dataset import PREPARED
+from fedrepro.data.fetching.raw_files import DOWNLOADS
+from fedrepro.data.prepare import prepare, read_checked
+from fedrepro.run.standing import prepared_differences
+from fedrepro.support.errors import UserError
+from support import raw_fairness, raw_superfed
+from support.raw_data import entry
+
+FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
+    "celeba": lambda: raw_fairness.celeba(None),
+    "tiny_imagenet": lambda: raw_fairness.tiny_imagenet(None),
+    "speech": lambda: raw_fairness.speech(raw_fairness.clips(), None),
+    "isic": lambda: raw_fairness.isic(None),
+    "plays": raw_superfed.plays,
+}
+
+
+@pytest.fixture
+def _at_most_a_second() -> Any:
+    def stop(*_: object) -> None:
+        raise AssertionError("it waits for the pipe")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("_at_most_a_second")
+@pytest.mark.parametrize("kind", FETCHED)
+def test_a_pipe_in_place_of_a_file_is_one_line(tmp_path: Path, kind: str) -> None:
+    spec, contents = FETCHED[kind]()
+    for name in contents:
+        folder = tmp_path / name
+        (folder / "scratch").mkdir(parents=True)
+        for other, content in contents.items():
+            (folder / other).write_bytes(content) if other != name else os.mkfifo(folder / name)
+        with pytest.raises((UserError, OSError), match=r"not a file|missing"):
+            read_checked("d", spec, folder, folder / "scratch", lambda share: None)
+
+
+@pytest.mark.usefixtures("_at_most_a_second")
+@pytest.mark.parametrize("kind", ["tabular_csv", "arrays", "pixel_csv"])
+def test_a_pipe_for_a_table_is_one_line(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(path := tmp_path / "own.parquet")
+    module, _, function = {
+        "tabular_csv": "tables:read_tabular_csv",
+        "arrays": "own_arrays:read_own_arrays",
+        "pixel_csv": "images:pixel_rows",
+    }[kind].partition(":")
+    read = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
+    spec = None if kind == "pixel_csv" else entry(kind, path=str(path), **TABLE.get(kind, {}))
+    with pytest.raises(UserError, match="not a file"):
+        read(path, 2, 2) if spec is None else read(spec, path, tmp_path, lambda share: None)
+
+
+TABLE = {"tabular_csv": {"label": "y"}}
+
+
+def test_the_same_bytes_at_another_path_make_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("x,y\n" + "".join(f"{at},{at % 2}\n" for at in range(20)))
+    Path("b.csv").write_bytes(Path("a.csv").read_bytes())
+    Path("c.csv").write_text("x,y\n" + "".join(f"{at},{at % 2}\n" for at in range(22)))
+
+    def differing(path: str, **keys: Any) -> list[str]:
+        spec = entry("tabular_csv", path=path, label="y", **keys)
+        config = SimpleNamespace(data=SimpleNamespace(archives=None))
+        bench = SimpleNamespace(root=tmp_path, datasets={"own": spec}, config=config)
+        return [str(each) for each in prepared_differences(bench, "own")]  # type: ignore[arg-type]
+
+    prepare("own", entry("tabular_csv", path="a.csv", label="y"))
+    assert (PREPARED / "own").is_dir() and (DOWNLOADS / "own").is_dir()
+    assert differing("a.csv") == differing("b.csv") == []
+    assert differing("c.csv") == ["the files of data set own have changed"]
+    assert differing("b.csv", test_fraction=0.5) != []
