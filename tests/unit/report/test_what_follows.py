@@ -1,8 +1,10 @@
 """What stands below a table: numbers come from the runs; sentences without runs are left out."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -13,10 +15,11 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import departures_of
 from fedrepro.report.cells import coverage, tables
-from fedrepro.report.cells.insights import PLACEHOLDER
+from fedrepro.report.cells.insights import PLACEHOLDER, looked_at
 from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
+from fedrepro.report.papers.insight import Address
 from fedrepro.run.results import reference_folder
 from fedrepro.support.errors import UserError
 from support.manifests import follow, write_manifest
@@ -172,22 +175,103 @@ def test_a_sentence_on_what_an_experiment_leaves_out_is_left_out(
     assert not follows(bench)["sentences"]
 
 
+Said = tuple[str, str, dict[str, Address], str, str]  # system, words, numbers, table, scale
+
+
+def all_said(papers: published.Published) -> list[Said]:
+    """The sentences below tables, and what was looked at before compact results were believed."""
+    below = [
+        (said.system, said.says, said.numbers, said.tables[0], "paper") for said in papers.insights
+    ]
+    tests = [
+        (claim.system, claim.compact)
+        for claim in papers.claims
+        if not isinstance(claim.compact, str)
+    ]
+    return below + [
+        (system, test.looked_at, test.numbers, test.table, "compact") for system, test in tests
+    ]
+
+
 def test_every_sentence_of_the_papers_names_cells() -> None:
     bench, papers = load(ROOT), published.load(ROOT)
     assert len(papers.insights) >= 10
-    for insight in papers.insights:
+    for system, says, numbers, item, scale in all_said(papers):
         names = {
             term.partition(".")[0]
-            for text in PLACEHOLDER.findall(insight.says)
+            for text in PLACEHOLDER.findall(says)
             for term in text.split(" - ")
         }
-        assert names == {*insight.numbers}, insight.says
-        for item in insight.tables:
-            assert bench.table(insight.system, item)
-        for address in insight.numbers.values():
-            table = bench.table(insight.system, address.table or insight.tables[0]).table
-            assert address.row in {row.label for row in table.rows}
-            assert address.column in {column.label for column in table.columns}
+        assert names == {*numbers}, says
+        for address in numbers.values():
+            table = bench.table(system, address.table or item, scale).table
+            assert address.row in {row.label for row in table.rows}, address
+            assert address.column in {column.label for column in table.columns}, address
+
+
+NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+")
+# What a number counts or names, and is no measurement.
+NAMED = re.compile(r"(discrepanc(y|ies)|Table|section|equation|seed|[Ff]igure)s? [\d., and]+")
+NOT_YET = ("aaggff",)  # its settings are being made again
+
+
+def numbers_of_settings(system: str) -> set[float]:
+    files = (ROOT / f"config/{kind}/{system}.yaml" for kind in ("experiments", "compact"))
+    lines = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return {float(number) for number in NUMBER.findall(re.sub(r"#.*", "", lines))}
+
+
+def test_no_measured_number_is_typed() -> None:
+    """It would stay when the runs behind it change: it is a placeholder that names their cell."""
+    papers = published.load(ROOT)
+    for system, says, *_ in all_said(papers):
+        if system in NOT_YET:
+            continue
+        typed = {float(each) for each in NUMBER.findall(NAMED.sub("", PLACEHOLDER.sub("", says)))}
+        printed = {
+            cell.mean
+            for cell in papers.cells
+            if cell.system == system and cell.mean is not None and cell.mean.is_integer()
+        }
+        assert typed <= numbers_of_settings(system) | printed, says
+
+
+def test_what_was_looked_at_has_the_numbers_that_count() -> None:
+    """Of a run that never reaches the target all rounds, as in the claim; none without runs."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    (claim,) = (each for each in papers.claims if each.anchor == "ima-half-the-rounds")
+    assert not isinstance(claim.compact, str)
+    items = [("ima", "compact_rounds"), ("ima", "compact_accuracy")]
+    with tables.computed_once():
+        made = {key: tables.compute(bench, bench.table(*key, "compact"), papers) for key in items}
+    rounds = {}
+    for seed in range(1, 6):
+        curve = landed_curve("ima/compact-dirichlet0.1", "fedprox", seed)
+        rounds[seed] = next(
+            (n + 1 for n in range(9, 100) if mean(curve[n - 9 : n + 1]) >= 0.72), 100
+        )
+    assert 100 in rounds.values()
+    text = looked_at(bench, claim, made)
+    assert text.startswith(f"FedProx reaches 72 % after {mean([*rounds.values()]):.1f} rounds")
+    assert "{" not in text and "(5 seeds;" in text
+    assert looked_at(bench, claim, {key: made[key] for key in items[:1]}) == ""
+    wrong = claim.compact.model_copy(update={"looked_at": "It is {proks}."})
+    line = r"ima/claims\.yaml: half-the-rounds\.compact\.looked_at: '\{proks\}': expected a name"
+    with pytest.raises(UserError, match=line):
+        looked_at(bench, claim.model_copy(update={"compact": wrong}), made)
+
+
+def landed_curve(setting: str, method: str, seed: int) -> list[float]:
+    """A landed run's accuracies by round."""
+    import pandas as pd
+
+    system, _, short = setting.partition("/")
+    frame = pd.read_parquet(ROOT / f"reports/papers/{system}/compact/{short}/rounds.parquet")
+    return (
+        frame[(frame.method == method) & (frame.seed == seed)]
+        .sort_values("round")
+        .test_accuracy.tolist()
+    )
 
 
 def test_departures_are_those_that_the_classes_have() -> None:

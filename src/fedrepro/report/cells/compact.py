@@ -9,7 +9,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.papers.claim import Claim, CompactTest
-from fedrepro.report.papers.published import Unit
+from fedrepro.report.papers.published import CLAIMS, Unit
 from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
@@ -72,7 +72,7 @@ def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[
         UserError: as :func:`judge_compact`, and if there are none.
     """
     known = workbench.experiments[claim.system].compact
-    file, key = PAPERS / claim.system / "claims.yaml", f"{claim.name}.compact"
+    file, key = PAPERS / claim.system / CLAIMS, f"{claim.name}.compact"
     if test.table not in known:
         wanted = f"a table of config/compact/{claim.system}.yaml"
         raise bad_value(file, f"{key}.table", test.table, wanted, known)

@@ -1,5 +1,6 @@
 """The verdict of our runs on a claim, at scale paper or compact, from numbers by seed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -49,6 +50,9 @@ class Side(NamedTuple):
     diverged: tuple[int, ...] = ()
     impossible: bool = False
 
+    def mean_of(self, seeds: Sequence[int]) -> float:
+        return math.fsum(self.by_seed[seed] for seed in seeds) / len(seeds)
+
     def is_twin_of(self, other: "Side", most: float) -> bool:
         """Return True if both have the same seeds, and none separates them by more than ``most``.
 
@@ -64,12 +68,18 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One pair of cells with its verdict; ``p`` is corrected by Holm's method, or None."""
+    """One pair of cells with its verdict.
+
+    Attributes:
+        p: corrected by Holm's method, or None.
+        means: of the left and the right cell over the seeds that both have, or None.
+    """
 
     pair: Pair | CompactPair
     word: Single
     test: PairedTest | None
     p: float | None
+    means: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ class Finding(Judged):
         printed_lead: the printed mean lead over the same comparisons as ours; None without ours.
         item: the compact table, or "".
         diverged: how many runs of its cells diverged; ``why`` names them.
+        means: of each comparison's cells, over the seeds that both have.
         twins: comparisons that are left out, as no seed separates them from another one.
         impossible: comparisons that are left out, as a side's runs cannot have the measure.
     """
@@ -97,6 +108,7 @@ class Finding(Judged):
     printed_lead: float | None = None
     item: str = ""
     diverged: int = 0
+    means: Sequence[tuple[float, float] | None] = ()
     twins: Sequence[Pair | CompactPair] = ()
     impossible: Sequence[Pair | CompactPair] = ()
 
@@ -116,7 +128,8 @@ class Finding(Judged):
 
     @property
     def comparisons(self) -> list[Comparison]:
-        rows = zip(self.pairs, self.words, self.tests, self.ps, strict=True)
+        means = self.means or [None] * len(self.pairs)
+        rows = zip(self.pairs, self.words, self.tests, self.ps, means, strict=True)
         return [Comparison(*row) for row in rows]
 
     @property
@@ -149,12 +162,14 @@ def finding_of(
     """
     kept, twins, impossible = _distinct(pairs, sides, TWINS[unit])
     pairs, sides = [pairs[place] for place in kept], [sides[place] for place in kept]
+    shared = [sorted(left.by_seed.keys() & right.by_seed.keys()) for left, right in sides]
     leads = [
-        {
-            seed: claim.sign * (left.by_seed[seed] - right.by_seed[seed])
-            for seed in sorted(left.by_seed.keys() & right.by_seed.keys())
-        }
-        for left, right in sides
+        {seed: claim.sign * (left.by_seed[seed] - right.by_seed[seed]) for seed in seeds}
+        for (left, right), seeds in zip(sides, shared, strict=True)
+    ]
+    means = [
+        (left.mean_of(seeds), right.mean_of(seeds)) if seeds else None
+        for (left, right), seeds in zip(sides, shared, strict=True)
     ]
     lost = [Diverged(len(left.diverged), len(right.diverged)) for left, right in sides]
     in_direction = compact and claim.quantifier == "amount"
@@ -170,8 +185,8 @@ def finding_of(
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
     return replace(
         Finding(
-            **vars(judged), pairs=pairs, by=rule.by, margin=margin, twins=twins,
-            impossible=impossible, diverged=sum(map(len, diverged.values())),
+            **vars(judged), pairs=pairs, by=rule.by, margin=margin, means=means,
+            twins=twins, impossible=impossible, diverged=sum(map(len, diverged.values())),
         ),
         why=judged.why + diverged_in_words(diverged),
     )  # fmt: skip

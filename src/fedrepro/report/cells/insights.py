@@ -1,21 +1,47 @@
-"""Fill the sentences of what_follows.yaml with the runs' numbers."""
+"""Fill the sentences of what_follows.yaml and claims.yaml with the runs' numbers."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from fedrepro.config.targets import TableTarget
+from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.compact import by_seed, lasts_of
+from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Address, Insight
-from fedrepro.report.papers.published import INSIGHTS
+from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 MINUS = "\N{MINUS SIGN}"
 
-# A table of the sentence's system at scale paper, with its numbers.
-Find = Callable[[str], tuple[TableTarget, ComputedTable]]
+
+class Number(NamedTuple):
+    """What a sentence can say of a cell; ``ours`` is None without current runs."""
+
+    ours: float | None
+    seeds: int
+    printed: Printed | None
+    form: str  # as of Python's format, with the sign between its two parts
+
+    def value_of(self, which: str) -> float | None:
+        """Ours, or the ``printed`` one, the ``difference`` of both, or how many ``seeds``."""
+        printed = self.printed.mean if self.printed else None
+        if which == "printed" or self.ours is None:
+            return printed if which == "printed" else None
+        if which == "seeds":
+            return self.seeds
+        if which == "difference":
+            return None if printed is None else self.ours - printed
+        return self.ours
+
+
+Numbers = Mapping[tuple[str, str], Number]  # of a table's cells, by the labels of row and column
+Find = Callable[[str], Numbers]  # of a table of the sentence's system
+Where = tuple[Path, str]  # file and key
 
 
 def sentence(insight: Insight, find: Find) -> str | None:
@@ -27,78 +53,112 @@ def sentence(insight: Insight, find: Find) -> str | None:
     Raises:
         UserError: if a placeholder names an unknown number.
     """
-    where = PAPERS / insight.system / INSIGHTS
-    terms = {text: _terms(where, insight, text) for text in PLACEHOLDER.findall(insight.says)}
-    cells: dict[str, TableCell] = {}
-    for name, address in insight.numbers.items():
-        cell = _cell(address, address.table or insight.tables[0], find)
-        if cell is None:
-            return None
-        cells[name] = cell
-    if not all(_is_there(cells[name], of) for pair in terms.values() for name, of in pair):
-        return None
-    return PLACEHOLDER.sub(lambda match: _written(terms[match[1]], cells), insight.says)
+    where = (PAPERS / insight.system / INSIGHTS, "says")
+    return filled(insight.says, insight.numbers, insight.tables[0], find, where)
 
 
-def _cell(address: Address, item: str, find: Find) -> TableCell | None:
-    try:
-        target, table = find(item)
-    except UserError:
+def looked_at(
+    workbench: Workbench, claim: Claim, tables: Mapping[tuple[str, str], ComputedTable]
+) -> str:
+    """What was looked at before a claim's small runs were believed; "" if a number is missing.
+
+    Args:
+        tables: the computed ones.
+
+    Raises:
+        UserError: as :func:`sentence`.
+    """
+    test = claim.compact
+    if isinstance(test, str) or not test.looked_at:
+        return ""
+
+    def find(item: str) -> Numbers:
+        table = tables.get((claim.system, item))
+        return {} if table is None else compact_numbers(workbench, table)
+
+    where = (PAPERS / claim.system / CLAIMS, f"{claim.name}.compact.looked_at")
+    return filled(test.looked_at, test.numbers, test.table, find, where) or ""
+
+
+def filled(
+    says: str, numbers: Mapping[str, Address], item: str, find: Find, where: Where
+) -> str | None:
+    """Replace each placeholder; None if a number is missing.
+
+    Args:
+        item: the table of an address that names none.
+        where: for errors.
+    """
+    terms = {text: _terms(where, numbers, text) for text in PLACEHOLDER.findall(says)}
+    known: dict[str, Number | None] = {}
+    for name, address in numbers.items():
+        try:
+            known[name] = find(address.table or item).get((address.row, address.column))
+        except UserError:  # the experiment file has no such table
+            known[name] = None
+    written = {text: _written(pair, known) for text, pair in terms.items()}
+    if None in written.values():
         return None
-    rows, columns = ([head.label for head in kind] for kind in (table.rows, table.columns))
-    if address.row not in rows or address.column not in columns:
+    return PLACEHOLDER.sub(lambda match: written[match[1]] or "", says)
+
+
+def printed_numbers(table: ComputedTable) -> Numbers:
+    """The cells of a table that has printed ones; ours is None unless it is of current runs."""
+    return _by_label(table, [_of_printed(cell) for cell in table.cells])
+
+
+def _of_printed(cell: TableCell) -> Number | None:
+    printed, result = cell.printed, cell.paper
+    if printed is None or printed.mean is None:
         return None
-    place = rows.index(address.row) * len(target.table.columns) + columns.index(address.column)
-    return table.cells[place]
+    current = bool(result.n and cell.verdict and cell.verdict.is_of_current_runs)
+    form = f".{printed.decimals}f"
+    return Number(result.mean if current else None, result.n, printed, form)
+
+
+def compact_numbers(workbench: Workbench, table: ComputedTable) -> Numbers:
+    """The cells of a compact table, from the runs that a claim counts."""
+    lasts = lasts_of(workbench, table.system, table.item)
+    numbers = []
+    for cell, last in zip(table.cells, lasts, strict=True):
+        values = [*by_seed(cell, last).values()]
+        mean = math.fsum(values) / len(values) if values else None
+        form = ".1f" if table.rows[cell.row].unit == "%" else ".3g"
+        numbers.append(Number(mean, len(values), None, form))
+    return _by_label(table, numbers)
+
+
+def _by_label(table: ComputedTable, numbers: list[Number | None] | list[Number]) -> Numbers:
+    labels = ((row.label, column.label) for row in table.rows for column in table.columns)
+    return {label: number for label, number in zip(labels, numbers, strict=True) if number}
 
 
 Terms = list[tuple[str, str]]  # one number, or the difference of two: (name, which value of it)
 
 
-def _terms(where: Path, insight: Insight, text: str) -> Terms:
+def _terms(where: Where, numbers: Mapping[str, Address], text: str) -> Terms:
     terms = []
     for term in text.split(" - "):
-        name, _, of = term.strip().partition(".")
-        if name not in insight.numbers:
-            wanted = f"a name under `numbers` in {insight.says[:40]!r}"
-            raise bad_value(where, "says", f"{{{text}}}", wanted, insight.numbers)
-        if of not in ("", "printed", "difference", "seeds"):
-            raise bad_value(where, "says", f"{{{text}}}", "printed, difference or seeds")
-        terms.append((name, of))
+        name, _, which = term.strip().partition(".")
+        if name not in numbers:
+            raise bad_value(*where, f"{{{text}}}", "a name under `numbers`", numbers)
+        if which not in ("", "printed", "difference", "seeds"):
+            raise bad_value(*where, f"{{{text}}}", "printed, difference or seeds")
+        terms.append((name, which))
     return terms
 
 
-def _is_there(cell: TableCell, of: str) -> bool:
-    """Return True if the cell has a printed number and, unless that is asked, a current one."""
-    is_printed = cell.printed is not None and cell.printed.mean is not None
-    if of == "printed" or not is_printed:
-        return is_printed
-    return bool(cell.paper.n and cell.verdict and cell.verdict.is_of_current_runs)
-
-
-def _value(terms: Terms, cells: Mapping[str, TableCell]) -> float:
-    first, *rest = (_of(cells[name], of) for name, of in terms)
-    return first - sum(rest)
-
-
-def _of(cell: TableCell, of: str) -> float:
-    assert cell.printed is not None and cell.printed.mean is not None
-    if of == "printed":
-        return cell.printed.mean
-    if of == "seeds":
-        return cell.paper.n
-    assert cell.paper.mean is not None
-    return cell.paper.mean - (cell.printed.mean if of else 0.0)
-
-
-def _written(terms: Terms, cells: Mapping[str, TableCell]) -> str:
-    name, of = terms[0]
-    cell = cells[name]
-    assert cell.printed is not None
-    if of == "printed" and len(terms) == 1:
-        return cell.printed.text.split()[0]  # without a spread
-    value = _value(terms, cells)
-    if of == "seeds":
+def _written(terms: Terms, numbers: Mapping[str, Number | None]) -> str | None:
+    known = [(numbers[name], which) for name, which in terms]
+    values = [number.value_of(which) if number else None for number, which in known]
+    (first, which), several = known[0], len(terms) > 1
+    if first is None or None in values:
+        return None
+    if which == "printed" and not several and first.printed:
+        return first.printed.text.split()[0]  # without a spread
+    value, *rest = (value for value in values if value is not None)
+    value -= sum(rest)
+    if which == "seeds":
         return "one seed" if value == 1 else f"{value:.0f} seeds"
-    sign = "+" if of == "difference" or len(terms) > 1 else ""
-    return f"{value:{sign}.{cell.printed.decimals}f}".replace("-", MINUS)
+    sign = "+" if which == "difference" or several else ""
+    return f"{value:{sign}{first.form}}".replace("-", MINUS)

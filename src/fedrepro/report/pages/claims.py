@@ -11,6 +11,7 @@ from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import Finding
+from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, forest, verdicts
 from fedrepro.report.drawing.style import INK
@@ -48,6 +49,7 @@ class ClaimView:
         tables: pages and names of its tables.
         differences: of the settings of its compact runs from the paper's.
         untuned: what the paper tunes and no search of these settings has, and where it says so.
+        looked_at: what was looked at before the compact result was believed, or "".
     """
 
     claim: Claim
@@ -58,6 +60,7 @@ class ClaimView:
     tables: tuple[tuple[str, str], ...]
     differences: tuple[DifferenceRow, ...]
     untuned: tuple[tuple[str, str], ...]
+    looked_at: str
 
     @property
     def plot(self) -> str:
@@ -143,6 +146,7 @@ def views_of(
                 tuple(pages),
                 tuple(_difference_rows(compared)),
                 tuple(dict.fromkeys(untuned)),
+                looked_at(workbench, claim, tables),
             )
         )
     return views

@@ -14,7 +14,7 @@ from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import Finding
-from fedrepro.report.cells.insights import sentence
+from fedrepro.report.cells.insights import Numbers, printed_numbers, sentence
 from fedrepro.report.cells.readings import Answer, Both, answers_by_table
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.claim import CompactTest
@@ -58,9 +58,12 @@ def what_follows(
     """
 
     @cache
-    def find(item: str) -> tuple[TableTarget, ComputedTable]:
+    def find(item: str) -> ComputedTable:
         asked = workbench.table(target.system, item, "paper")
-        return asked, table if item == target.item else compute(workbench, asked, published)
+        return table if item == target.item else compute(workbench, asked, published)
+
+    def numbers_in(item: str) -> Numbers:
+        return printed_numbers(find(item))
 
     experiment = workbench.experiments[target.system]
     claims = published.claims_on(target.system, target.item)
@@ -78,7 +81,7 @@ def what_follows(
         if item in asked and spec.published
     }
     bearing = {
-        (target.system, item): find(item)[1]
+        (target.system, item): find(item)
         for item, spec in experiment.tables.items()
         if item in asked or (spec.published and spec.published.table in printed)
     }
@@ -87,7 +90,8 @@ def what_follows(
     here = by_table.get((target.system, table.published_table or ""), {})
     cells = [both for name, both in here.items() if name in own]
     said = (
-        sentence(insight, find) for insight in published.insights_on(target.system, target.item)
+        sentence(insight, numbers_in)
+        for insight in published.insights_on(target.system, target.item)
     )
     index, released = index_of(by_table, "text"), index_of(by_table, "released")
     findings: dict[str, dict[str, Finding | None]] = {}

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from fedrepro.report.papers.insight import Address
 from fedrepro.report.papers.selectors import CellSelector, CompactSelector
 from fedrepro.support.typed_yaml import Typed
 
@@ -20,7 +21,11 @@ class CompactTest(Typed):
     right: CompactSelector
     looked_at: str = Field(
         default="",
-        description="What was looked at before the result was believed; a loss needs it.",
+        description="What was looked at before the result was believed; a loss needs it. Its "
+        "numbers are placeholders, as in what_follows.yaml.",
+    )
+    numbers: dict[str, Address] = Field(
+        default_factory=dict, description="The cells that `looked_at` names; tables are compact."
     )
 
 

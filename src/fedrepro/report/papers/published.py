@@ -28,7 +28,7 @@ Entry = TypeVar("Entry", bound=Typed)
 Key = TypeVar("Key")
 
 ORDER = PAPERS / "systems.yaml"
-INSIGHTS = "what_follows.yaml"
+CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
 Name = tuple[str, str, str, str]  # of a printed cell in its table: its values of KEYS
 
@@ -411,7 +411,7 @@ def load(root: Path = Path()) -> Published:
             raise UserError(f"{about}: metrics.{min(unsaid)}: missing: expected {wanted}")
         cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
         ledger += _entries(Discrepancy, root, folder / "discrepancies.yaml", system)
-        claims += _entries(Claim, root, folder / "claims.yaml", system, old_keys="claims")
+        claims += _entries(Claim, root, folder / CLAIMS, system, old_keys="claims")
         insights += _entries(Insight, root, folder / INSIGHTS, system)
         for row in _rows(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
