@@ -81,12 +81,14 @@ def write_run(
     *,
     reference: bool = False,
     status: str = "finished",
+    stopped: str = "",
     more: Mapping[str, list[float]] | None = None,
     **changes: Any,
 ) -> Path:
     """A run directory with this learning curve; ``changes`` go into its configuration.
 
     Args:
+        stopped: why it ended before its last round.
         more: further columns of rounds.parquet.
     """
     folder = workbench.root / (reference_folder(run) if reference else run.folder)
@@ -108,6 +110,7 @@ def write_run(
         "status": status,
         "diverged_at": count if status == "diverged" else None,
         "rounds_done": count,
+        **({"stopped": stopped} if stopped else {}),
         "run": json.loads(json.dumps(described)),
         "config_hash": fingerprint.of_text(json.dumps(described, sort_keys=True)),
         "code": hashlib.sha256(run.setting.encode()).hexdigest(),

@@ -147,6 +147,10 @@ def _remarks(content: dict[str, Any]) -> list[str]:
             f"Estimated from the catalogue because data are not partitioned yet: "
             f"{content['estimated_partitions']:,} runs."
         )
+    if content["at_most"]:
+        lines.append(
+            f"At most: {content['at_most']:,} runs may stop before their last round (`stop`)."
+        )
     measured = total["hours"] - total["landed"] - total["predicted"]
     lines.append(
         f"Of these hours, {measured:,.1f} are by runs that this machine has finished, "

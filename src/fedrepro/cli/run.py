@@ -189,6 +189,8 @@ def _say_outcome(
     name = f"{run.setting} {run.method} seed {run.seed}"
     if manifest["status"] == "diverged":
         say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+    if stopped := manifest.get("stopped"):
+        say(f"{name}: stopped after round {manifest['rounds_done']}: {stopped}")
     began = manifest.get("went_on_from")
     if began and played:
         say(f"{name}: continued from {began['method']} after round {began['round']}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import Column, named_settings, settings_instead
+from fedrepro.config.tables import Column, full_name, named_settings, settings_instead
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -62,6 +64,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         root, config, experiments, catalogue.datasets, files, weights, catalogue.weights
     )
     _check_settings_of_others(bench)
+    _check_stops(bench)
     return bench
 
 
@@ -251,6 +254,25 @@ def _check_settings_of_others(bench: Workbench) -> None:
                 wanted = f"a setting of this file, or SYSTEM/SETTING of another in {EXPERIMENTS}"
                 wanted += how_to_add(value, bench.root)
                 raise bad_value(bench.files[system], where, value, wanted, bench.settings)
+
+
+def _check_stops(bench: Workbench) -> None:
+    """Reject metrics of tables that need rounds which a setting's runs, as they stop, may lack."""
+    settings = (each for one in bench.experiments.values() for each in one.settings.values())
+    if not any(setting.stop for setting in settings):
+        return
+    for system, experiment in bench.experiments.items():
+        for item, table in experiment.all_tables.items():
+            cells = product(table.rows, table.columns, SCALES)
+            for row, column, scale in cells:
+                setting = bench.setting(full_name(system, table.setting_of(row, column, scale)))
+                metric = table.metric_of(row, column)
+                if setting.ends_before(metric.reaches):
+                    where = f"tables.{item}.rows.{row.label}.metric.{metric.key}"
+                    wanted = (
+                        f"an accuracy at which runs of {setting.name} have not stopped (`stop`)"
+                    )
+                    raise bad_value(bench.files[system], where, getattr(metric, metric.key), wanted)
 
 
 def _check_keys(

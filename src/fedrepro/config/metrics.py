@@ -77,6 +77,11 @@ class MetricKind(Typed):
         return self.curve is not self
 
     @property
+    def reaches(self) -> float:
+        """The test accuracy in percent up to which it needs rounds, or 0 if any number will do."""
+        return 0.0
+
+    @property
     def same_axes(self) -> bool:
         """Whether the panels of a row share their axes."""
         return False
@@ -303,6 +308,10 @@ class RoundsTo(MetricKind):
         return ACCURACY
 
     @property
+    def reaches(self) -> float:
+        return self.rounds_to if self.mean_of == 1 else math.inf
+
+    @property
     def of_both(self) -> MetricKind | None:
         return self.model_copy(update={"speed_up": False}) if self.speed_up else None
 
@@ -339,6 +348,10 @@ class MegabytesTo(MetricKind):
         return []
 
     @property
+    def reaches(self) -> float:
+        return self.megabytes_to
+
+    @property
     def curve(self) -> MetricKind:
         return ACCURACY
 
@@ -371,6 +384,10 @@ class Reached(MetricKind):
     def _value(self, record: Record) -> float:
         most = max(value for _, value in ACCURACY.measure.series(record))
         return self.reached_in_steps_of * math.floor((most + 1e-9) / self.reached_in_steps_of)
+
+    @property
+    def reaches(self) -> float:
+        return math.inf
 
     @property
     def curve(self) -> MetricKind:

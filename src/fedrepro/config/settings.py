@@ -104,6 +104,33 @@ class Evaluate(Typed):
         return self
 
 
+class Stop(Typed):
+    """When a run ends before its last round. With both keys, whichever comes first.
+
+    What counts is the score of an evaluated round: on clients' validation samples if they hold any
+    out, otherwise on test samples, as in tables.
+    """
+
+    measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = Field(
+        default="accuracy", description="Which score; of clients, their mean weighted by samples."
+    )
+    at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(
+        None, "The score at which it ends, as tables show it: 97 is 97 %."
+    )
+    patience: PositiveWhole | None = later(
+        None, "It ends after this many evaluations without one better than all before."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self, info: ValidationInfo) -> Self:
+        if self.at is None and self.patience is None:
+            raise ValueError("`at`, `patience` or both")
+        measure = registry.the(self.measure, "client", "round", folders=info.context or NONE)
+        if self.at is not None and measure.unit == "%" and not 1 < self.at <= 100:
+            raise ValueError(f"`at` in percent, above 1 and up to 100, for {self.measure}")
+        return self
+
+
 class Noise(Typed):
     """Label noise: `pair` replaces a label by the next class, `symmetric` by any other."""
 
@@ -304,6 +331,9 @@ class Setting(Typed):
     byzantine: NonNegativeWhole = later(
         0, "How many clients, drawn with the seed, give discriminators that output 1 for any input."
     )
+    stop: Stop | None = later(
+        None, "When a run ends before its last round: at a score, or without further gain."
+    )
     keep: dict[MethodName, list[PositiveWhole]] = later(
         {}, "By method, the rounds after which all clients' models and the server's are kept."
     )
@@ -364,6 +394,13 @@ class Setting(Typed):
     def keys_of_papers(self) -> tuple[str, ...]:
         """Its keys for which a paper's package changes a run's inputs."""
         return tuple(key for key in papers.files_of("given") if getattr(self, key))
+
+    def ends_before(self, accuracy: float) -> bool:
+        """Whether a run may reach `stop.at` before this test accuracy, in percent."""
+        if self.stop is None or self.stop.at is None or not accuracy:
+            return False
+        on_test = self.stop.measure == "accuracy" and not self.partition.validation
+        return not on_test or accuracy > self.stop.at
 
     def as_released(self) -> "Setting":
         """The setting with the released code's values."""

@@ -216,7 +216,7 @@ class CostEstimate:
     def as_json(self) -> dict[str, Any]:
         """The whole estimate as plain JSON."""
         left = [cost for cost in self.costs.values() if not cost.done]
-        specs = (self.cost_model.spec(cost.run) for cost in left)
+        specs = [self.cost_model.spec(cost.run) for cost in left]
         return {
             "machine": self.cost_model.rates.machine,
             "at_once": self.at_once,
@@ -226,6 +226,7 @@ class CostEstimate:
             "rates": self.rates(left),
             "bases": Counter(cost.basis for cost in left if cost.seconds is not None),
             "precisions": Counter(spec.setting.precision for spec in specs),
+            "at_most": sum(spec.setting.stop is not None for spec in specs),
             "without_hours": Counter(cost.why for cost in left if cost.why),
             "missing": [asdict(row) for row in self.missing()],
         }

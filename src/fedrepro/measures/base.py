@@ -122,6 +122,11 @@ class Measure:
         return self.per == "client" and self.from_outputs
 
     @property
+    def in_rounds(self) -> bool:
+        """Whether rounds.parquet has it: a measure of rounds, or clients' scores as a mean."""
+        return self.per == "round" or self.validated
+
+    @property
     def column(self) -> str:
         """Its column in rounds.parquet."""
         return self.name

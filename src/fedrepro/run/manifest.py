@@ -63,6 +63,7 @@ def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,
+        **({"stopped": state.stopped} if state.stopped else {}),
         **({"went_on_from": state.began} if state.began else {}),
         "clients": clients,
         **({"privacy": private} if private else {}),

@@ -403,7 +403,8 @@ def status_of(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
     if manifest.get("status") == "diverged":
         return "diverged", f"diverged at round {manifest.get('diverged_at')}"
     wanted, done = manifest.get("run", {}).get("rounds"), manifest.get("rounds_done")
-    if isinstance(wanted, int) and isinstance(done, int) and done < wanted:
+    as_asked = manifest.get("stopped")
+    if isinstance(wanted, int) and isinstance(done, int) and done < wanted and not as_asked:
         return "stopped early", f"stopped after round {done} of {wanted}"
     return "finished", ""
 

@@ -295,7 +295,7 @@ def _play(
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
     wall, cpu, warming_up = time.perf_counter(), _cpu_seconds(), True
-    while state.done < rounds and state.diverged_at is None:
+    while state.done < rounds and not state.ended:
         before, clients = state.server, state.client_states
         try:
             state.server, played = play_round(plan.federation, before, clients, state.done)
@@ -323,7 +323,7 @@ def _play(
             started_at, first, warming_up = now, state.done, False
         report(Progress(state.done, rounds, speed, left, accuracy, _scores(state)))
         signal_number = stop.signal_number
-        if state.done == rounds or state.diverged_at is not None:
+        if state.done == rounds or state.ended:
             return
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:

@@ -25,6 +25,7 @@ from fedrepro.engine.round import (
 )
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
+from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
 from fedrepro.run.state import State
@@ -50,6 +51,8 @@ def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
     finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
     if _evaluates(plan, state) or not finite:
         _record_scores(plan, state, before, played, finite)
+        if state.diverged_at is None and state.done < plan.federation.context.rounds:
+            state.stopped = stopping.why(plan, state.rounds)
 
 
 def _evaluates(plan: Plan, state: State) -> bool:

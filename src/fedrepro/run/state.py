@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
+from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import (
     CLIENT_COLUMNS,
@@ -33,6 +34,7 @@ class State:
     decisions: Rows  # of methods with adaptive weighting; otherwise empty
     done: int = 0
     diverged_at: int | None = None
+    stopped: str = ""  # why it ends before its last round; no checkpoint of such a round is saved
     bytes_down: int = 0
     bytes_up: int = 0
     wall_seconds: float = 0.0
@@ -45,11 +47,17 @@ class State:
     taken: NDArray[np.int64] | None = None
     counted: int = 0
 
+    @property
+    def ended(self) -> bool:
+        """Whether no further round is played, although some may be left."""
+        return self.diverged_at is not None or bool(self.stopped)
+
 
 def first_state(plan: Plan, client_states: ClientStore) -> State:
     """The state before the first round."""
     server = begin(plan.federation)
     rounds, clients = columns_of(plan, server)
+    stopping.refuse_unrecorded(plan, rounds)
     return State(server, client_states, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
 
 

@@ -294,7 +294,9 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
     }
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)
-        short = measure.without if value is None else fewer(series, summary.rounds)
+        ended = "; it stopped: " if record.manifest.get("stopped") else ""
+        without = f"{measure.without}{ended}{record.manifest.get('stopped', '')}"
+        short = without if value is None else fewer(series, summary.rounds)
     return CellRun(
         method=run.method,
         seed=run.seed,

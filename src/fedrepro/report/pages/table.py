@@ -285,6 +285,8 @@ def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
         return ""
     rounds = sorted({workbench.setting(run.setting).rounds for run in runs})
     each = f"{rounds[0]:,}" if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}"
+    if any(workbench.setting(run.setting).stop for run in runs):
+        each = f"at most {each}"
     return f"{len(runs)} run{'s' * (len(runs) > 1)} of {each} rounds"
 
 
