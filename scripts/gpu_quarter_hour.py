@@ -304,11 +304,12 @@ def of_equality(options: Options, row: str) -> dict[str, Any]:
         return pytest_row(options)
     import torch
 
-    from fedrepro.check.world import federation, in_float64
+    from fedrepro.check.world import in_float64
     from fedrepro.engine.executors import Lanes, eager
     from fedrepro.engine.net import Net
     from fedrepro.engine.optim import adam, sgd
     from property import test_graphs
+    from support.worlds import federation
 
     what, _, name = row.partition(": ")
     if what == "model":

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, SIZES, Data, Memory, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, SIZES, Data, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -26,6 +26,7 @@ from fedrepro.methods.scaffnew import Scaffnew
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 
 @pytest.mark.parametrize("special", [FedSAM(rho=0.0), MOON(mu=0.0), FedBN()], ids=str)

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, play
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import context_of
 from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
+from support.worlds import federation
 
 METHODS = [name for name, part in registry.parts().items() if part.kind == "method"]
 WRAPPED = ["ima+fedavg", "aaggff_s+fedavg", "aaggff_d+fedavg", "fedavg+fedadam"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -21,6 +21,7 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 ENTRIES = 6 * 8 + 8 + 8 * 3 + 3
 

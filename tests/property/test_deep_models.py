@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack
 from fedrepro.engine.context import Context
@@ -25,6 +25,7 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 LAYERS, WIDTH = 12, 6
 NUMBERS = [str(number) for number in range(LAYERS)]

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import federation
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.round import Federation
@@ -17,6 +16,7 @@ from support.closeness import assert_close
 from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
 from support.on_device import all_of_it, compositions, on_device, two_rounds
 from support.pretraining_worlds import WORLDS
+from support.worlds import federation
 
 SIDE_BY_SIDE = ("scaffold", "superfed_mm")  # what an executor does is the same for all
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.net import Net
@@ -24,6 +24,7 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.papers.fedgo.given_byzantine import with_liars
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 
 def end(world: Federation) -> Tree:

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
-from fedrepro.check.world import Memory, federation, play
+from fedrepro.check.world import Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -20,6 +20,7 @@ from fedrepro.methods.norm_clip import NormClip, clipped
 from fedrepro.run.privacy import epsilon
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 EQUAL = FedAvg(sample_weighted=False)  # the plain mean of a cohort that is a sample
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedrepro.check.world import Data, Memory, federation
+from fedrepro.check.world import Data, Memory
 from fedrepro.engine import tree
 from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.executors import Executor, eager, sequential
@@ -20,6 +20,7 @@ from fedrepro.engine.round import Federation, Round, begin, context_of, play_rou
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
 from fedrepro.methods.fedfa import first_anchors
+from support.worlds import federation
 
 PARTS = registry.parts()
 TRAINED = [name for name, part in PARTS.items() if part.kind == "method"]

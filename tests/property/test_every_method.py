@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from fedrepro.check import suite
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Wrapper
 from fedrepro.engine.round import context_of
 from fedrepro.methods import registry
 from support.closeness import assert_close
+from support.worlds import federation, trial_of
 
 
 def compositions() -> Iterator[str]:
@@ -133,24 +134,24 @@ def sent_as_elsewhere(name: str) -> bool:
 # One test for all of them: each looks at the same rounds, which are played once.
 @pytest.mark.parametrize("name", ALL)
 def test_it_has_the_properties_and_learns(name: str) -> None:
+    trial = trial_of(name)
     for check in suite.TOGETHER:
         if not (check in OF_EXECUTION and clients_run_as_alone(name)) and not (
             check is suite.processes_change_no_bit and sent_as_elsewhere(name)
         ):
-            check(name)
-    before, after = suite.accuracies(name)
+            check(trial)
+    before, after = suite.accuracies(trial)
     # Two server optimizers' default rate is too high here: behind AdaGrad, and behind Krum, which
     # follows one client.
     least = 0.65 if name in ("fedavg+fedadagrad", "krum+fedadam") else 0.85
     assert before < 0.5 and after > least
-    suite.history.cache_clear()
 
 
 @pytest.mark.parametrize("name", SINGLE)
 @pytest.mark.parametrize("check", OF_SINGLE, ids=lambda check: check.__name__)
-def test_a_single_method_has_the_property(check: Callable[[str], None], name: str) -> None:
+def test_a_single_method_has_the_property(check: Callable[[suite.Trial], None], name: str) -> None:
     try:
-        check(name)
+        check(trial_of(name))
     except suite.NotApplicable as reason:
         pytest.skip(str(reason))
 

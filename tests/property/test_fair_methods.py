@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import Memory, federation, play
+from fedrepro.check.world import Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -29,6 +29,7 @@ from fedrepro.run.assembly import compose
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 from support.tiny_run import run_spec
+from support.worlds import federation
 
 
 class Uniform(FedAvg):
@@ -109,7 +110,7 @@ def test_loss_is_the_received_models_on_all_samples_before_training() -> None:
     server, client_states, _ = play(world, until=2)
     _, played = play_round(world, server, client_states, 2)
     for index, client in enumerate(played.cohort):
-        x, y = world.clients.load(client)
+        x, y = world.clients.tensors[client]
         expected = nn.functional.cross_entropy(world.context.net(server["params"], x), y)
         assert float(played.updates[LOSS][index]) == pytest.approx(float(expected), rel=1e-12)
 
@@ -122,7 +123,7 @@ def test_loss_is_taken_in_evaluation_mode() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
     loss = loss_before_training(ctx, params, steps_of(world, ctx, 0))
-    x, y = world.clients.load(0)
+    x, y = world.clients.tensors[0]
     expected = nn.functional.cross_entropy(x @ params["0.weight"].T + params["0.bias"], y)
     assert float(loss) == pytest.approx(float(expected))
     assert torch.equal(before, torch.get_rng_state()) and net.module.training

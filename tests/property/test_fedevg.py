@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.check.world import CLASSES, Memory, federation, play
+from fedrepro.check.world import CLASSES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import eager
@@ -28,6 +28,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
 from support.image_worlds import SHAPE, adversaries, autoencoders, energies, energy_net
+from support.worlds import federation
 
 ITEMS = 4 * CLASSES
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, federation, play
+from fedrepro.check.world import CLASSES, play
 from fedrepro.engine.context import Context
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.round import context_of, steps_of
@@ -19,6 +19,7 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 
 def test_feddisco_without_its_hyperparameters_is_fedavg_to_the_bit() -> None:
@@ -34,7 +35,7 @@ def test_feddisco_reports_how_far_classes_are_from_balance() -> None:
     message, method = world.method.broadcast(ctx, server), world.method
     for client in range(6):
         update, _ = method.client_update(ctx, message, {}, steps_of(world, ctx, client))
-        _, y = world.clients.load(client)
+        _, y = world.clients.tensors[client]
         frequencies = torch.bincount(y, minlength=CLASSES).double() / len(y)
         entropy = -sum(float(p) * math.log(p) for p in frequencies if p > 0)
         assert float(update["imbalance"]) == pytest.approx(math.log(CLASSES) - entropy, abs=1e-6)

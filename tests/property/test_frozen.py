@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import EXECUTORS, eager, sequential
 from fedrepro.engine.net import Net, Own
@@ -15,6 +15,7 @@ from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 METHODS = sorted(name for name, part in registry.parts().items() if part.kind == "method")
 WRAPPED = ["ima+scaffold", "aaggff_d+fedprox", "top_k+fedavg", "krum+fedavg", "fedavg+fedadam"]

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
-from fedrepro.check.world import Data, federation, play
+from fedrepro.check.world import Data, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.executors import Executor, eager, sequential, unrolled
@@ -24,6 +24,7 @@ from support import tiny_run
 from support.closeness import assert_close
 from support.on_device import all_of_it, compositions, on_device, two_rounds
 from support.pretraining_worlds import WORLDS
+from support.worlds import federation
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 GPU = "cuda"

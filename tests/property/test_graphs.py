@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Memory, play
 from fedrepro.engine import graphs, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
@@ -23,6 +23,7 @@ from fedrepro.run import devices
 from support.on_device import compositions, on_device
 from support.pretraining_worlds import WORLDS
 from support.tape import Counted, Tape
+from support.worlds import federation
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import tree
 from fedrepro.methods import registry
 from fedrepro.methods.aaggff_d import AAggFFD
@@ -19,6 +19,7 @@ from fedrepro.methods.multi_krum import MultiKrum
 from fedrepro.methods.server.fedyogi import FedYogi
 from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.support.errors import UserError
+from support.worlds import federation
 
 OURS = "ours"  # a switch of ours, or a number that no paper recommends
 FEDGO = "FedGO's implementation details"

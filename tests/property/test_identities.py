@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import FEATURES, SIZES, federation, play
+from fedrepro.check.world import FEATURES, SIZES, play
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
@@ -22,6 +22,7 @@ from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_fednova_with_equal_steps_is_fedavg() -> None:
     world = federation(method=FedNova(), cohort=2)
     same = federation(method=FedAvg(), cohort=2)
     # Clients 1 and 5 have 13 and 16 samples: two mini-batches of 8 each.
-    equal = [world.clients.load(1), world.clients.load(5)]
+    equal = [world.clients.tensors[1], world.clients.tensors[5]]
     clients = replace(world.clients, tensors=equal)
     context = replace(world.context, clients=2)
     ours, _, _ = play(replace(world, clients=clients, context=context), until=3)
@@ -257,7 +258,7 @@ def test_central_is_ordinary_training() -> None:
     world = federation("central")
     server, _, _ = play(world, until=2)
     ctx = context_of(world, 0, [0])
-    x, y = world.clients.load(0)
+    x, y = world.clients.tensors[0]
     params = play(world, until=0)[0]["params"]
     module = world.context.net.module
     module.load_state_dict(params)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
@@ -21,6 +21,7 @@ from fedrepro.methods.scaffold import Scaffold
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 FIRST = 300  # t_s of CIFAR-10 in Table VII
 

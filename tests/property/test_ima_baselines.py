@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.check.world import CLASSES, SIZES, Memory, federation, play
+from fedrepro.check.world import CLASSES, SIZES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
@@ -23,6 +23,7 @@ from fedrepro.methods.ima import IMA
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 NEVER = 1.0  # calibrate after the last round
 

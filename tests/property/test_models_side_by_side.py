@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrepro.check.world import Data, Memory, federation
+from fedrepro.check.world import Data, Memory
 from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, play_round
@@ -14,6 +14,7 @@ from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 SIZES = (4, 3)  # mini-batches of two: the second client's last one is padded
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Data, data, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Data, data, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -26,6 +26,7 @@ from fedrepro.models.classifier import Classifier
 from support import image_worlds, pretraining_worlds
 from support.oracles import averaging, correcting, distilling, fair, generating, personal, wrapping
 from support.oracles.federation import Clients, Played
+from support.worlds import federation
 
 Options = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, play
 from fedrepro.engine import descent, executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager, vectorised
@@ -31,6 +31,7 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 
 @dataclass(frozen=True)

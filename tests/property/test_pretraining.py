@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import Memory, federation, play
+from fedrepro.check.world import Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend, scan
@@ -26,6 +26,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
 from support.given_run import METHODS
+from support.worlds import federation
 
 
 def with_adam(world: Federation, weight_decay: float = 1e-3) -> Federation:

@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrepro.check.world import (
-    FEATURES,
-    Memory,
-    data,
-    federation,
-    follows_a_server_optimizer,
-    play,
-)
+from fedrepro.check.world import FEATURES, Memory, data, follows_a_server_optimizer, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
@@ -33,6 +26,7 @@ from support.pretraining_worlds import (
     images_world,
     of_server,
 )
+from support.worlds import federation
 
 
 def test_all_of_them_are_listed_as_pre_training() -> None:
@@ -164,7 +158,7 @@ def test_a_discriminator_tells_samples_from_generated_ones() -> None:
     fakes = given.net.predict(given.tensors, noise)
     for client in range(6):
         critic = tree.take(server["critics"], client)
-        real, fake = ctx.net(critic, data().load(client)[0]), ctx.net(critic, fakes)
+        real, fake = ctx.net(critic, data().tensors[client][0]), ctx.net(critic, fakes)
         assert float(fake.min()) >= 0 and float(real.max()) <= 1
         assert float(real.mean()) > float(fake.mean()) + 0.2
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.check.world import Memory, federation, play
+from fedrepro.check.world import Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack
 from fedrepro.engine.context import Context
@@ -21,6 +21,7 @@ from fedrepro.methods.norm_clip import NormClip, clipped
 from fedrepro.methods.trimmed_mean import TrimmedMean
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 EQUAL = FedAvg(sample_weighted=False)  # the plain mean of a cohort that is a sample
 ROBUST = (Median(), TrimmedMean(share=0.3), Krum(), MultiKrum())

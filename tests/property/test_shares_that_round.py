@@ -16,7 +16,6 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from fedrepro.check.world import federation
 from fedrepro.config.metrics import MegabytesTo, Reached, RoundsTo
 from fedrepro.config.partition_sizes import cohort_size
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
@@ -35,6 +34,7 @@ from fedrepro.methods.top_k import TopK
 from fedrepro.methods.trimmed_mean import TrimmedMean
 from fedrepro.run.assembly import make_plan
 from support import tiny_run
+from support.worlds import federation
 
 SHARES = [f"{number / 100:g}" for number in range(1, 100)]  # as users write them
 NUMBERS = (5, 7, 10, 20, 30, 50, 90, 100, 150, 200, 700, 1000)

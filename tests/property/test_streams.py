@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.check.world import Data, Memory, data, federation
+from fedrepro.check.world import Data, Memory, data
 from fedrepro.engine import tree
 from fedrepro.engine.round import CohortStates, Federation, choose_cohort, context_of, steps_of
 from support.image_worlds import energies
+from support.worlds import federation
 
 CLIENTS, ROUNDS = 3, 3
 

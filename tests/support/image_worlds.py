@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Data, data, federation
+from fedrepro.check.world import CLASSES, FEATURES, Data, data
 from fedrepro.engine.context import Inputs
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
@@ -18,6 +18,7 @@ from fedrepro.methods.fedevg import FedEvg
 from fedrepro.models.classifier import Classifier
 from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
 from fedrepro.models.energy import SpectralLinear
+from support.worlds import federation
 
 SHAPE, LATENT = (1, 2, 3), 3
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import FEATURES, Data, data, federation
+from fedrepro.check.world import FEATURES, Data, data
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
@@ -15,6 +15,7 @@ from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.generated import Generated
 from fedrepro.methods.wgan_gp import WganGp
 from support.image_worlds import adversaries, autoencoders, energies
+from support.worlds import federation
 
 LATENT = 3
 

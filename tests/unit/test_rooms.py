@@ -19,11 +19,12 @@ PACKAGE = ROOT / "src/fedrepro"
 LAYERS = (
     {"support"},
     {"data", "models", "engine"},
+    {"check"},
     {"methods", "measures"},
     {"config"},
     {"provenance"},
     {"run"},
-    {"analysis", "check", "cost"},
+    {"analysis", "cost"},
     {"report"},
     {"workflow"},
     {"cli", "api"},

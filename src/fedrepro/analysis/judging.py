@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedrepro.check.own_models import own_net
 from fedrepro.config.settings import Judge
 from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.models import registry as models
-from fedrepro.run.own_models import own_net
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import number, stream
 

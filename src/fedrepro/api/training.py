@@ -190,12 +190,12 @@ def _carry_out(
     Args:
         warns: whether to warn that a model cannot be compared with that of a saved run.
     """
+    from fedrepro.check.hooks import float32_by_default
     from fedrepro.data.partition.partition import make_partition
     from fedrepro.models import registry
     from fedrepro.provenance import fingerprint, numerics
     from fedrepro.run import runner
     from fedrepro.run.shared_prefix import KEPT, Sharing
-    from fedrepro.run.watch import float32_by_default
     from fedrepro.support import rng
 
     samples, name, architecture = dataset.train, spec.setting.model, run.architecture

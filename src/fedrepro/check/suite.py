@@ -6,37 +6,32 @@ plays a few rounds of a federation of six unequal clients (:mod:`fedrepro.check.
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from fedrepro.check.hooks import watched
 from fedrepro.check.world import (
     CLASSES,
     FEATURES,
-    PLUGINS,
     ROUNDS,
     Data,
     Memory,
-    federation,
+    State,
     follows_a_server_optimizer,
     play,
 )
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, eager, unrolled
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import Federation, begin, context_of, play_round
+from fedrepro.engine.round import ClientStates, Federation, begin, context_of, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
-from fedrepro.run.store import ClientStore, load_tree, save_tree
-from fedrepro.run.watch import watched
 from fedrepro.support.errors import UserError
-
-State = tuple[Tree, Memory, int]
 
 
 class Failed(AssertionError):
@@ -52,86 +47,97 @@ class NotApplicable(Exception):
     """The property does not apply; the text says why."""
 
 
-@cache
-def history(name: str) -> list[State]:
-    """The states after 0, 1, ... rounds of the usual federation, which several checks compare.
+@dataclass(frozen=True)
+class Trial:
+    """A composition to be checked.
 
-    Raises:
-        UserError: for what :func:`fedrepro.run.watch.watched` refuses in any part.
+    Attributes:
+        make: its federation, with options of :func:`fedrepro.check.world.federation`.
+        stored: folder, server's state, clients' states -> both, written there and read again.
+        single: whether it is a single method, without a wrapper, a server optimizer or a fidelity.
     """
-    world = watched(federation(name), every=True)
-    states = [play(world, until=0)]
-    for until in range(1, ROUNDS + 1):
-        states.append(play(world, until=until, state=states[-1]))
-    return states
+
+    make: Callable[..., Federation]
+    stored: Callable[[Path, Tree, Mapping[int, Tree]], tuple[Tree, ClientStates]]
+    single: bool = False
+
+    @cached_property
+    def world(self) -> Federation:
+        return self.make()
+
+    @cached_property
+    def states(self) -> list[State]:
+        """The states after 0, 1, ... rounds of the usual federation, which several checks compare.
+
+        Raises:
+            UserError: for what :func:`fedrepro.check.hooks.watched` refuses in any part.
+        """
+        world = watched(self.world, every=True)
+        states = [play(world, until=0)]
+        for until in range(1, ROUNDS + 1):
+            states.append(play(world, until=until, state=states[-1]))
+        return states
 
 
-def hooks_keep_their_contract(name: str) -> None:
+def hooks_keep_their_contract(trial: Trial) -> None:
     """The mistakes for which a run of a plug-in method is refused, checked in all parts."""
-    history(name)
+    assert trial.states
 
 
-def executors_agree(name: str) -> None:
+def executors_agree(trial: Trial) -> None:
     """In the second round, in which some clients are new, and in a late one: all have states."""
-    states = history(name)
     for execute in (eager, unrolled):
-        world = federation(name, execute=execute)
+        world = trial.make(execute=execute)
         try:
             for done in (1, 4):
-                played = play(world, until=done + 1, state=states[done])
-                _same("side by side", states[done + 1], played, 1e-9)
+                played = play(world, until=done + 1, state=trial.states[done])
+                _same("side by side", trial.states[done + 1], played, 1e-9)
         except Failed as error:
             raise Failed(f"{error}; {PADDED}") from None
 
 
-def processes_change_no_bit(name: str) -> None:
+def processes_change_no_bit(trial: Trial) -> None:
     """In the second round, in which some clients are new."""
-    world, states = federation(name, execute=Parallel(2)), history(name)
-    _same("in two processes", states[2], play(world, until=2, state=states[1]))
+    played = play(trial.make(execute=Parallel(2)), until=2, state=trial.states[1])
+    _same("in two processes", trial.states[2], played)
 
 
-def resuming_changes_no_bit(name: str) -> None:
+def resuming_changes_no_bit(trial: Trial) -> None:
     """From a checkpoint after two thirds of the rounds."""
-    states = history(name)
-    server, owns, done = states[4]
+    server, client_states, done = trial.states[4]
+    known = client_states.known
     with TemporaryDirectory() as folder:
-        save_tree(Path(folder) / "server", server)
-        store = ClientStore(Path(folder) / "clients")
-        for client, own in owns.known.items():
-            store.put(client, own)
-        again = ClientStore(Path(folder) / "clients", versions=store.flush())
+        loaded, stored = trial.stored(Path(folder), server, known)
         # A client without a state is not stored; rounds do not see a difference.
-        restored = Memory({client: again.get(client) or {} for client in owns.known})
-        loaded, _ = load_tree(Path(folder) / "server")
-        resumed = play(federation(name), state=(loaded, restored, done))
-    _same("resumed from disk", states[-1], resumed)
+        restored = Memory({client: stored.get(client) or {} for client in known})
+    _same("resumed from disk", trial.states[-1], play(trial.world, state=(loaded, restored, done)))
 
 
-def a_round_has_no_side_effects(name: str) -> None:
+def a_round_has_no_side_effects(trial: Trial) -> None:
     """A round played again gives the same bits, and changes neither state nor randomness."""
-    world, states = federation(name), history(name)
+    states = trial.states
     before = copy.deepcopy(states[2])
     torch.manual_seed(0)
     generator_state = torch.get_rng_state()
-    again = play(world, until=3, state=states[2])
+    again = play(trial.world, until=3, state=states[2])
     _same("the state that a round began with, after it", before, states[2])
     _same("played a second time", states[3], again)
     if not torch.equal(generator_state, torch.get_rng_state()):
         raise Failed("torch's global generator was drawn from")
 
 
-def another_seed_gives_another_result(name: str) -> None:
+def another_seed_gives_another_result(trial: Trial) -> None:
     """No method draws from a fixed seed."""
-    one, _, _ = history(name)[1]
-    other, _, _ = play(federation(name, seed=2), until=1)
+    one, _, _ = trial.states[1]
+    other, _, _ = play(trial.make(seed=2), until=1)
     pairs = zip(tree.leaves(one["params"]), tree.leaves(other["params"]), strict=True)
     if all(torch.equal(a, b) for a, b in pairs):
         raise Failed("seeds 2 and 3 give the same model")
 
 
-def one_client_is_enough(name: str) -> None:
+def one_client_is_enough(trial: Trial) -> None:
     """A federation of one client, and thus a cohort of one."""
-    world = federation(name)
+    world = trial.world
     alone = Data([world.clients.samples.at(world.clients.rows(0))])
     context = replace(world.context, clients=1)
     server, _, _ = play(replace(world, clients=alone, context=context, cohort_size=1), until=2)
@@ -140,54 +146,52 @@ def one_client_is_enough(name: str) -> None:
             raise Failed(f"the server's {key} is not finite")
 
 
-def accuracies(name: str) -> tuple[float, float]:
+def accuracies(trial: Trial) -> tuple[float, float]:
     """Accuracy of the clients' models on their own samples: before training, and after it."""
-    world, states = federation(name), history(name)
+    world, states = trial.world, trial.states
     before, after = _accuracy(world, states[0]), _accuracy(world, states[-1])
     if after > 0.85:
         return before, after
     # It learns slowly: ten rounds of all clients at a higher rate. Without momentum, which some
     # control variates do not support.
-    longer = federation(name, cohort=6, rounds=10, lr=0.3, momentum=0.0)
+    longer = trial.make(cohort=6, rounds=10, lr=0.3, momentum=0.0)
     return before, _accuracy(longer, play(longer))
 
 
 def _accuracy(world: Federation, state: State) -> float:
-    server, owns, _ = state
+    server, client_states, _ = state
     everyone = list(range(len(world.clients.sizes)))
     ctx, hits = context_of(world, world.context.rounds - 1, everyone), []
     for client in everyone:
         x, y = world.clients.samples.at(world.clients.rows(client))
-        params = world.method.eval_model(ctx, server, owns.get(client) or {})
+        params = world.method.eval_model(ctx, server, client_states.get(client) or {})
         hits.append(ctx.net(params, x).argmax(1) == y)
     return float(torch.cat(hits).double().mean())
 
 
-def it_learns(name: str) -> None:
+def it_learns(trial: Trial) -> None:
     """A few rounds improve on the initial models, or ten do."""
-    before, after = accuracies(name)
+    before, after = accuracies(trial)
     if after <= before:
         raise Failed(f"accuracy {before:.0%} before training, {after:.0%} after it")
 
 
-def a_server_optimizer_is_followed_or_refused(name: str) -> None:
+def a_server_optimizer_is_followed_or_refused(trial: Trial) -> None:
     """As its ``uses_server_optimizer`` declares."""
-    method, _ = registry.compose(name, folders=PLUGINS.get())
-    if {"+", "@"} & set(name):
+    if not trial.single:
         raise NotApplicable("said of single methods")
-    followed = follows_a_server_optimizer(federation(name))
-    if followed is not method.uses_server_optimizer:
+    declared = trial.world.method.uses_server_optimizer
+    followed = follows_a_server_optimizer(trial.world)
+    if followed is not declared:
         seen = "follows the server optimizer" if followed else "is the same without one"
-        raise Failed(
-            f"uses_server_optimizer is {method.uses_server_optimizer}, but the server {seen}"
-        )
+        raise Failed(f"uses_server_optimizer is {declared}, but the server {seen}")
 
 
-def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
+def running_statistics_stay_among_those_of_the_clients(trial: Trial) -> None:
     """BatchNorm's statistics have no gradient: whatever is done to parameters, average them."""
-    if {"+", "@"} & set(name):
+    if not trial.single:
         raise NotApplicable("said of single methods")
-    world = federation(name)
+    world = trial.world
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
     # Mini-batches of 7: for no client the last one has a single sample.
@@ -217,7 +221,7 @@ def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
 
 
 # In words, in the order of `fedrepro check`.
-ALL_OF: dict[str, Callable[[str], None]] = {
+ALL_OF: dict[str, Callable[[Trial], None]] = {
     "hooks leave arguments, self, module variables and global randomness alone, "
     "and return trees and weights of the right form": hooks_keep_their_contract,
     "unequal clients side by side give the result of one after another": executors_agree,
@@ -236,48 +240,34 @@ ALL_OF: dict[str, Callable[[str], None]] = {
         running_statistics_stay_among_those_of_the_clients
     ),
 }
-# For a composition with another part: shows that both work together.
-TOGETHER = (
-    hooks_keep_their_contract,
-    executors_agree,
-    processes_change_no_bit,
-    resuming_changes_no_bit,
-    a_round_has_no_side_effects,
-    another_seed_gives_another_result,
-)
+# Those that composing with another part could break.
+TOGETHER = (*ALL_OF.values(),)[:6]
 
 
-def composes(name: str) -> None:
-    """The composition is refused, or has the properties of every composition."""
-    try:
-        registry.compose(name, folders=PLUGINS.get())
-    except UserError as error:
-        raise NotApplicable(str(error)) from None
+def composes(trial: Trial) -> None:
+    """Raises Failed unless both parts of a composition work together."""
     for check in TOGETHER:
-        check(name)
+        check(trial)
 
 
-def _by_name(known: Mapping[int, Tree]) -> Tree:
-    return {str(client): state for client, state in known.items()}
+def _leaves(state: State) -> dict[str, Tensor]:
+    """All tensors of a state, by whose they are and their paths."""
+    server, client_states, _ = state
+    clients = {str(client): known for client, known in client_states.known.items()}
+    whole = tree.named({"the server's": server, "clients'": clients})
+    return {path.replace("/", " ", 1): leaf for path, leaf in whole}
 
 
 def _same(what: str, one: State, other: State, tolerance: float = 0.0) -> None:
     """Raises Failed unless two states are equal, to the bit if ``tolerance`` is 0."""
-    _close(what, "the server's", one[0], other[0], tolerance)
-    _close(what, "clients'", _by_name(one[1].known), _by_name(other[1].known), tolerance)
-
-
-def _close(what: str, whose: str, one: Tree, other: Tree, tolerance: float) -> None:
-    ours, theirs = dict(tree.named(one)), dict(tree.named(other))
-    if missing := ours.keys() ^ theirs.keys():
-        raise Failed(f"{what}: {whose} state has not always {min(missing)}")
-    for key, leaf in ours.items():
-        near = leaf.shape == theirs[key].shape and leaf.dtype == theirs[key].dtype
+    first, second = _leaves(one), _leaves(other)
+    if missing := first.keys() ^ second.keys():
+        raise Failed(f"{what}: {min(missing)} is not always there")
+    for name, leaf in first.items():
+        near = leaf.shape == second[name].shape and leaf.dtype == second[name].dtype
         if not near or not torch.allclose(
-            leaf, theirs[key], rtol=tolerance, atol=tolerance, equal_nan=True
+            leaf, second[name], rtol=tolerance, atol=tolerance, equal_nan=True
         ):
-            away = (leaf - theirs[key]).abs().max() if near and leaf.is_floating_point() else None
-            raise Failed(
-                f"{what}: {whose} {key} differs"
-                + ("" if away is None else f" by up to {float(away):.2g}")
-            )
+            away = (leaf - second[name]).abs().max() if near and leaf.is_floating_point() else None
+            by = "" if away is None else f" by up to {float(away):.2g}"
+            raise Failed(f"{what}: {name} differs{by}")

@@ -1,8 +1,7 @@
 """A small federation in float64 that makes the properties of a method visible."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,14 +16,9 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import bad_value
-from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
-
-# Plug-in folders whose methods may be named in addition to the package's.
-PLUGINS: ContextVar[Folders] = ContextVar("PLUGINS", default=NONE)
 
 FEATURES, CLASSES, ROUNDS = 6, 3, 6
 SIZES = (20, 13, 7, 31, 9, 16)
@@ -52,9 +46,6 @@ class Data:
     @property
     def sizes(self) -> list[int]:
         return [len(y) for _, y in self.tensors]
-
-    def load(self, client: int) -> tuple[Tensor, Tensor]:
-        return self.tensors[client]
 
     @property
     def samples(self) -> "Data":
@@ -85,6 +76,9 @@ class Memory:
 
     def put(self, client: int, own: Tree) -> None:
         self.known[client] = own
+
+
+State = tuple[Tree, Memory, int]  # the server's and the clients' states, after that many rounds
 
 
 def small_net() -> Net:
@@ -128,19 +122,16 @@ def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
     return {need: made[need] for need in needs}
 
 
-# Hyperparameters whose defaults would take too long here, or too many rounds.
-QUICK: dict[str, dict[str, object]] = {
-    "pfedme": {"mu": 1.0},
-    "fedtgp": {"server_epochs": 5},
-    **{name: {"server_epochs": 2} for name in ("feddf", "fedgo", "fedgkd_plus", "dafkd")},
-}
+def quick(hyperparameters: Iterable[str]) -> dict[str, object]:
+    """Values for those hyperparameters whose defaults would take too long here."""
+    return {"server_epochs": 2} if "server_epochs" in hyperparameters else {}
 
 
 def federation(
-    composition: str = "fedavg",
-    hyperparameters: dict[str, dict[str, object]] | None = None,
+    method: Method,
+    server_optimizer: Optimizer | None = None,
+    server_lr: float = 1.0,
     *,
-    method: Method | None = None,
     momentum: float = 0.9,
     weight_decay: float = 1e-4,
     lr: float = 0.1,
@@ -149,36 +140,27 @@ def federation(
     execute: Executor = sequential,
     seed: int = 3,
 ) -> Federation:
-    composed, server_optimizer = registry.compose(
-        composition,
-        {
-            part: {**QUICK.get(part, {}), **(hyperparameters or {}).get(part, {})}
-            for part in {*QUICK, *(hyperparameters or {})}
-        },
-        PLUGINS.get(),
-    )
-    chosen = method or composed
     clients = data()
-    if chosen.centralized:
+    if method.centralized:
         xs, ys = zip(*clients.tensors, strict=True)
         clients = Data([(torch.cat(xs), torch.cat(ys))])
     everyone = len(clients.sizes)
-    whole = any(layer.full_participation for layer in chosen.layers())
+    whole = any(layer.full_participation for layer in method.layers())
     context = Context(
         net=small_net(),
         clients=everyone,
         rounds=rounds,
         epochs=2,
         optimizer=sgd(momentum, weight_decay),
-        server_optimizer=server_optimizer.build(),
+        server_optimizer=server_optimizer or sgd(),
         schedule=lambda round: lr * 0.99**round,
-        server_lr=server_optimizer.lr,
-        nets={name: Net(net.double()) for name, net in chosen.nets((FEATURES,), CLASSES).items()},
+        server_lr=server_lr,
+        nets={name: Net(net.double()) for name, net in method.nets((FEATURES,), CLASSES).items()},
         inputs=Inputs(shape=(FEATURES,), classes=CLASSES),
-        artifacts=given([need for layer in chosen.layers() for need in layer.requires], everyone),
+        artifacts=given([need for layer in method.layers() for need in layer.requires], everyone),
     )
     return Federation(
-        method=chosen,
+        method=method,
         context=context,
         clients=clients,
         cohort_size=everyone if whole else min(cohort, everyone),
@@ -188,28 +170,22 @@ def federation(
     )
 
 
-def play(
-    world: Federation,
-    until: int | None = None,
-    state: tuple[Tree, Memory, int] | None = None,
-) -> tuple[Tree, Memory, int]:
-    """Play rounds from ``state`` (or the start) to ``until``: server, client states, round."""
-    server, owns, done = state or (begin(world), Memory(), 0)
-    owns = Memory(dict(owns.known))
+def play(world: Federation, until: int | None = None, state: State | None = None) -> State:
+    """The state after playing rounds from ``state`` (or the start) to ``until`` (or the end)."""
+    server, known, done = state or (begin(world), Memory(), 0)
+    client_states = Memory(dict(known.known))
     until = world.context.rounds if until is None else until
     for round in range(done, until):
-        server, _ = play_round(world, server, owns, round)
-    return server, owns, until
+        server, _ = play_round(world, server, client_states, round)
+    return server, client_states, until
 
 
 def follows_a_server_optimizer(world: Federation) -> bool:
     """Whether the server optimizer affects the first round, compared with one that never moves."""
     still = Optimizer(init=lambda params: {}, update=_stay)
-    context = replace(world.context, server_optimizer=still)
-    moved, _, _ = play(world, until=1)
-    stayed, _, _ = play(replace(world, context=context), until=1)
-    ours, theirs = ({**each, "optimizer": {}} for each in (moved, stayed))
-    pairs = zip(tree.leaves(ours), tree.leaves(theirs), strict=True)
+    without = replace(world, context=replace(world.context, server_optimizer=still))
+    moved, stayed = ({**play(each, until=1)[0], "optimizer": {}} for each in (world, without))
+    pairs = zip(tree.leaves(moved), tree.leaves(stayed), strict=True)
     return any(not torch.equal(one, other) for one, other in pairs)
 
 

@@ -3,9 +3,13 @@
 import argparse
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
+
+if TYPE_CHECKING:
+    from fedrepro.check.suite import Trial
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -28,25 +32,22 @@ def handle(arguments: argparse.Namespace) -> int:
     from fedrepro.methods import registry
     from fedrepro.support.names import Composition
 
-    folders = folders_here()
-    world.PLUGINS.set(folders)
-    name = arguments.method
+    name, folders = arguments.method, folders_here()
     method, _ = registry.compose(name, folders=folders)
-    parts = [
-        part for each in Composition.parse(name).names if (part := registry.part(each, folders))
-    ]
     if not all(layer.classifies for layer in method.layers()):
         expectation = "a method that trains a classifier: the check's samples are for classifiers"
         raise bad_value("the command line", "METHOD", name, expectation)
-    kinds = {part.kind for part in parts}
+    names = Composition.parse(name).names
+    kinds = {part.kind for each in names if (part := registry.part(each, folders))}
     name = name if kinds & {"method", "wrapper"} else f"fedavg+{name}"
+    others = [] if "server optimizer" in kinds else [f"{name}+fedadam"]
+    others += [] if "ima" in names else [f"ima+{name}"]
+    trial = trial_of(name, folders)
     checks: list[tuple[str, Callable[[], None]]] = [
-        (words, partial(check, name)) for words, check in suite.ALL_OF.items()
-    ]
-    if "server optimizer" not in kinds:
-        checks.append(_together(f"{name}+fedadam"))
-    if "ima" not in (part.name for part in parts):
-        checks.append(_together(f"ima+{name}"))
+        *((words, partial(check, trial)) for words, check in suite.ALL_OF.items()),
+        *((f"{other} has no side effects either", partial(_composes, other, folders))
+          for other in others),
+    ]  # fmt: skip
     failed = 0
     with world.in_float64():
         for words, check in checks:
@@ -63,14 +64,37 @@ def handle(arguments: argparse.Namespace) -> int:
 PASSED, FAILED, NOTHING = "passed", "FAILED", "-"
 
 
-def _together(composition: str) -> tuple[str, Callable[[], None]]:
+def trial_of(composition: str, folders: plugins.Folders = plugins.NONE) -> "Trial":
+    """A composition to be checked.
+
+    Raises:
+        UserError: if its parts cannot be composed.
+    """
+    from fedrepro.check import suite, world
+    from fedrepro.methods import registry
+    from fedrepro.run.store import stored
+    from fedrepro.support.names import Composition
+
+    names = Composition.parse(composition).names
+    parts = {name: part for name in names if (part := registry.part(name, folders))}
+    quick = {name: world.quick(registry.hyperparameters_of(parts[name].cls)) for name in parts}
+    method, optimizer = registry.compose(composition, quick, folders)
+    make = partial(world.federation, method, optimizer.build(), optimizer.lr)
+    return suite.Trial(make, stored, single=not {"+", "@"} & set(composition))
+
+
+def _composes(composition: str, folders: plugins.Folders) -> None:
     from fedrepro.check import suite
 
-    return f"{composition} has no side effects either", partial(suite.composes, composition)
+    try:
+        trial = trial_of(composition, folders)
+    except UserError as error:
+        raise suite.NotApplicable(str(error)) from None
+    suite.composes(trial)
 
 
 def _outcome(check: Callable[[], None]) -> tuple[str, str]:
-    """Return True if a check passed, and if not, why."""
+    """How a check ended, and why."""
     from fedrepro.check import suite
 
     try:

@@ -1,6 +1,5 @@
 """Find measures by name: the package's, and plug-ins by their file's name."""
 
-import inspect
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -87,12 +86,7 @@ def _load(file: Path) -> Measure:
     Raises:
         UserError: unless the file defines exactly one, with all declarations.
     """
-    module = plugins.import_file("measures", file)
-    found = [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, Measure) and cls.__module__ == module.__name__
-    ]
+    found = plugins.classes_in(plugins.import_file("measures", file), Measure)
     if len(found) != 1:
         raise UserError(f"{file}: expected one class that extends Measure, found {len(found)}")
     (cls,) = found
@@ -113,4 +107,5 @@ def _load(file: Path) -> Measure:
         raise UserError(f"{file}: of_run: define it in a measure per run, and only there")
     if cls.per == "run" and cls().from_outputs:
         raise UserError(f"{file}: of_outputs: a measure per run must not define it")
-    return cls()
+    measure: Measure = cls()
+    return measure

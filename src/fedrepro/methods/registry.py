@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedrepro.methods import _checks
+from fedrepro.check import source
 from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid
@@ -59,11 +59,11 @@ def _import(file: Path) -> ModuleType:
     if file.is_relative_to(METHODS):
         inside = file.relative_to(METHODS).with_suffix("").parts
         return importlib.import_module(".".join(("fedrepro.methods", *inside)))
-    _checks.refuse_text(file)
+    source.refuse_text(file)
     try:
         return plugins.import_file("methods", file)
     except UserError as error:
-        raise _checks.explain(file, error) from error.__cause__
+        raise source.explain(file, error) from error.__cause__
 
 
 @cache  # a process composes thousands of runs, and modules do not change in it
@@ -77,11 +77,7 @@ def part_in(file: Path) -> Part:
     from fedrepro.methods.server.base import ServerOptimizer
 
     module = _import(file)
-    found = [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, Method | ServerOptimizer) and cls.__module__ == module.__name__
-    ]
+    found = plugins.classes_in(module, Method, ServerOptimizer)
     if len(found) != 1:
         raise UserError(
             f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
@@ -91,7 +87,7 @@ def part_in(file: Path) -> Part:
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
     base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
     if plugins.is_own(module.__name__):
-        _checks.refuse_class(file, cls, base)
+        source.refuse_class(file, cls, base)
     if issubclass(cls, Method) and kind == "method" and not cls.classifies:
         kind = "pre-training"
     return Part(file.stem, kind, cls, _headline(cls), file)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from fedrepro.check.own_models import own_net
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
@@ -18,7 +19,6 @@ from fedrepro.engine.task import TASKS, Task
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
 from fedrepro.models import registry as models
-from fedrepro.run.own_models import own_net
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from fedrepro.check.hooks import float32_by_default, refuse_lone_samples, watched
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
@@ -49,7 +50,6 @@ from fedrepro.run.results import (
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.run.watch import float32_by_default, refuse_lone_samples, watched
 from fedrepro.support import checksummed_json, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, real_folder, sha256_of
@@ -164,7 +164,7 @@ def _ready(
         plan = make_plan(spec, dataset, partition, artifacts)
         if spec.setting.precision == "tf32":
             devices.require_tf32(spec.execution.device)
-        refuse_lone_samples(plan)
+        refuse_lone_samples(plan.federation)
     privacy.refuse_unaccountable(plan.federation.method, spec.setting)
     _refuse_no_shared_model(plan, note)
     if graphs := plan.federation.context.net.graphs:

@@ -220,3 +220,15 @@ class ClientStore:
         for file in self.folder.glob("*.safetensors"):
             if file.name not in meant:
                 file.unlink()
+
+
+def stored(
+    folder: Path, server: Tree, client_states: Mapping[int, Tree]
+) -> tuple[Tree, ClientStore]:
+    """The server's and the clients' states, written to an empty folder and read again."""
+    save_tree(folder / "server", server)
+    written = ClientStore(folder / "clients")
+    for client, client_state in client_states.items():
+        written.put(client, client_state)
+    loaded, _ = load_tree(folder / "server")
+    return loaded, ClientStore(folder / "clients", versions=written.flush())

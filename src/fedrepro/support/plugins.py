@@ -8,6 +8,7 @@ environment variable FEDREPRO_METHODS replaces the folder of methods.
 import ast
 import hashlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from fedrepro.support.errors import UserError, bad_value, text_of
 from fedrepro.support.files import read_bytes
@@ -139,6 +140,12 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
         where = f"{file}:{line[1]}" if line and line[0] == str(file) else file
         raise UserError(f"{where}: could not be imported: {text_of(error)}") from error
     return module
+
+
+def classes_in(module: ModuleType, *bases: type) -> list[type[Any]]:
+    """The classes that a module itself defines and that extend one of ``bases``, by name."""
+    classes = (cls for _, cls in inspect.getmembers(module, inspect.isclass))
+    return [cls for cls in classes if issubclass(cls, bases) and cls.__module__ == module.__name__]
 
 
 def changed_since_import(files: Iterable[Path]) -> Path | None:

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.check.world import federation
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting
@@ -24,6 +23,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
+from support.worlds import federation
 
 SUPERFED = Path("config/experiments/superfed.yaml")
 

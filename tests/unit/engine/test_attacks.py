@@ -7,13 +7,14 @@ from functools import partial
 import pytest
 import torch
 
-from fedrepro.check.world import Memory, federation, play
+from fedrepro.check.world import Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.executors import Executor, Parallel, eager, sequential, unrolled
 from fedrepro.engine.round import Round, begin, play_round
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 CLIENTS = frozenset({1, 4})
 

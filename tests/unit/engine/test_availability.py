@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from fedrepro.check.world import SIZES, Memory, federation, play
+from fedrepro.check.world import SIZES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.executors import Executor, Parallel, eager, unrolled
 from fedrepro.engine.round import Federation, ask, begin, choose_cohort, play_round
 from fedrepro.engine.steps import steps_per_epoch
 from support.closeness import assert_close
+from support.worlds import federation
 
 STEPS = tuple(steps_per_epoch(size, 8) for size in SIZES)  # 3, 2, 1, 4, 2, 2
 

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import internals, tree
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 FOREACH = ("add", "add_", "mul_", "lerp_", "sqrt", "div_", "addcmul_", "addcdiv_")
 

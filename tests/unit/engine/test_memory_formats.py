@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import Data, federation, play
+from fedrepro.check.world import Data, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
@@ -19,6 +19,7 @@ from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.worlds import federation
 
 SHAPE, SIZES = (2, 14, 14), (4, 3, 5)
 

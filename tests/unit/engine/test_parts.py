@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
@@ -32,6 +32,7 @@ from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream, stream
+from support.worlds import federation
 
 
 def test_streams_are_addressed_by_name() -> None:
@@ -505,7 +506,7 @@ def test_gradient_is_that_of_autograd() -> None:
 
     net = federation().context.net
     bound = net.bind(net.init(stream(1, "init")))
-    x, y = federation().clients.load(1)
+    x, y = federation().clients.tensors[1]
 
     def loss(params: tree.Tree) -> Tensor:
         return nn.functional.cross_entropy(net(params, x), y)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, Parallel, sequential
@@ -23,6 +23,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import ASKED_TO_END
 from support.closeness import assert_close
 from support.places import TESTS
+from support.worlds import federation
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 9])

@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import federation, play
+from fedrepro.check.world import play
 from fedrepro.engine import tf32
 from fedrepro.engine.executors import eager
 from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.round import Federation
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.worlds import federation
 
 BACKENDS: Any = torch.backends
 OPERATIONS = (BACKENDS.cuda.matmul, BACKENDS.cudnn.conv, BACKENDS.cudnn.rnn)

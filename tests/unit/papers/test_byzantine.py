@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrepro.check.world import federation
 from fedrepro.papers.fedgo.given_byzantine import Lying
 from fedrepro.run.assembly import _changed
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.tiny_run import run_spec
+from support.worlds import federation
 
 
 @pytest.mark.parametrize("seed", [1, 2])

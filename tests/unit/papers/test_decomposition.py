@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.analysis.landscape import average_of
-from fedrepro.check.world import data, federation, play
+from fedrepro.check.world import data, play
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
@@ -30,6 +30,7 @@ from fedrepro.papers.ima.decomposition_of_runs import _same_clients
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
+from support.worlds import federation
 
 INPUTS = torch.tensor([[-1.0], [0.5], [2.0]], dtype=torch.float64)
 TARGETS = torch.tensor([[-1.0], [1.0], [3.0]], dtype=torch.float64)

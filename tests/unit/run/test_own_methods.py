@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedrepro.check import suite
+from fedrepro.cli.check import trial_of
 from fedrepro.cli.main import main
+from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from support import tiny_run
@@ -429,7 +431,9 @@ def test_no_channel_of_batch_norm_may_lie_outside_of_what_clients_have(
         "outside.py",
     )
     with pytest.raises(suite.Failed, match=f"{buffer} of BatchNorm lies outside"):
-        suite.running_statistics_stay_among_those_of_the_clients("outside")
+        suite.running_statistics_stay_among_those_of_the_clients(
+            trial_of("outside", folders_here())
+        )
 
 
 def test_a_traceback_is_for_the_log(

@@ -442,12 +442,7 @@ def own_scheme(file: Path) -> type[Scheme]:
     Raises:
         UserError: unless the file has exactly one.
     """
-    module = plugins.import_file("partitions", file)
-    found = [
-        cls
-        for _, cls in inspect.getmembers(module, inspect.isclass)
-        if issubclass(cls, Scheme) and cls.__module__ == module.__name__
-    ]
+    found = plugins.classes_in(plugins.import_file("partitions", file), Scheme)
     if len(found) != 1 or inspect.isabstract(found[0]) or found[0].assign is Scheme.assign:
         raise UserError(
             f"{file}: expected exactly one class that extends Scheme and has `assign` and "

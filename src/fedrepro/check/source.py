@@ -1,4 +1,4 @@
-"""Refuse mistakes in a plug-in's method file on loading, before it produces a wrong number.
+"""Refuse mistakes in a method's file on loading, before it produces a wrong number.
 
 Each mistake gives one line: the file and line, what is wrong, what to write instead.
 """
@@ -6,7 +6,6 @@ Each mistake gives one line: the file and line, what is wrong, what to write ins
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -61,11 +60,11 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
             f"ignored: {FROZEN}"
         )
-    for each in fields(cls):
-        if each.default is MISSING:
-            raise _without_default(file, each.name)
+    for field in fields(cls):
+        if field.default is MISSING:
+            raise _without_default(file, field.name)
     # Its own, and those of classes in the same file from which it inherits.
-    for owner in (each for each in cls.__mro__ if each.__module__ == cls.__module__):
+    for owner in (owner for owner in cls.__mro__ if owner.__module__ == cls.__module__):
         for name, value in vars(owner).items():
             known = inspect.getattr_static(base, name, MISSING)
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
@@ -82,33 +81,21 @@ def _without_default(file: Path, name: str) -> UserError:
 
 
 def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, known: object) -> None:
-    wanted, found = _plain(known), _plain(value)
+    """Refuse a hook that cannot be called by position with the default's parameters."""
+    hook, names = _plain(value), [*inspect.signature(_plain(known)).parameters]
     where = f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}"
-    if not inspect.isfunction(found) or type(value) is not type(known):
+    if not inspect.isfunction(hook) or type(value) is not type(known):
         raise UserError(f"{where}: this is a hook and must be a method: {_signature(name, known)}")
-    names = list(inspect.signature(wanted).parameters)
-    theirs = inspect.signature(found).parameters.values()
-    places = [
-        each.name
-        for each in theirs
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [
-        each.name
-        for each in theirs
-        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
-    takes_any = any(each.kind is each.VAR_POSITIONAL for each in theirs)
-    enough = len(required) <= len(names) and (takes_any or len(names) <= len(places))
-    # Hooks are called by position: another name is harmless, another position is not.
-    moved = [
-        given
-        for given, expected in zip(places, names, strict=False)
-        if given != expected and given in names
-    ]
-    if not enough or moved or not set(required) <= set(places):
+    signature = inspect.signature(hook)
+    try:  # another name is harmless, another position is not
+        places = signature.bind(*names).arguments.items()
+        fits = all(place == given or place not in names for place, given in places)
+    except TypeError:
+        fits = False
+    if not fits:
         raise UserError(
-            f"{where}({', '.join(places)}): wrong parameters: expected {_signature(name, known)}"
+            f"{where}({', '.join(signature.parameters)}): wrong parameters: expected "
+            f"{_signature(name, known)}"
         )
 
 
@@ -148,17 +135,10 @@ def _signature(name: str, hook: object) -> str:
 
 
 def _line_of(file: Path, name: str) -> int:
-    """The line that defines a class, or a method or field of it; 1 if not found."""
-    return next((line for each, line in _defined(plugins.parse(file)) if each == name), 1)
-
-
-def _defined(module: ast.Module) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.ClassDef):
-            yield node.name, node.lineno
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef):
-                    yield each.name, each.lineno
-                targets = each.targets if isinstance(each, ast.Assign) else []
-                targets = [each.target] if isinstance(each, ast.AnnAssign) else targets
-                yield from ((to.id, each.lineno) for to in targets if isinstance(to, ast.Name))
+    """The line that defines a class, or a method or field of it; 1 if there is none."""
+    classes = [node for node in ast.walk(plugins.parse(file)) if isinstance(node, ast.ClassDef)]
+    for node in (*classes, *(statement for cls in classes for statement in cls.body)):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if name in (getattr(node, "name", None), *(getattr(to, "id", None) for to in targets)):
+            return node.lineno
+    return 1

@@ -4,21 +4,19 @@ What it draws, keeps and changes in training and in testing decides what travels
 cannot travel or be repeated is refused in one line.
 """
 
-import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedrepro.check.traces import changes, generators
 from fedrepro.engine.initialise import BatchNorm
 from fedrepro.engine.net import Net, Own, Precision, leaves_of, refuse_unusable, replaced
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
 
-GENERATORS = ("torch", "numpy", "Python's random")
 Counted = BatchNorm | nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
 
@@ -50,7 +48,11 @@ def own_net(
     refuse_unusable(module)
     own = Own(build)
     if outputs is not None:
-        _refuse_outputs(where, _accepted(where, module, x), outputs, binary)
+        there = _accepted(where, module, x)
+        if binary and there != 1:
+            raise bad_value(where, "outputs", there, "1, as there are two classes")
+        if there < outputs:
+            raise bad_value(where, "outputs", there, f"at least {outputs}, one for each class")
         own = _observed(where, own, module, x)
     net = Net(module, precision, own)
     if not net.trained:
@@ -75,10 +77,9 @@ def _called(module: nn.Module, x: Tensor, training: bool) -> _Call:
     module.train(training)
     try:
         with seeded(0, x.device), torch.no_grad():
-            start = _states(x.device)
+            start = generators(x.device)
             outputs = functional_call(module, after, (x,))
-            pairs = zip(GENERATORS, start, _states(x.device), strict=True)
-            drawn = [name for name, old, new in pairs if old != new]
+            drawn = changes(start, generators(x.device))
     finally:
         module.train()
     return _Call(
@@ -87,16 +88,6 @@ def _called(module: nn.Module, x: Tensor, training: bool) -> _Call:
         {name for name, leaf in copies.items() if leaf._version or _differ(leaf, before[name])},
         {name for name, leaf in copies.items() if after[name] is not leaf},
     )
-
-
-def _states(device: torch.device) -> tuple[object, ...]:
-    """The states of the global generators."""
-    of_torch = torch.get_rng_state().numpy().tobytes()
-    if device.type == "cuda":
-        of_torch += torch.cuda.get_rng_state(device).numpy().tobytes()
-    of_numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002  # only inspected
-    words = of_numpy["state"]
-    return of_torch, (words["key"].tobytes(), words["pos"]), random.getstate()
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
@@ -109,7 +100,7 @@ def _accepted(where: str, module: nn.Module, x: Tensor) -> int:
     """The number of outputs; torch's errors do not name the model."""
     try:
         tested = _called(module, x, training=False)
-        found = int(tested.outputs.shape[-1])
+        outputs = int(tested.outputs.shape[-1])
     except Exception as error:  # of any layer
         sample = f"{list(x.shape[1:])} of {x.dtype}"
         raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
@@ -122,14 +113,7 @@ def _accepted(where: str, module: nn.Module, x: Tensor) -> int:
         raise UserError(
             f"{where}: changes {changed[0]} in testing mode: change it only if self.training"
         )
-    return found
-
-
-def _refuse_outputs(where: str, found: int, outputs: int, binary: bool) -> None:
-    if binary and found != 1:
-        raise bad_value(where, "outputs", found, "1, as there are two classes")
-    if found < outputs:
-        raise bad_value(where, "outputs", found, f"at least {outputs}, one for each class")
+    return outputs
 
 
 def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:
@@ -143,7 +127,8 @@ def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:
             f"{where}: the same weights, samples and seed give other outputs in a second forward "
             "pass in training: keep what changes in buffers, and draw from the global generators"
         )
-    buffers, frozen = dict(module.named_buffers()), _frozen(module)
+    buffers = dict(module.named_buffers())
+    frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):
         raise replaced(where, name)
     for name in sorted(first.written & buffers.keys()):
@@ -159,10 +144,6 @@ def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
     )
-
-
-def _frozen(module: nn.Module) -> set[str]:
-    return {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
 
 
 def _declared(module: nn.Module) -> set[str]:

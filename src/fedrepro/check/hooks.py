@@ -1,0 +1,398 @@
+"""The contract of a method's hooks, checked while they run, before they produce a wrong number.
+
+The checks run outside the method: they compare a hook's arguments before and after the call and
+inspect what it returns. They do not change a bit of the run. Inspecting a model takes as long as
+copying it, so only the first client's round is checked in full, and nothing from round 2 on.
+
+Each mistake gives one line: the file and line, the hook, what it did, what to do instead.
+"""
+
+import copy
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial, wraps
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrepro.check.traces import changes, frozen, generators, marks
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, Outcome, Training, lone_sample, vectorised
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.round import Federation, choose_cohort, without_metrics
+from fedrepro.engine.tree import Tree
+from fedrepro.support import plugins
+from fedrepro.support.errors import UserError, bad_value
+
+ROUNDS = 2  # in the second, clients and the server have states
+# The hooks that get a context.
+HOOKS = [
+    name
+    for name, hook in vars(Method).items()
+    if inspect.isfunction(hook) and "ctx" in inspect.signature(hook).parameters
+]
+EVERY_STEP = ("loss", "gradient")  # called so often that only their result is checked
+
+STATE = "return what must survive a round in `server` or `client_state`"
+# Remedies for two trees that differ in names, shapes or dtypes.
+AS_SENT = "give it the names and shapes of the `params` that were broadcast"
+AS_OTHERS = "let every client return the same names, shapes and dtypes"
+AS_CLIENT = "return the names, shapes and dtypes of the state that `init_client` returns"
+AS_SERVER = (
+    "keep the names, shapes and dtypes of the state from `init_server`, as in {**server, ...}"
+)
+
+Structure = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+class Mistake(Exception):
+    """What a hook did wrong, and the remedy."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}: {remedy}")
+
+
+def watched(federation: Federation, every: bool = False) -> Federation:
+    """The same federation with its plug-in methods (``every``: all methods) under checks.
+
+    The hooks then raise:
+        UserError: one line, about a mistake that the method's author has to fix.
+    """
+    method = _watched(federation.method, every)
+    if method is federation.method:
+        return federation
+    execute = federation.execute
+    if execute is vectorised:  # compiled: it runs the hooks unchecked
+        execute = partial(_executed, federation.method, execute)
+    return replace(federation, method=method, execute=execute)
+
+
+@contextmanager
+def float32_by_default() -> Iterator[None]:
+    """A context that begins and ends with float32 as torch's default, in which runs compute.
+
+    Raises:
+        UserError: if a plug-in or the calling program has set another one.
+    """
+    _refuse_dtype(torch.get_default_dtype())
+    try:
+        yield
+    finally:
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        _refuse_dtype(dtype)
+
+
+def _refuse_dtype(dtype: torch.dtype) -> None:
+    if dtype is torch.float32:
+        return
+    files = (
+        str(module.__file__) for name, module in [*sys.modules.items()] if plugins.is_own(name)
+    )
+    setting = (file for file in files if b"set_default_dtype" in plugins.content_of(Path(file)))
+    where = next(setting, "this program")
+    expected = "torch.float32, in which all of a process's runs compute: give `dtype` to layers"
+    raise bad_value(where, "torch.set_default_dtype", dtype, expected)
+
+
+def refuse_lone_samples(federation: Federation) -> None:
+    """Refuse a client whose last mini-batch is one sample that BatchNorm cannot normalise.
+
+    Before the first round, not in the round that first asks such a client.
+
+    Raises:
+        UserError: with the client and its round.
+    """
+    net, sizes, width = federation.context.net, federation.clients.sizes, federation.batch_size
+    lone = {client for client, size in enumerate(sizes) if size % width == 1 or width == 1}
+    if not lone or not net.mixes_samples or not federation.method.classifies:
+        return
+    x, _ = federation.clients.samples.at(federation.clients.rows(min(lone))[:1])
+    if not net.refuses_to_train_on(x):
+        return
+    for round in range(federation.context.rounds):
+        for client in lone.intersection(choose_cohort(federation, round)):
+            available = federation.availability
+            if not available or available.steps_done(round, client) * width >= sizes[client]:
+                raise lone_sample(width, sizes[client], f"client {client} (round {round + 1})")
+
+
+def _watched(method: Method, every: bool) -> Method:
+    inner = _watched(method.inner, every) if isinstance(method, Wrapper) else None
+    own = every or plugins.is_own(type(method).__module__)
+    if not own and inner is getattr(method, "inner", None):
+        return method
+    copied = copy.copy(method)
+    if inner is not None:
+        object.__setattr__(copied, "inner", inner)
+    if own:
+        checks = HookChecks(copied)
+        for name in HOOKS:
+            # An attribute of the object takes precedence over a method of its class.
+            object.__setattr__(copied, name, checks.over(name))
+    return copied
+
+
+def _executed(method: Method, execute: Executor, training: Training) -> Outcome:
+    """Clients side by side, trained by ``method`` itself instead of the checked one."""
+    own = next(layer for layer in method.layers() if plugins.is_own(type(layer).__module__))
+    where = f"{sys.modules[type(own).__module__].__file__}: client_update"
+    try:
+        with plugins.blamed():
+            updates, after = execute(training._replace(method=method))
+        _require_delta(method, updates)
+    except UserError:
+        raise
+    except Mistake as mistake:
+        raise UserError(f"{where}: {mistake}") from None
+    except Exception as error:  # from the compiler, which has lost the line of code
+        raise plugins.PluginError(
+            f"{where}: cannot run with executor 'vectorised': use 'sequential', or see "
+            f"docs/hooks.md: {type(error).__name__}: {error}"
+        ) from error
+    return updates, after
+
+
+class HookChecks:
+    """Checks one method's hooks."""
+
+    def __init__(self, method: Method) -> None:
+        self.method, self.cls = method, type(method)
+        self.module = sys.modules[self.cls.__module__]
+        self.traced: set[tuple[str, int]] = set()  # hooks and rounds that were checked in full
+        self.reported: dict[int, Structure] = {}  # structure of a round's first update
+        self.fresh: set[str] = set()
+        self.classifies = all(layer.classifies for layer in method.layers())
+
+    def over(self, name: str) -> Callable[..., Any]:
+        """The hook called ``name`` with its checks."""
+        hook = MethodType(getattr(self.cls, name), self.method)
+        parameters = list(inspect.signature(hook).parameters)[1:]
+
+        @wraps(hook)
+        def called(ctx: Context, *given: Any, **named: Any) -> Any:
+            with plugins.blamed():
+                # Not `ctx.round`, which would look like a hook that depends on the round.
+                call = name, vars(ctx)["round"]
+                first = call not in self.traced
+                if call[1] >= ROUNDS or (name in EVERY_STEP and not first):
+                    return hook(ctx, *given, **named)
+                self.traced.add(call)
+                arguments = dict(zip(parameters, given, strict=False)) | named
+                traced = first and name not in EVERY_STEP
+                try:
+                    with self._unchanged(ctx, arguments) if traced else nullcontext():
+                        result = hook(ctx, *given, **named)
+                    self._require_form(name, ctx, arguments, result)
+                except Mistake as mistake:
+                    raise UserError(f"{self._where(name)}: {name}: {mistake}") from None
+                return result
+
+        return called
+
+    def _where(self, name: str) -> str:
+        """The file of a hook, and its line if it is in the method's own file."""
+        code = inspect.unwrap(getattr(self.cls, name)).__code__
+        file = str(self.module.__file__)
+        return f"{file}:{code.co_firstlineno}" if code.co_filename == file else file
+
+    @contextmanager
+    def _unchanged(self, ctx: Context, arguments: Mapping[str, Any]) -> Iterator[None]:
+        """A context that raises Mistake for what was changed in it, although no hook may."""
+        dtype = torch.get_default_dtype()
+        trees = {key: each for key, each in arguments.items() if isinstance(each, Tensor | dict)}
+        trees |= {"ctx.initial": ctx.initial, "ctx.sizes": ctx.sizes, "ctx.cohort": ctx.cohort}
+        # Kept alive, so that no new tensor reuses the memory address of an old one.
+        kept = [leaf for each in trees.values() for leaf in tree.leaves(each)]
+        before = self._traces(ctx, trees)
+        yield
+        after = self._traces(ctx, trees)
+        torch.set_default_dtype(dtype)
+        del kept
+        for (what, remedy), traces in before.items():
+            for key in changes(traces, after[what, remedy]):
+                raise Mistake(what.format(key), remedy)
+
+    def _traces(
+        self, ctx: Context, trees: Mapping[str, Tree | Tensor]
+    ) -> dict[tuple[str, str], dict[str, object]]:
+        """What no hook may change, by the words for a change and its remedy."""
+        owners = {
+            "self.": self.method,
+            f"{self.cls.__name__}.": self.cls,
+            "the module's variable ": self.module,
+        }
+        return {
+            ("changed {} in place", "return new tensors and new dicts instead"): {
+                f"{name}[{key}]" if key else name: mark
+                for name, argument in trees.items()
+                for key, mark in marks(argument).items()
+            },
+            ("changed {}", STATE): {
+                f"{whose}{key}": frozen(value)
+                for whose, owner in owners.items()
+                for key, value in list(vars(owner).items())
+                if not key.startswith("__") and key not in HOOKS and not isinstance(value, type)
+            },
+            ("set torch's default {}", "give `dtype` to what makes tensors"): {
+                "dtype": torch.get_default_dtype()
+            },
+            (
+                "drew from the global generator of {}",
+                "draw from `rng`, or on the server from ctx.stream(purpose), with generator=",
+                # Layers such as dropout draw from the generators, which are restored afterwards.
+            ): {} if ctx.draws else generators(ctx.net.device),
+        }
+
+    def _require_form(self, name: str, ctx: Context, given: Mapping[str, Any], result: Any) -> None:
+        """Raise Mistake unless a hook's result has the form that the engine expects."""
+        match name:
+            case "learning_rate":
+                if not isinstance(result, float | int) or not math.isfinite(result):
+                    raise Mistake(f"returned {_shown(result)}", "return a finite number")
+            case "init_server":
+                _require_tree(result, "the server's state")
+            case "init_client":
+                _require_dict(result, "a client's state")
+            case "broadcast":
+                _require_dict(result, "what clients receive")
+            case "sample_round":
+                _require_dict(result, "what a client draws")
+                self.fresh = set(result)
+            case "sample_steps":
+                _require_dict(result, "what a client draws")
+                for key, leaf in tree.named(result):
+                    if leaf.shape[:1] != (given["steps"],):
+                        remedy = f"return one entry for each of the {given['steps']} steps"
+                        raise Mistake(f"{key} has shape {[*leaf.shape]}", f"{remedy}, [steps, ...]")
+            case "loss":
+                if not isinstance(result, Tensor) or result.shape or not result.is_floating_point():
+                    remedy = "return a scalar tensor, such as a mean"
+                    raise Mistake(f"returned {_shown(result)}", remedy)
+            case "gradient":
+                trained = ctx.net.trainable(given["params"])
+                _require_dict(result, "the direction")
+                _require_like(
+                    {key: leaf for key, leaf in result.items() if key in trained},
+                    trained,
+                    "the direction",
+                    "return one tensor for each trainable leaf of `params`, of its shape and dtype",
+                )
+            case "client_update":
+                self._require_update(ctx, given, result)
+            case "aggregation_weights":
+                self._require_server(given, _require_weights(result, len(ctx.cohort)))
+            case "server_update" | "apply_server_optimizer":
+                # Metrics are removed before the next round.
+                split = without_metrics(result)[0] if isinstance(result, dict) else result
+                self._require_server(given, split)
+            case "eval_model":
+                _require_tree(result, "the model")
+                if self.classifies:
+                    remedy = "return all of the network's parameters"
+                    _require_like(result, ctx.initial, "the model", remedy)
+
+    def _require_update(self, ctx: Context, given: Mapping[str, Any], result: Any) -> None:
+        update, after = _require_pair(result, "two trees: the update and the client's state")
+        _require_dict(update, "the update")
+        _require_dict(after, "the client's state")
+        _require_delta(self.method, update)
+        message = given["message"].get("params")
+        if _sums_delta(self.method) and message is not None:
+            _require_like(update["delta"], message, "delta", AS_SENT)
+        structure = _structure(update)
+        usual = self.reported.setdefault(ctx.round, structure)
+        _require_structure(structure, usual, "the update", AS_OTHERS)
+        before = {key: leaf for key, leaf in given["client_state"].items() if key not in self.fresh}
+        _require_like(after, before, "the client's state", AS_CLIENT)
+
+    def _require_server(self, given: Mapping[str, Any], state: Any) -> None:
+        _require_tree(state, "the server's state")
+        _require_like(state, given["server"], "the server's state", AS_SERVER)
+
+
+def _sums_delta(method: Method) -> bool:
+    """Whether the server sums the clients' ``delta``, as FedAvg's does."""
+    return type(method.layers()[-1]).server_update is Method.server_update
+
+
+def _require_delta(method: Method, update: Tree) -> None:
+    if "delta" not in update and _sums_delta(method):
+        raise Mistake(
+            f"no `delta` in the update, which has {', '.join(update) or 'nothing'}",
+            "return the received parameters minus the trained ones as `delta`, or override "
+            "server_update",
+        )
+
+
+def _require_pair(result: Any, wanted: str) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise Mistake(f"returned {_shown(result)}", f"return {wanted}")
+    return result
+
+
+def _require_weights(result: Any, cohort: int) -> Any:
+    """Check the weights that a hook returned, and return the server's state beside them."""
+    wanted = "two things: the aggregation weights [cohort] and the server's state"
+    weights, server = _require_pair(result, wanted)
+    if not isinstance(weights, Tensor) or weights.shape != (cohort,):
+        raise Mistake(
+            f"the aggregation weights are {_shown(weights)}",
+            f"return one for each client of the cohort, [{cohort}]",
+        )
+    if not bool(weights.isfinite().all()):
+        raise Mistake("an aggregation weight is not finite", "return finite ones")
+    return server
+
+
+def _require_tree(result: Any, whose: str) -> None:
+    for key, leaf in tree.named(result):
+        if not isinstance(leaf, Tensor):
+            what = f"{whose}: {key}" if key else whose
+            raise Mistake(f"{what} is {_shown(leaf)}", "return tensors, in dicts by name")
+
+
+def _require_dict(result: Any, whose: str) -> None:
+    if not isinstance(result, dict):
+        raise Mistake(f"{whose} is {_shown(result)}", "return a dict of tensors by name")
+    _require_tree(result, whose)
+
+
+def _structure(what: Tree) -> Structure:
+    return {key: (tuple(leaf.shape), leaf.dtype) for key, leaf in tree.named(what)}
+
+
+def _require_like(result: Tree, wanted: Tree, whose: str, remedy: str) -> None:
+    """Raise Mistake unless two trees have the same names, shapes and dtypes."""
+    _require_structure(_structure(result), _structure(wanted), whose, remedy)
+
+
+def _require_structure(there: Structure, wanted: Structure, whose: str, remedy: str) -> None:
+    for key in {**wanted, **there}:
+        if key not in there:
+            raise Mistake(f"{whose} lacks {key}", remedy)
+        if key not in wanted:
+            raise Mistake(f"{whose} has an additional {key}", remedy)
+        if there[key] != wanted[key]:
+            kinds = f"{_kind(*there[key])}, not {_kind(*wanted[key])}"
+            raise Mistake(f"{whose}: {key} is {kinds}", remedy)
+
+
+def _kind(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
+
+
+def _shown(result: Any) -> str:
+    if isinstance(result, Tensor):
+        return f"a tensor of {_kind(tuple(result.shape), result.dtype)}"
+    if isinstance(result, float | int | str | None):
+        return repr(result)
+    return f"a {type(result).__name__}"

@@ -1,0 +1,82 @@
+"""Traces that code leaves: what it changed in place, and which global generators it drew from."""
+
+import random
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.method import Method
+from fedrepro.engine.tree import Tree
+from fedrepro.support import plugins
+
+
+def generators(device: torch.device) -> dict[str, object]:
+    """The states of the global generators, by the names of their libraries."""
+    of_torch = [torch.get_rng_state()]
+    if device.type == "cuda":
+        of_torch.append(torch.cuda.get_rng_state(device))
+    of_numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002  # only inspected
+    return {
+        "torch": [_bytes(state) for state in of_torch],
+        "numpy": frozen(of_numpy),
+        "Python's random": random.getstate(),
+    }
+
+
+def changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """The keys whose values differ, or that only one of the two has."""
+    return [key for key in {**before, **after} if before.get(key) != after.get(key)]
+
+
+def marks(what: Tree | Tensor) -> dict[str, tuple[int, int, int]]:
+    """Identity and version of every leaf, and a checksum for writes that autograd misses."""
+    return {key: (id(leaf), leaf._version, _sum_of(leaf)) for key, leaf in tree.named(what)}
+
+
+def frozen(value: Any, depth: int = 4) -> object:
+    """A value that differs if a variable was changed, in place or by assignment."""
+    if depth == 0:
+        return id(value)
+    inside = partial(frozen, depth=depth - 1)
+    match value:
+        case Tensor():
+            return id(value), marks(value)
+        case torch.nn.Module():
+            return id(value), marks(dict(value.state_dict(keep_vars=True)))
+        case np.ndarray():
+            return value.tobytes()
+        case torch.Generator():
+            return _bytes(value.get_state())
+        case np.random.Generator():
+            return inside(value.bit_generator.state)
+        case random.Random():
+            return value.getstate()
+        case dict():
+            return [(key, inside(entry)) for key, entry in value.items()]
+        case list() | tuple() | set() | frozenset():
+            return [inside(entry) for entry in value]
+        case str() | bytes() | bytearray() | int() | float() | None:
+            return repr(value)
+    module = type(value).__module__
+    if module in ("collections", "itertools"):
+        return repr(value)
+    if plugins.is_own(module) and not isinstance(value, Method):
+        return id(value), inside(vars(value))
+    return id(value)
+
+
+def _sum_of(leaf: Tensor) -> int:
+    """The sum of a tensor's bits as integers, which does not depend on the order."""
+    if leaf.is_complex():
+        leaf = torch.view_as_real(leaf)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[leaf.element_size()]
+    return int(leaf.detach().view(whole).sum(dtype=torch.int64))
+
+
+def _bytes(state: Tensor) -> bytes:
+    return state.numpy().tobytes()
