@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXPORT = "images.npz"  # in a folder of `fedrepro synth export`
 WHERE = "the command line"
+LISTS = ("drop", "missing")  # keys whose values are separated by commas
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -46,7 +47,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a key of the entry, such as group=hospital; may be repeated",
+        help="a key of the entry, such as group=hospital or drop=id,date; may be repeated",
     )
     parser.set_defaults(handler=handle)
 
@@ -96,7 +97,9 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     else:
         expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"
         raise bad_value(WHERE, "DATA", data, expected, own)
-    content = {"datasets": {name: {**keys, **values_of(changes)}}}
+    for key, value in values_of(changes).items():
+        keys[key] = str(value).split(",") if key in LISTS else value
+    content = {"datasets": {name: keys}}
     spec = validate(Catalogue, content, WHERE).datasets[name]
     assert isinstance(spec, Own)
     return name, spec

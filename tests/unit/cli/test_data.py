@@ -160,8 +160,8 @@ def test_a_table_is_shown_as_it_is_understood(
     assert place
     assert shown.splitlines() == [
         "data\tdata/Own data.csv, tabular_csv",
-        "column age\tnumbers, 40 to 60; 1 missing",
-        "column pain\t2 words, a feature for each: much, none; 1 missing",
+        "column age\tnumbers, 40 to 60; 1 missing, then the mean",
+        "column pain\t2 words, a feature for each; 1 missing, then 0 in each: much, none",
         "column ward\tnatural clients",
         "column ill\tlabel",
         "row 1\t60.0, none, b, no",
@@ -190,6 +190,37 @@ def test_a_table_is_shown_as_it_is_understood(
     said = capsys.readouterr().out
     assert "test\t2 that belong to no client, test_fraction 0.5 of each class\n" in said
     assert "clients\tnone: the partition makes them\n" in said
+
+
+def test_columns_that_are_no_features_are_named(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = "row,patient,born,ward,smokes,height,visits,scan,site_of_the_first_examination,ill"
+    lines = [
+        f"{at},p{at % 30},19{40 + at % 50}-0{1 + at % 9}-11,{at % 4},{['yes', '?', 'no'][at % 3]},"
+        f"{150 + at * 7 % 20},{at * at % 13},3,{'abcdefghijkl'[at % 12] * 12},{at % 2}"
+        for at in range(40)
+    ]
+    (own / "data/study.csv").write_text("\n".join([names, *lines, ""]))
+    assert main(["check-data", "data/study.csv"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    said = dict(line.split("\t") for line in out if "\t" in line)
+    assert said["column row"] == "an id? `drop` it; numbers, 0 to 39"
+    assert said["column patient"].startswith("an id? `drop` it; 30 words")
+    assert said["column born"].startswith("dates? `drop` it")
+    assert said["column smokes"].startswith('no value? `missing: ["?"]`; 3 words')
+    assert said["column scan"] == "constant: `drop` it; numbers, 3 to 3"
+    assert said["look at"] == "5 columns: row, patient, born, smokes, scan"
+    longest = max(len(key) for key in said)
+    assert all(longest + 2 + len(text) <= 80 for key, text in said.items() if "column" in key)
+
+    sets = ["--set", "missing=?,3", "--set", "drop=row,patient,born,scan"]
+    assert main(["check-data", "data/study.csv", *sets]) == 0
+    out = capsys.readouterr().out.splitlines()
+    said = dict(line.split("\t") for line in out if "\t" in line)
+    assert "look at" not in said
+    assert said["column smokes"].startswith("2 words, a feature for each; 13 missing")
+    assert said["column ward"] == "numbers, 0 to 2; 10 missing, then the mean"
 
 
 def test_a_client_without_training_samples_takes_no_other_s_name(

@@ -261,3 +261,22 @@ def test_a_further_column_costs_little(tmp_path: Path) -> None:
 
     few = calls_of(100)
     assert calls_of(300) - few < 200 * 300
+
+
+def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
+    rows = [f"{at % 7},{'ab'[at % 2]},{at % 2}" for at in range(20)]
+
+    def with_cells(number: str, word: str) -> list[str]:
+        return [*rows, f"{number},a,0", f"3,{word},1"]
+
+    empty = prepared(tmp_path, "x,z,y", with_cells("", ""), test_fraction=0)
+    other = prepared(
+        tmp_path, "x,z,y", with_cells("?", " n.a."), test_fraction=0, missing=["?", "n.a."]
+    )
+    assert empty.meta["content_sha256"] == other.meta["content_sha256"]
+    assert empty.meta["missing_sha256"] == other.meta["missing_sha256"]
+    with pytest.raises(UserError, match=r"'\?' in row 21: .*set `missing: \[\"\?\"\]`"):
+        prepared(tmp_path, "x,z,y", with_cells("?", "a"))
+    with pytest.raises(UserError, match="label: 'y': expected a value in every row"):
+        prepared(tmp_path, "x,z,y", rows, missing=["1"])
+    assert "missing" not in meaning_of(entry("tabular_csv", path="x", label="y", missing=[]))

@@ -192,6 +192,7 @@ class TabularCsv(Own):
         group: a column with each row's natural client; not a feature.
         split: a column with `train` or `test`; not a feature.
         drop: columns that are not features.
+        missing: words, such as `?`, whose cells count as empty.
         standardise: subtract the training mean and divide by the training standard deviation. With
             `per_client`, each client uses its own; then all samples are partitioned, so
             `test_fraction` is 0 and clients hold out their own test samples.
@@ -207,6 +208,7 @@ class TabularCsv(Own):
     group: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
+    missing: tuple[str, ...] = later(())
     standardise: bool | Literal["per_client"] = True
     test_fraction: TestFraction = Field(
         default_factory=lambda keys: 0.2 if keys.get("group") is None else 0.0

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import TabularCsv
+from fedrepro.data.readers import columns
 from fedrepro.data.readers.content import (
-    FIRST,
     LARGEST,
     Content,
     Progress,
@@ -35,7 +35,8 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    table = _table(path, [c for c in (spec.label, spec.group, spec.split) if c is not None])
+    named = [c for c in (spec.label, spec.group, spec.split) if c is not None]
+    table = _table(path, named, [form for word in spec.missing for form in (word, f" {word}")])
     _refuse_unknown_columns(spec, table, path)
     aside = {spec.label, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
@@ -55,7 +56,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     if spec.group is not None:
         names, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         group_names = names.tolist()
-    understood = _understood(spec, table)
+    understood = columns.facts(spec, table)
     features = _with_indicators(features, path)
     everything = RawSamples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
@@ -144,11 +145,14 @@ def header_of(path: Path) -> list[str]:
     return names
 
 
-def _table(path: Path, words: Sequence[str]) -> pd.DataFrame:
+def _table(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.DataFrame:
     """The table; columns of `words` hold text as the file has it, missing where it has none.
 
     As numbers, clients 1.1 and 1.10 would be one, and so would 7 and 007; a class may be called
     "NA", "None" or "nan".
+
+    Args:
+        missing: words whose cells count as empty.
     """
     names = header_of(path)
     with warnings.catch_warnings():
@@ -156,13 +160,14 @@ def _table(path: Path, words: Sequence[str]) -> pd.DataFrame:
         try:
             # Without `index_col`, further cells would become the rows' names and shift the others.
             # Without `low_memory`, a long column has one type, not one for each part of the file.
-            table = read_table(path, index_col=False, low_memory=False)
+            table = read_table(path, index_col=False, low_memory=False, na_values=missing)
         except pd.errors.ParserWarning:
             expected = f"expected {len(names)} cells in every row, as in the header"
             raise UserError(f"{path}: rows are longer than the header: {expected}") from None
     named = [column for column in names if column in words]
     if named:
         keys: dict[str, Any] = {"usecols": named, "dtype": str, "keep_default_na": False}
+        keys["na_values"] = missing
         text = read_table(path, index_col=False, **keys)
         for column in named:
             table[column] = text[column].where(text[column].str.strip() != "", None)
@@ -232,7 +237,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
             return
         wrong = pd.to_numeric(text, errors="coerce").isna() & cells.notna()
         expected = f"a number such as 1.5, as {numbers} of its {known} values are numbers"
-        empty = "" if whole else "leave the cell empty if the number is missing, or "
+        word = cells[wrong].iloc[0] if wrong.any() else ""
+        empty = "" if whole else f'set `missing: ["{word}"]` if it stands for no number, or '
         repair = f": {empty}put a letter before each number if they are codes"
         if not whole and not wrong.any():
             wrong = pd.to_numeric(text, errors="coerce").abs() >= 2**63
@@ -265,32 +271,6 @@ def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> s
     row = int(np.flatnonzero(wrong)[0])
     client = None if spec.group is None else table[spec.group].iloc[row]
     return f"row {row + 1}" if pd.isna(client) else f"row {row + 1} ({spec.group} {client})"
-
-
-def _understood(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
-    """Each column and what it was taken for, and the first rows."""
-    uses = {spec.group: "natural clients", spec.split: "train or test", spec.label: "label"}
-    uses |= dict.fromkeys(spec.drop, "dropped")
-    facts = []
-    numbers = table.select_dtypes(["number", "bool"])
-    numbers = numbers[[name for name in numbers.columns if name not in uses]]
-    low, high = (each.tolist() for each in (numbers.min(), numbers.max()))
-    spans = dict(zip(numbers.columns, zip(low, high, strict=True), strict=True))
-    for name, missing in table.isna().sum().items():
-        if name in uses:
-            kind = uses[name]
-        elif name in spans:
-            kind = "numbers, {:g} to {:g}".format(*map(float, spans[name]))
-        else:
-            values = sorted(map(str, table[name].dropna().unique()))
-            words = "1 word, a feature" if len(values) == 1 else f"{len(values)} words, a feature"
-            kind = f"{words} for each: {listed(values)}"
-            if 2 * len(values) > len(table) > FIRST:
-                kind += "; an id or a date? `drop` leaves it out"
-        facts.append((f"column {name}", f"{kind}; {missing} missing" if missing else kind))
-    rows = table.head(FIRST).astype(object).to_numpy()
-    cells = [", ".join("" if pd.isna(cell) else str(cell) for cell in row) for row in rows]
-    return [*facts, *((f"row {number}", text) for number, text in enumerate(cells, 1))]
 
 
 def _split(
