@@ -161,7 +161,7 @@ def test_a_table_is_shown_as_it_is_understood(
     assert shown.splitlines() == [
         "data\tdata/Own data.csv, tabular_csv",
         "column age\tnumbers, 40 to 60; 1 missing, then the mean",
-        "column pain\t2 words, a feature for each; 1 missing, then 0 in each: much, none",
+        "column pain\t2 words, a feature for each; 1 missing, then 0: much, none",
         "column ward\tnatural clients",
         "column ill\tlabel",
         "row 1\t60.0, none, b, no",

@@ -36,7 +36,7 @@ def facts(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
         else:
             words = sorted(map(str, table[name].dropna().unique()))
             kind = f"{len(words)} words, a feature for each" if words[1:] else "1 word, a feature"
-            doubt, becomes = _of_words(words, len(table)), ", then 0 in each"
+            doubt, becomes = _of_words(words, len(table)), ", then 0"
         line = f"{kind}; {missing} missing{becomes}" if missing else kind
         doubtful += [str(name)] if doubt else []
         line = "; ".join(filter(None, (doubt, line))) + (f": {', '.join(words[:50])}" * bool(words))
