@@ -120,12 +120,12 @@ def as_png(svg: str) -> bytes:
 
 
 def score_of(runs: "Iterator[Run]") -> str:
-    """The name of an accuracy that all runs have."""
+    """The name of an accuracy that all runs have, or else of a loss."""
     tables = [run.rounds for run in runs]
-    for name in ("test_accuracy", "client_accuracy"):
+    for name in ("test_accuracy", "client_accuracy", "test_loss"):
         if all(name in table and table[name].notna().any() for table in tables):
             return name
-    raise UserError("fedrepro: runs: they have no accuracy in common: choose a column with `of`")
+    raise UserError("fedrepro: runs: they have no score in common: choose a column with `of`")
 
 
 def column_of(run: "Run", name: str) -> "pd.Series[float]":

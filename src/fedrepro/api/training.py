@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
+Task = Literal["classification", "binary", "regression"]
 # What others call arguments, where it resembles no name here, or the wrong one.
 ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
@@ -45,6 +46,7 @@ class _Outside(Typed):
     seed: Seed
     device: Device
     executor: Executor
+    task: Task
     weights: Literal["keep", "draw"] | None
 
 
@@ -56,6 +58,7 @@ def train(
     rounds: int,
     test: Any = None,
     test_fraction: float | None = None,
+    task: Task = "classification",
     participation: float = 1.0,
     epochs: int = 1,
     batch_size: int = 32,
@@ -84,6 +87,9 @@ def train(
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.
+        task: "classification"; "binary", of two classes with one output, which is the logit of
+            class 1; or "regression", whose y are numbers [n] or [n, ...] and whose outputs have
+            their shape (or [n, 1] for [n]), with the mean squared error as loss.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always
@@ -122,8 +128,8 @@ def train(
 
     _refuse_requirements(method)
     outside = {"seed": seed, "device": device, "executor": executor, "weights": weights}
-    chosen = validate(_Outside, _plain(outside), WHERE)
-    dataset = dataset_of(clients, test)
+    chosen = validate(_Outside, _plain(outside | {"task": task}), WHERE)
+    dataset = dataset_of(clients, test, chosen.task)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
     _refuse_single(dataset, share)
     architecture = None if isinstance(model, str) else _architecture(model, chosen.weights)
@@ -203,7 +209,7 @@ def _carry_out(
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             with rng.seeded(spec.seed):
-                module = registry.made(name, architecture, dataset.input_shape, dataset.classes)
+                module = registry.made(name, architecture, dataset.input_shape, dataset.outputs)
             source = _identity_of(module, warns)
             code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
             ids = numerics.of_composition(spec.method) | {f"model {name}": source}

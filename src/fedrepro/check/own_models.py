@@ -4,7 +4,7 @@ What it draws, keeps and changes in training and in testing decides what travels
 cannot travel or be repeated is refused in one line.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,6 +28,7 @@ def own_net(
     outputs: int | None,
     binary: bool = False,
     precision: Precision = "float32",
+    targets: tuple[int, ...] | None = None,
 ) -> Net:
     """A model of the user's own as a function of its parameters.
 
@@ -37,6 +38,7 @@ def own_net(
         x: two samples.
         outputs: how many it needs at least; None if it does not map samples to outputs.
         binary: whether it needs exactly one output.
+        targets: the shape of two samples' targets, if outputs need it, but for axes of length 1.
 
     Raises:
         UserError: if it does not accept samples, has too few outputs, or does in training or
@@ -49,10 +51,13 @@ def own_net(
     own = Own(build)
     if outputs is not None:
         there = _accepted(where, module, x)
-        if binary and there != 1:
-            raise bad_value(where, "outputs", there, "1, as there are two classes")
-        if there < outputs:
-            raise bad_value(where, "outputs", there, f"at least {outputs}, one for each class")
+        if targets is not None and _long(there) != _long(targets):
+            wanted = f"{[*targets]}, as targets have"
+            raise bad_value(where, "outputs of two samples", [*there], wanted)
+        if binary and there[-1] != 1:
+            raise bad_value(where, "outputs", there[-1], "1, as there are two classes")
+        if targets is None and there[-1] < outputs:
+            raise bad_value(where, "outputs", there[-1], f"at least {outputs}, one for each class")
         own = _observed(where, own, module, x)
     net = Net(module, precision, own)
     if not net.trained:
@@ -96,11 +101,17 @@ def _differ(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
-def _accepted(where: str, module: nn.Module, x: Tensor) -> int:
-    """The number of outputs; torch's errors do not name the model."""
+def _long(shape: Sequence[int]) -> list[int]:
+    """A shape without axes of length 1."""
+    return [length for length in shape if length > 1]
+
+
+def _accepted(where: str, module: nn.Module, x: Tensor) -> tuple[int, ...]:
+    """The shape of its outputs; torch's errors do not name the model."""
     try:
         tested = _called(module, x, training=False)
-        outputs = int(tested.outputs.shape[-1])
+        outputs = tuple(tested.outputs.shape)
+        outputs[-1]
     except Exception as error:  # of any layer
         sample = f"{list(x.shape[1:])} of {x.dtype}"
         raise UserError(f"{where}: does not accept samples {sample}: {error}") from error

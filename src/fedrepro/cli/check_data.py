@@ -138,25 +138,32 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
     from fedrepro.support.errors import listed
 
     train, test = content.train, content.test
-    sizes = np.bincount(train.y.ravel(), minlength=len(content.class_names))
-    per_class = [f"{name} ({size})" for name, size in zip(content.class_names, sizes, strict=True)]
     shape = "x".join(map(str, train.x.shape[1:]))
     clients = "none: the partition makes them"
     if train.group is not None:
         numbers, counts = np.unique(train.group, return_counts=True)
         known = content.notes.get("groups")
-        names = known if isinstance(known, list) else range(int(numbers.max()) + 1)
-        per_client = [f"{names[at]} ({count})" for at, count in zip(numbers, counts, strict=True)]
+        called = known if isinstance(known, list) else range(int(numbers.max()) + 1)
+        per_client = [f"{called[at]} ({count})" for at, count in zip(numbers, counts, strict=True)]
         span = " to ".join(f"{size:,}" for size in sorted({counts.min(), counts.max()}))
         clients = f"{len(counts):,} natural ones with {span} training samples: {listed(per_client)}"
-    labels = train.y[: FIRST if train.y.ndim == 1 else 0]  # a text has one at every word
-    first = [(f"sample {at}", content.class_names[label]) for at, label in enumerate(labels, 1)]
+    names = content.class_names
+    if train.y.dtype.kind == "f":
+        first, span = [], f"{train.y.min():g} to {train.y.max():g} in training"
+        targets = ("targets", f"{listed(names)}, {span}")
+    else:
+        sizes = np.bincount(train.y.ravel(), minlength=len(names))
+        per_class = [f"{name} ({size})" for name, size in zip(names, sizes, strict=True)]
+        labels = train.y[: FIRST if train.y.ndim == 1 else 0]  # a text has one at every word
+        first = [(f"sample {at}", names[label]) for at, label in enumerate(labels, 1)]
+        text = f"{len(per_class):,} with training samples: {listed(per_class)}"
+        targets = ("classes", text)
     return [
         *(content.understood or first),
         ("features", listed(content.notes.get("features", []))),
         ("shape", shape),
         ("training", f"{len(train.y):,} samples"),
         ("test", words_of_test(content.notes, 0 if test is None else len(test.y))),
-        ("classes", f"{len(per_class):,} with training samples: {listed(per_class)}"),
+        targets,
         ("clients", clients),
     ]

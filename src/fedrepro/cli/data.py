@@ -87,9 +87,10 @@ def _prepare(arguments: argparse.Namespace) -> None:
         folder = prepare(arguments.name, spec, archives, again=arguments.again, progress=progress)
     dataset = open_dataset(arguments.name)
     test = len(dataset.test) if dataset.test else 0
+    what = "targets" if dataset.task == "regression" else "classes"
     print(
         f"{folder}: {len(dataset.train):,} training and {test:,} test samples, "
-        f"{dataset.classes} classes, each {'x'.join(map(str, dataset.input_shape))}"
+        f"{dataset.classes} {what}, each {'x'.join(map(str, dataset.input_shape))}"
     )
     print(f"test samples: {words_of_test(dataset.meta, test)}")
 

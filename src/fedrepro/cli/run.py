@@ -268,12 +268,13 @@ def progress_lines(name: str) -> "Report":
             if last or progress.seconds_left is None
             else f", {_span(progress.seconds_left)} left"
         )
-        # NaN before the first evaluation.
-        known = math.isfinite(progress.accuracy)
-        accuracy = f", accuracy {progress.accuracy:.2%}" if known else ""
+        # NaN before the first evaluation, and where predictions are neither right nor wrong.
+        known, loss = math.isfinite(progress.accuracy), progress.scores.get("test_loss", math.nan)
+        score = f", loss {loss:.4g}" if math.isfinite(loss) else ""
+        score = f", accuracy {progress.accuracy:.2%}" if known else score
         say(
             f"{name}: round {progress.round} of {progress.rounds}, "
-            f"{progress.rounds_per_second:.2f} rounds/s{left}{accuracy}"
+            f"{progress.rounds_per_second:.2f} rounds/s{left}{score}"
         )
 
     return show

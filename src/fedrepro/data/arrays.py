@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
-from fedrepro.data.readers.arrays import inputs_of, kind_of, stored_as
+from fedrepro.data.readers.arrays import inputs_of, kind_of, stored_as, targets_of
 from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
@@ -18,14 +18,15 @@ MOST_CLASSES = 2**31 - 1
 READ_AGAIN = 8  # samples of a data set
 
 
-def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
-    """A data set for classification.
+def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classification") -> Dataset:
+    """A data set of samples in memory.
 
     Args:
         clients: for each, a pair of arrays or tensors (x [n, ...], y [n]), or a torch data set of
             pairs (x, class). uint8 is scaled to [0, 1]; other whole numbers are words' ids, or
             features where the model takes no ids; other types are unchanged.
         test: test samples in the same form, which belong to no client.
+        task: "classification", "binary", or "regression", whose y are numbers [n] or [n, ...].
 
     Raises:
         UserError: for samples in another form, or of different shapes or types, if classes are
@@ -36,39 +37,33 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         raise UserError(f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
-    parts = [_pair(f"clients.{number}", each) for number, each in enumerate(clients)]
-    held_out = None if test is None else _pair("test", test)
+    parts = [_pair(f"clients.{number}", each, task) for number, each in enumerate(clients)]
+    held_out = None if test is None else _pair("test", test, task)
     every = [*parts, *([held_out] if held_out else [])]
-    for number, (x, _) in enumerate(every):
-        if x.shape[1:] != parts[0][0].shape[1:] or kind_of(x) != kind_of(parts[0][0]):
-            key = f"clients.{number}" if number < len(parts) else "test"
-            wanted = (
-                f"{list(parts[0][0].shape[1:])} of {parts[0][0].dtype}, as the first client has"
-            )
-            raise bad_value(WHERE, key, f"{list(x.shape[1:])} of {x.dtype}", wanted)
+    for number, pair in enumerate(every):
+        for part, first in zip(pair, parts[0], strict=True):
+            if part.shape[1:] != first.shape[1:] or kind_of(part) != kind_of(first):
+                key = f"clients.{number}" if number < len(parts) else "test"
+                wanted = f"{list(first.shape[1:])} of {first.dtype}, as the first client has"
+                raise bad_value(WHERE, key, f"{list(part.shape[1:])} of {part.dtype}", wanted)
     stored = stored_as([x for x, _ in every])
     x, y = (
         np.concatenate([x.astype(stored) for x, _ in parts]),
         np.concatenate([y for _, y in parts]),
     )
-    if y.min() > 0:  # the model would have an output for class 0, too
-        wanted = f"classes numbered from 0: subtract {y.min()}"
-        raise bad_value(WHERE, "clients", f"classes from {y.min()} to {y.max()}", wanted)
     group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
     tests = [Split(held_out[0].astype(stored), held_out[1])] if held_out else []
     splits = [Split(x, y, group), *tests]
-    classes = 1 + max(int(split.y.max()) for split in splits)
-    if classes < 2:
-        raise UserError(f"{WHERE}: clients: 1 class: expected at least 2 classes")
-    _refuse_untrained(splits, classes)
+    classes = targets_of(x, y) if task == "regression" else _classes_of(splits, task)
     digest = hashlib.sha256()
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
-        if split.x.ndim > 2:  # the same bytes in another shape are other samples
-            digest.update(str(split.x.shape[1:]).encode())
+        for array, plain in ((split.x, 2), (split.y, 1)):
+            if array.ndim > plain:  # the same bytes in another shape are other samples
+                digest.update(str(array.shape[1:]).encode())
     return Dataset(
         name=NAME,
-        task="classification",
+        task=task,
         classes=classes,
         input_shape=x.shape[1:],
         train=splits[0],
@@ -77,6 +72,25 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         std=None,
         meta={"content_sha256": digest.hexdigest()},
     )
+
+
+def _classes_of(splits: Sequence[Split], task: str) -> int:
+    """The number of classes.
+
+    Raises:
+        UserError: if they have gaps, or if there is one only, or more than two for "binary".
+    """
+    low, high = int(splits[0].y.min()), int(splits[0].y.max())
+    if low > 0:  # the model would have an output for class 0, too
+        wanted = f"classes numbered from 0: subtract {low}"
+        raise bad_value(WHERE, "clients", f"classes from {low} to {high}", wanted)
+    classes = 1 + max(int(split.y.max()) for split in splits)
+    if classes < 2:
+        raise UserError(f"{WHERE}: clients: 1 class: expected at least 2 classes")
+    if task == "binary" and classes > 2:
+        raise bad_value(WHERE, "task", task, f"classification, as there are {classes} classes")
+    _refuse_untrained(splits, classes)
+    return classes
 
 
 def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
@@ -96,17 +110,25 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
     raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
 
 
-def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Inputs [n, ...] as whole numbers or finite float32, and classes [n]."""
+def _pair(key: str, samples: Any, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Inputs [n, ...] as whole numbers or finite float32, and classes [n] or float32 targets."""
     if isinstance(samples, tuple) and len(samples) == 2:
         x, y = (_array(f"{key}.{name}", part) for name, part in zip("xy", samples, strict=True))
     else:
         x, y = _columns(key, samples)
-    if not x.ndim or y.ndim != 1 or len(x) != len(y) or not len(y):
+    numbers = task == "regression"
+    what = "targets [n] or [n, ...]" if numbers else "classes [n]"
+    wrong_axes = not y.ndim if numbers else y.ndim != 1
+    if not x.ndim or wrong_axes or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
-        raise bad_value(WHERE, key, shapes, "inputs [n, ...] and as many classes [n], n above 0")
+        raise bad_value(WHERE, key, shapes, f"inputs [n, ...] and as many {what}, n above 0")
+    if numbers:
+        y = inputs_of(WHERE, f"{key}.y", y)
+        return inputs_of(WHERE, f"{key}.x", x), y.astype(np.float32)
     if y.dtype.kind not in "iu":
-        raise bad_value(WHERE, f"{key}.y", y.dtype.name, "classes, whole numbers from 0")
+        wanted = "classes, whole numbers from 0"
+        wanted += ', or `task="regression"`' if y.dtype.kind == "f" else ""
+        raise bad_value(WHERE, f"{key}.y", y.dtype.name, wanted)
     if y.min() < 0 or y.max() > MOST_CLASSES:
         row = int(np.argmax((y < 0) | (y > MOST_CLASSES)))
         raise bad_value(WHERE, f"{key}.y, row {row}", int(y[row]), "a class, a whole number from 0")

@@ -22,14 +22,15 @@ class Split:
     Attributes:
         x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
             [n, 1, samples] for sound, int32 [n, ...] for token ids.
-        y: int64 [n], the class of each sample; [n, length] for the next words of a text.
+        y: int64 [n], the class of each sample; [n, length] for the next words of a text; float32
+            [n] or [n, ...], the targets of a regression.
         group: int64 [n], the natural client of each sample, or None.
         held_out: bool [n], the samples that the data set marks for testing, or None.
         missing: bool [n, features], the cells that a table leaves empty, or None.
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     group: NDArray[np.int64] | None = None
     held_out: NDArray[np.bool_] | None = None
     missing: NDArray[np.bool_] | None = None
@@ -43,7 +44,9 @@ class Dataset:
     """A prepared data set.
 
     Attributes:
-        task: "classification", "binary" (two classes, one logit) or "next_word".
+        task: "classification", "binary" (two classes, one logit), "next_word" or "regression".
+        classes: their number; of a regression, how many numbers are predicted of a sample, or at
+            each of its places.
         input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
         mean: per channel, subtracted after division of uint8 by 255; None if not applied.
         std: per channel, the divisor after that; None if not applied.
@@ -63,6 +66,11 @@ class Dataset:
     meta: dict[str, Any]
     client_standardised: tuple[int, ...] = ()
     standardised: bool = False
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs of a model."""
+        return 1 if self.task == "binary" else self.classes
 
     @property
     def group_names(self) -> list[str]:

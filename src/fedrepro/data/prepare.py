@@ -151,17 +151,21 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
             raise UserError(f"{name}: the {split} split has no samples")
         if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
             raise UserError(f"{name}: {split}: a value is NaN, infinite or too large for float32")
+        if spec.task == "regression":
+            _check_targets(samples, f"{name}: {split}")
+            continue
         low, high = int(samples.y.min()), int(samples.y.max())
         if low < 0 or high >= classes:
             raise UserError(
                 f"{name}: {split}: a label is {low if low < 0 else high}: "
                 f"expected 0 to {classes - 1}"
             )
-    if classes < 2 or (spec.task == "binary" and classes != 2):
+    numbers = spec.task == "regression"
+    if not numbers and (classes < 2 or (spec.task == "binary" and classes != 2)):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
         raise UserError(f"{name}: {classes} classes: expected {expected}")
     if (
-        spec.every_class and content.train.y.ndim == 1
+        spec.every_class and content.train.y.ndim == 1 and not numbers
     ):  # a model has an output for each, but would never learn this one
         counts = np.bincount(content.train.y, minlength=classes)
         for empty in np.flatnonzero(counts == 0):
@@ -172,6 +176,17 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
     if spec.mean is not None and len(spec.mean) != content.train.x.shape[1]:
         channels = content.train.x.shape[1]
         raise UserError(f"{name}: mean: {list(spec.mean)}: expected {channels} numbers")
+
+
+def _check_targets(samples: RawSamples, where: str) -> None:
+    """Refuse targets that are no finite numbers."""
+    if samples.y.dtype.kind != "f":
+        raise UserError(
+            f"{where}: task: 'regression': its samples have classes: expected data with numbers, "
+            "such as a column of kind tabular_csv, or kind arrays"
+        )
+    if not (np.abs(samples.y) < LARGEST).all():
+        raise UserError(f"{where}: a target is NaN, infinite or too large for float32")
 
 
 def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: Path) -> None:
@@ -210,7 +225,8 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
 
 def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any]:
     x = samples.x if samples.x.dtype in STORED else samples.x.astype(np.float32)
-    arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(np.int64)}
+    kind = np.float32 if samples.y.dtype.kind == "f" else np.int64
+    arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(kind)}
     if samples.group is not None:
         arrays["group"] = samples.group.astype(np.int64)
     if samples.held_out is not None:

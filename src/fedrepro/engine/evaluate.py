@@ -114,7 +114,7 @@ def _totals(
             [values.sum(dtype=torch.float64) for values in _by_sample(task, logits, y)]
         )
         if kept is not None:
-            kept.append((logits, y))
+            kept.append((task.shaped(logits, y), y))
     return totals
 
 
@@ -184,7 +184,7 @@ def _means(
         logits = net.predict(bound, x)
         sums.append(torch.stack([values.double() for values in _by_sample(task, logits, y)]))
         if kept is not None:
-            kept.append((logits, y))
+            kept.append((task.shaped(logits, y), y))
     starts = np.cumsum(sizes) - sizes
     loss, hits, predictions = np.add.reduceat(torch.cat(sums, 1).cpu().numpy(), starts, axis=1)
     with np.errstate(invalid="ignore"):

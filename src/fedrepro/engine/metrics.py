@@ -104,6 +104,34 @@ def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tu
     return float(expected), float(largest)
 
 
+def mse(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The mean squared error of outputs, in the shape of the targets."""
+    return float(((outputs.astype(np.float64) - targets) ** 2).mean())
+
+
+def mae(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The mean absolute error of outputs, in the shape of the targets."""
+    return float(np.abs(outputs.astype(np.float64) - targets).mean())
+
+
+def r2(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The coefficient of determination, R², a plain mean over the targets' second axis.
+
+    1 minus the sum of squared errors by that of the targets' distances from their own mean. NaN if
+    a target is constant, as a single one is.
+
+    Args:
+        outputs, targets: [n], [n, k], or [n, k, ...], whose further axes count as samples.
+    """
+    truth = targets.astype(np.float64)
+    over = (0, *range(2, truth.ndim))
+    unexplained = ((outputs - truth) ** 2).sum(axis=over)
+    total = ((truth - truth.mean(axis=over, keepdims=True)) ** 2).sum(axis=over)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(total > 0, unexplained / total, np.nan)
+    return float(np.mean(1 - ratio))
+
+
 def over_batches(
     each: Each,
     batch_size: int,

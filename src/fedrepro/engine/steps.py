@@ -156,7 +156,7 @@ def samples_of(steps: Steps | Tree, epochs: int) -> tuple[Tensor, Tensor, Tensor
     epoch = some_epochs(steps, epochs, 0, 1)
     if isinstance(epoch, Steps):
         x, y = epoch.samples.at(epoch.orders[0])
-        return x, y, torch.ones_like(y)
+        return x, y, y.new_ones(len(y))
     x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
     return x, y, real
 

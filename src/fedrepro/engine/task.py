@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from torch.nn import functional
 from fedrepro.engine import metrics
 from fedrepro.engine.tree import Tree
 
-# (logits [n, outputs], targets [n]) -> one number for all of these samples
-Measure = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+# (logits [n, outputs], targets [n]) -> one number for all of these samples. Targets of a task that
+# is ``alike`` are numbers, and outputs have their shape.
+Measure = Callable[[NDArray[Any], NDArray[Any]], float]
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,14 @@ class Task(NamedTuple):
     """A learning task.
 
     Attributes:
-        name: "classification", "binary" or "next_word".
+        name: "classification", "binary", "next_word" or "regression".
         losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
             "none", their mean for "mean".
         hits: (logits, targets) -> number of correct predictions for each sample [n].
         predictions: targets -> number of predictions for each sample [n]: one, more for texts.
+        has_accuracy: whether a prediction is right or wrong; if not, ``measures`` take the
+            accuracy's place.
+        alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
         measures: further measures on a client's own test samples, by name.
         batched: measures that can also be averaged over mini-batches, by name.
     """
@@ -58,6 +62,12 @@ class Task(NamedTuple):
     predictions: Callable[[Tensor], Tensor] = torch.ones_like
     measures: Mapping[str, Measure] = {}
     batched: Mapping[str, OfClients] = {}
+    has_accuracy: bool = True
+    alike: bool = False
+
+    def shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The outputs in the shape in which measures and losses compare them with ``targets``."""
+        return outputs.reshape(targets.shape) if self.alike else outputs
 
     def loss(self, logits: Tensor, batch: Tree) -> Tensor:
         """The mean loss over the real samples of a mini-batch.
@@ -136,6 +146,24 @@ def _next_word_hits(logits: Tensor, targets: Tensor) -> Tensor:
     return ((logits.argmax(-1) == targets) & (targets >= WORDLESS)).sum(1)
 
 
+def _squared_errors(outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    """The mean over all targets of a sample: [n], [n, k], or of any further axes."""
+    outputs = outputs.reshape(targets.shape)  # [n, 1] less [n] would be [n, n]
+    if reduction == "mean":
+        return functional.mse_loss(outputs, targets)
+    return _by_sample(functional.mse_loss(outputs, targets, reduction="none"))
+
+
+def _by_sample(losses: Tensor) -> Tensor:
+    """Means over all axes but the first."""
+    return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
+
+
+def _none(targets: Tensor) -> Tensor:
+    """A number of predictions: none can be right or wrong."""
+    return targets.new_zeros(len(targets))
+
+
 def _aurocs(
     logits: NDArray[np.float64], targets: NDArray[np.int64], bounds: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -166,4 +194,13 @@ NEXT_WORD = Task(
     _next_word_hits,
     predictions=lambda targets: (targets >= WORDLESS).sum(1),
 )
-TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD)}
+REGRESSION = Task(
+    "regression",
+    _squared_errors,
+    lambda outputs, targets: _none(targets),
+    predictions=_none,
+    measures={"mse": metrics.mse, "mae": metrics.mae, "r2": metrics.r2},
+    has_accuracy=False,
+    alike=True,
+)
+TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD, REGRESSION)}

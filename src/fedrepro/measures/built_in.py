@@ -42,6 +42,18 @@ class Mce(OfClient):
     name, words, rising = "mce", "maximum calibration error", False
 
 
+class Mse(OfClient):
+    name, words, rising = "mse", "mean squared error", False
+
+
+class Mae(OfClient):
+    name, words, rising = "mae", "mean absolute error", False
+
+
+class R2(OfClient):
+    name, words, rising = "r2", "R²", True
+
+
 class OverBatches(OfClient):
     """A mean over mini-batches, as SuPerFed's code measures (discrepancy 24)."""
 
@@ -86,6 +98,21 @@ class SharedLoss(OfRound):
     name, words, rising = "loss", "loss", False
     column, without = "test_loss", ""
     validated = True
+
+
+class SharedMse(OfRound):
+    name, words, rising = "mse", "mean squared error", False
+    column, without = "test_mse", "predicts no numbers"
+
+
+class SharedMae(OfRound):
+    name, words, rising = "mae", "mean absolute error", False
+    column, without = "test_mae", "predicts no numbers"
+
+
+class SharedR2(OfRound):
+    name, words, rising = "r2", "R²", True
+    column, without = "test_r2", "predicts no numbers"
 
 
 class EnsembleAccuracy(OfRound):

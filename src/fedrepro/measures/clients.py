@@ -99,11 +99,13 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
 
     guide = registry.the(of, "client").guide
     accuracy, values = by_client(guide), by_client(of)
+    if np.isnan(accuracy).all():  # predictions are neither right nor wrong
+        accuracy = -by_client("loss")
     sizes = by_client("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
     # A client without test samples has no accuracy, and does not take part in the choice.
-    chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
+    chosen = np.where(np.isnan(accuracy), -np.inf, accuracy).argmax(axis=1)
     if of == guide or mix == "own":
         return values[np.arange(len(values)), chosen], sizes
     return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes

@@ -112,6 +112,12 @@ class Plan:
         return [measure.name for measure in wanted if not measure.from_outputs]
 
     @property
+    def tested(self) -> list[str]:
+        """Columns of the task's measures on the test set, where it has no accuracy."""
+        task = self.federation.context.task
+        return [] if task.has_accuracy else [f"test_{name}" for name in task.measures]
+
+    @property
     def distills(self) -> bool:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
@@ -337,7 +343,14 @@ def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:
         expectation = f"false for {dataset.name}: its test samples have no groups"
         raise bad_value(f"setting {setting.name}", "evaluate.groups", True, expectation)
     classes = range(dataset.classes)
-    groups = (np.flatnonzero(test.group == group) for group in np.unique(test.group))
+    groups = [np.flatnonzero(test.group == group) for group in np.unique(test.group)]
+    if not wanted.per_class:
+        return groups
+    if test.y.dtype.kind == "f":
+        expectation = f"none for {dataset.name}: its samples have no classes"
+        raise bad_value(
+            f"setting {setting.name}", "evaluate.per_class", wanted.per_class, expectation
+        )
     return [
         np.sort(
             np.concatenate([own[test.y[own] == label][: wanted.per_class] for label in classes])
@@ -356,7 +369,8 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
     """What the samples look like, and which classes no client has."""
     images = dataset.train.x.dtype == np.uint8
     labels = dataset.train.y
-    classes = dataset.classes if labels.ndim == 1 else 0  # texts have a word at every position
+    one_each = labels.ndim == 1 and labels.dtype.kind != "f"  # texts have a word at each place
+    classes = dataset.classes if one_each else 0
     held: set[int] = set()
     for rows in partition.train if classes else []:
         held.update(np.unique(labels[rows]).tolist())

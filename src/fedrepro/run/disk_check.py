@@ -43,7 +43,7 @@ def disk_of_kept(spec: RunSpec, dataset: Dataset, clients: int) -> Kept:
     if not rounds:
         return Kept(0, 0, 0)
     method, _ = compose(spec)
-    outputs = method.outputs or (1 if dataset.task == "binary" else dataset.classes)
+    outputs = method.outputs or dataset.outputs
     with torch.device("meta"):  # shapes only
         model = models.build(spec.setting.model, dataset.input_shape, outputs, folders=spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]

@@ -46,8 +46,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     from_outputs = [measure for measure in measures_of(spec, "client") if measure.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
-    outputs = 1 if task.name == "binary" else dataset.classes
-    outputs = outputs if method.outputs is None else method.outputs
+    outputs = dataset.outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
     scaling = Scaling.of(dataset, device, setting.scaling)
 
@@ -55,6 +54,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
         model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
         return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
 
+    targets = dataset.train.y[:2].shape if task.alike else None
     if models.find(setting.model, spec.plugins).own:
         net = own_net(
             setting.model,
@@ -64,7 +64,11 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             outputs if method.classifies else None,
             task.name == "binary",
             setting.precision,
+            targets,
         )
+    elif targets and len(targets) > 2:
+        wanted = f"one of your own, as targets are {[*targets[1:]]}, and its outputs [{outputs}]"
+        raise bad_value(f"setting {setting.name}", "model", setting.model, wanted)
     else:
         net = Net(build(), setting.precision)
     modules = method.nets(dataset.input_shape, outputs)
@@ -88,7 +92,7 @@ def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:
     few = torch.from_numpy(np.array(dataset.train.x[:2]))
     with torch.random.fork_rng([]), torch.no_grad():
         shape = dataset.input_shape
-        module = models.build(model, shape, dataset.classes, folders=spec.plugins).eval()
+        module = models.build(model, shape, dataset.outputs, folders=spec.plugins).eval()
         for x in (few, few.float()):
             try:
                 module(x)

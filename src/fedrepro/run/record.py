@@ -23,6 +23,11 @@ DECISION_COLUMNS = ("round", "client", "loss", "weight")
 PERSONAL_CLIENT_COLUMNS = (
     "round", "client", "train_samples", "test_samples", "participations", "loss", "accuracy",
 )  # fmt: skip
+# Columns that a task without right and wrong predictions does not have.
+ACCURACIES = {
+    "accuracy", "test_accuracy", "client_accuracy", "client_accuracy_std", "validation_accuracy",
+    "ensemble_accuracy",
+}  # fmt: skip
 MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
 
 

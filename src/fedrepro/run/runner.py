@@ -230,7 +230,8 @@ def _left_out(file: Path, plan: Plan) -> Iterator[str]:
         return
     from pyarrow import parquet
 
-    measures = ["accuracy", *plan.federation.context.task.measures]
+    task = plan.federation.context.task
+    measures = [*(["accuracy"] if task.has_accuracy else []), *task.measures]
     rows = parquet.read_table(file, columns=["round", "test_samples", *measures]).to_pydict()
     last = [at for at, round in enumerate(rows["round"]) if round == rows["round"][-1]]
     tested = [at for at in last if rows["test_samples"][at]]
@@ -239,7 +240,7 @@ def _left_out(file: Path, plan: Plan) -> Iterator[str]:
         if 0 < without < len(tested):
             yield (
                 f"{name}: no value for {without} of {len(tested)} clients with test samples, as "
-                "AUROC has with one class: means are over the others"
+                "AUROC has with one class, or R² with one sample: means are over the others"
             )
 
 

@@ -1,7 +1,7 @@
 """Record rounds: scores of models, decisions, interpolations."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,12 +118,17 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if not classifies:
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
         row |= {"validation_loss": math.nan, "validation_accuracy": math.nan}
+        row |= dict.fromkeys(plan.tested, math.nan)
     elif plan.test is not None and not federation.method.own_classifier:
         params = federation.method.eval_model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
-        scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
-        row["test_loss"] = float(np.mean([each.loss for each in scores]))
-        row["test_accuracy"] = float(np.mean([each.accuracy for each in scores]))
+        more = bool(plan.tested)
+        scores = [evaluate(ctx.net, ctx.task, params, each, len(each), more) for each in parts]
+        row |= {
+            f"test_{name}": _mean(each.more[name] for each in scores) for name in scores[0].more
+        }
+        row["test_loss"] = _mean(each.loss for each in scores)
+        row["test_accuracy"] = _mean(each.accuracy for each in scores)
         if plan.validation is not None:
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
@@ -141,6 +146,10 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         state.diverged_at = number
 
 
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean([*values]))
+
+
 def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
     """The server's measures that the setting names: reported, or of its model on the test set."""
     method, test = plan.federation.method, plan.test
@@ -151,7 +160,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
         params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
         parts = plan.group_tests or [test]
         scores = [evaluate(ctx.net, task, params, each, len(each), True) for each in parts]
-        found |= {name: float(np.mean([each.more[name] for each in scores])) for name in computed}
+        found |= {name: _mean(each.more[name] for each in scores) for name in computed}
     return found | {name: reported[name] for name in found if name in reported}
 
 

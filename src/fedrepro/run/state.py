@@ -11,6 +11,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import (
+    ACCURACIES,
     CLIENT_COLUMNS,
     DECISION_COLUMNS,
     ENSEMBLE_COLUMNS,
@@ -63,6 +64,16 @@ def first_state(plan: Plan, client_states: ClientStore) -> State:
 
 def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a run's rounds and clients; ``server`` is any state of its server."""
+    rounds, clients = _every_column(plan, server)
+    if plan.federation.context.task.has_accuracy:
+        return rounds, clients
+    left = (tuple(name for name in each if name not in ACCURACIES) for each in (rounds, clients))
+    rounds, clients = left
+    return (*rounds, *(name for name in plan.tested if name not in rounds)), clients
+
+
+def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same for a task with right and wrong predictions."""
     federation = plan.federation
     own = tuple(federation.method.metrics(federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own

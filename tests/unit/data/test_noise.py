@@ -93,9 +93,9 @@ def test_a_run_trains_on_noisy_labels_and_tests_on_clean_ones() -> None:
 def test_texts_are_refused() -> None:
     data = dataset()
     several = replace(data.train, y=np.zeros((150, 4), dtype=np.int64))
-    with pytest.raises(UserError, match=r"^noise: expected data with one label for each sample"):
+    with pytest.raises(UserError, match=r"^noise: expected data with one class for each sample"):
         with_noise(several, partition(), 3, Noise(kind="pair", rate=0.1), 1)
-    with pytest.raises(UserError, match=r"^attack: label_flip: expected data with one label for"):
+    with pytest.raises(UserError, match=r"^attack: label_flip: expected data with one class for"):
         with_reversed_labels(several, partition(), 3, {1})
 
 

@@ -141,7 +141,8 @@ class Described(Typed):
         licence: under which its authors offer it.
         citation: the paper to cite.
         homepage: its authors' page.
-        task: what is predicted: one of several classes, one of two, or the next word or character.
+        task: what is predicted: one of several classes, one of two, the next word or character, or
+            a number.
         surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
             surrogate next to the printed ones without a verdict. If the user must supply its files
             and they are missing, no table waits for its runs.
@@ -164,7 +165,7 @@ class Described(Typed):
     homepage: Url | None = None
     surrogate_for: Name | None = None
     holds: Holding | None = None
-    task: Literal["classification", "binary", "next_word"] = "classification"
+    task: Literal["classification", "binary", "next_word", "regression"] = "classification"
     mean: PerChannel | None = None
     std: PerChannel | None = None
 

@@ -218,9 +218,10 @@ class TabularCsv(Own):
 class Arrays(Own):
     """Your own arrays, in an npz archive or a Parquet file.
 
-    `x` [n, ...] and `y` [n], whole numbers from 0 or words; optionally `client` [n], the natural
-    clients, and `split` [n], `train` or `test`. In Parquet they are columns; those of `x` may be
-    lists. Bytes are scaled to [0, 1]; other whole numbers stay whole, as ids of words.
+    `x` [n, ...] and `y` [n], whole numbers from 0 or words; with the task regression, `y` [n],
+    [n, k] or of further axes has numbers. Optionally `client` [n], the natural clients, and
+    `split` [n], `train` or `test`. In Parquet they are columns; those of `x` and `y` may be lists.
+    Bytes are scaled to [0, 1]; other whole numbers stay whole, as ids of words.
 
     Attributes:
         test_fraction: the share of each class held out when there is no `split` (seed 0). Default:

@@ -15,7 +15,7 @@ from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, brief, listed
+from fedrepro.support.errors import UserError, bad_value, brief, listed
 from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -218,7 +218,7 @@ def make_partition(
 
     Args:
         labels: int [n], the class of each sample. Samples with several labels, such as texts
-            [n, length], count as one class.
+            [n, length], and those with numbers as targets (float) count as one class.
         groups: int [n], each sample's natural client, for the scheme `natural`.
         spec: the scheme, as in an experiment file.
         seed: of numpy's legacy generator, so below 2**32; a seed in ``spec`` replaces it.
@@ -241,6 +241,9 @@ def make_partition(
         array([[ 0,  0, 10, 10], [10, 10,  0,  0]])
     """
     seed = seed if spec.seed is None else spec.seed
+    if spec.by_class and np.asarray(labels).dtype.kind == "f":
+        wanted = "iid or natural, as its samples have numbers as targets, not classes"
+        raise bad_value("partition", "scheme", spec.scheme, wanted)
     labels = _one_dimensional(np.asarray(labels))
     if labels.size == 0:
         raise UserError(f"partition {spec.name}: there are no samples to partition")
@@ -352,8 +355,9 @@ def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
 
 
 def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels [n]; texts, which have a label at every word, count as one class."""
-    return labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
+    """Labels [n]; texts, with a label at every word, and numbers as targets count as one class."""
+    classes = labels.ndim == 1 and labels.dtype.kind != "f"
+    return labels if classes else np.zeros(len(labels), dtype=np.int64)
 
 
 def _counts(clients: list[Indices], labels: NDArray[Any], classes: int) -> Indices:

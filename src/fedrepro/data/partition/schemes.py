@@ -105,6 +105,11 @@ class Scheme(Typed):
         """Its name, and that of the scheme within it."""
         return (self.scheme,)
 
+    @property
+    def by_class(self) -> bool:
+        """Whether it depends on samples' classes which client has them."""
+        return True
+
     def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
@@ -169,6 +174,10 @@ class Iid(Scheme):
 
     scheme: Literal["iid"]
     clients: Count
+
+    @property
+    def by_class(self) -> bool:
+        return False
 
     def _parts(self) -> list[str]:
         return ["iid", f"clients{self.clients}"]
@@ -364,6 +373,10 @@ class Natural(Scheme):
                 "that has clients, in config/datasets.yaml"
             )
 
+    @property
+    def by_class(self) -> bool:
+        return False
+
     def _parts(self) -> list[str]:
         return [
             "natural",
@@ -521,6 +534,10 @@ class Domains(Scheme):
     def schemes(self) -> tuple[str, ...]:
         """Its name, and those of the scheme within it."""
         return (self.scheme, *self.within.schemes)
+
+    @property
+    def by_class(self) -> bool:
+        return self.within.by_class
 
     def _parts(self) -> list[str]:
         return ["domains", self.within.name]

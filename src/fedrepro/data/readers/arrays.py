@@ -69,3 +69,8 @@ def stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
     whole = kind_of(parts[0]) == "whole"
     small = all(not x.size or (x.min() >= span.min and x.max() <= span.max) for x in parts)
     return np.int32 if whole and small else np.float32
+
+
+def targets_of(x: NDArray[Any], y: NDArray[Any]) -> int:
+    """How many numbers y [n], [n, k] or [n, k, ...] has of a sample x, or at each place of it."""
+    return int(y.shape[1]) if y.ndim == 2 or 2 < y.ndim == x.ndim else 1

@@ -19,7 +19,7 @@ LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
 
 @dataclass(frozen=True)
 class RawSamples:
-    """The arrays of one split, as in `fedrepro.data.dataset.Split`."""
+    """The arrays of one split, as in `fedrepro.data.dataset.Split`; floats as y are targets."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -45,6 +45,7 @@ class Content:
     """A whole data set in memory.
 
     Attributes:
+        class_names: of the classes, or of the numbers that a regression predicts.
         notes: further facts for meta.json, such as the names of features, and
             `client_standardised`, the columns that clients standardise, and `standardised`, whether
             features were standardised with all training rows.
@@ -93,7 +94,7 @@ def held_out(
 ) -> tuple[RawSamples, RawSamples | None]:
     """Split off a share of each class, the same on every machine; None if ``fraction`` is 0.
 
-    Samples with several labels, such as texts, count as one class.
+    Samples with several labels, such as texts, and those with numbers count as one class.
 
     Raises:
         UserError: if one side would be empty.
@@ -106,6 +107,7 @@ def held_out(
             f"{where}: test_fraction: {fraction}: expected a share of the "
             f"{len(samples.y)} samples that leaves some on both sides"
         )
-    labels = samples.y if samples.y.ndim == 1 else np.zeros(len(samples.y), np.int64)
+    one = samples.y.ndim == 1 and samples.y.dtype.kind != "f"
+    labels = samples.y if one else np.zeros(len(samples.y), np.int64)
     mask = stratified_choice(labels, wanted, RandomState(0))
     return samples.take(~mask), samples.take(mask)

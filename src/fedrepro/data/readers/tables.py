@@ -35,7 +35,9 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    named = [c for c in (spec.label, spec.group, spec.split) if c is not None]
+    numbers = spec.task == "regression"
+    words = (None if numbers else spec.label, spec.group, spec.split)
+    named = [column for column in words if column is not None]
     table = _table(path, named, [form for word in spec.missing for form in (word, f" {word}")])
     _refuse_unknown_columns(spec, table, path)
     aside = {spec.label, spec.group, spec.split, *spec.drop}
@@ -50,7 +52,10 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         _refuse_wrong_cell(spec, table, column, path)
     for key, column in (("label", spec.label), ("group", spec.group)):
         _refuse_spaces(key, column, table, path)
-    class_names, labels = _classes(table[spec.label])
+    if numbers:
+        class_names, labels = [spec.label], table[spec.label].to_numpy(np.float64)
+    else:
+        class_names, labels = _classes(table[spec.label])
     group = None
     group_names: list[str] = []
     if spec.group is not None:
@@ -215,7 +220,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     a whole number of more than 64 bits.
     """
     cells = table[column]
-    whole = column == spec.label
+    number = column == spec.label and spec.task == "regression"
+    whole = column == spec.label and not number
     if cells.isna().all():
         raise UserError(
             f"{path}: {column}: every cell is empty: expected a value in some row: "
@@ -224,6 +230,12 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     expected, repair = f"finite numbers up to {LARGEST:.2g}", ""
     if pd.api.types.is_bool_dtype(cells):
         return
+    if number and not pd.api.types.is_numeric_dtype(cells):
+        wrong = pd.to_numeric(cells, errors="coerce").isna()
+        raise UserError(
+            f"{path}: label: {column}: {brief(str(cells[wrong].iloc[0]))} in "
+            f"{_place(spec, table, wrong)}: expected a number, as task is 'regression'"
+        )
     if whole and (values := pd.to_numeric(cells, errors="coerce")).notna().all():
         cells, expected = values, "whole numbers or words"
         wrong = np.isinf(cells) | (cells != np.floor(cells))
@@ -258,7 +270,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
 def _refuse_spaces(key: str, column: str | None, table: pd.DataFrame, path: Path) -> None:
     """Refuse two names that look the same: one class, or client, would be two."""
     spelt: dict[str, str] = {}
-    for name in [] if column is None else table[column].unique():
+    named = column is not None and not pd.api.types.is_numeric_dtype(table[column])
+    for name in table[column].unique() if named else []:
         if (other := spelt.setdefault(name.strip(), name)) != name:
             raise UserError(
                 f"{path}: {key}: {column}: {other!r} and {name!r}: expected names that differ in "

@@ -87,8 +87,10 @@ def _one_each(split: Split, key: str) -> Labels:
     """The labels [n].
 
     Raises:
-        UserError: if samples have several.
+        UserError: if samples have several, or numbers as targets.
     """
-    if split.y.ndim > 1:
-        raise UserError(f"{key}: expected data with one label for each sample, not texts")
+    if split.y.ndim > 1 or split.y.dtype.kind == "f":
+        raise UserError(
+            f"{key}: expected data with one class for each sample, not texts or numbers"
+        )
     return np.asarray(split.y)

@@ -81,7 +81,7 @@ class TensorSamples:
     """Samples of a split, kept on the device in their stored type and scaled on access.
 
     Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training. Only
-    features, stored as float32, are converted to the run's float type at once.
+    features and targets of float32 are converted to the run's float type at once.
     """
 
     x: Tensor
@@ -90,9 +90,7 @@ class TensorSamples:
 
     @classmethod
     def of(cls, split: Split, scaling: Scaling, device: str) -> "TensorSamples":
-        x = _tensor(split.x, device)
-        x = x.to(torch.get_default_dtype()) if x.is_floating_point() else x
-        return cls(x, _tensor(split.y, device), scaling)
+        return cls(_number(_tensor(split.x, device)), _number(_tensor(split.y, device)), scaling)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -160,6 +158,11 @@ class ClientSamples(Sequence[TensorSamples]):
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets at ``rows`` of ``whole``."""
         return self.whole.at(rows)
+
+
+def _number(values: Tensor) -> Tensor:
+    """Fractions in the run's float type, and all else as it is."""
+    return values.to(torch.get_default_dtype()) if values.is_floating_point() else values
 
 
 def _tensor(array: NDArray[np.generic], device: str) -> Tensor:

@@ -46,7 +46,8 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
     whose = f"{len(counts)} clients hold {spread} training samples each{middle}"
     if len(counts) == 1:
         whose = f"One place holds {spread} training samples"
-    summary = f"{whose}, of {_span(min(held), max(held))} of {classes} classes."
+    of_classes = f", of {_span(min(held), max(held))} of {classes} classes" if classes > 1 else ""
+    summary = f"{whose}{of_classes}."
     words = f"Samples of each class at each client. {summary}"
     natural = histogram.get("spec", {}).get("scheme") == "natural"
     names = _names(root, path, len(counts)) if natural else ()

@@ -21,7 +21,8 @@ from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.printing import sentence_case
 
-BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown if no cell uses any
+# Shown if no cell uses any.
+BY_PRODUCTS = (ACCURACY, *(OfRounds(name=name) for name in ("loss", "mae", "r2")))
 # Columns of rounds.parquet that the page shows as one number, and prefixes of scores of models,
 # which are drawn if a cell uses them.
 SCORES = ("test_", "client_", "validation_")

@@ -1,0 +1,254 @@
+"""Tasks other than classification: what is trained, what is scored, what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import fedrepro as fr
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load as load_workbench
+from fedrepro.config.targets import RunKey
+from fedrepro.engine import metrics
+from fedrepro.engine.executors import EXECUTORS, eager
+from fedrepro.report.cells import tables
+from fedrepro.report.pages.run import run_page
+from fedrepro.report.papers.published import Published
+from fedrepro.run.results import find_run
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+
+RANDOM = np.random.default_rng(0)
+WEIGHTS = RANDOM.normal(size=(3, 2))
+
+
+def numbers(n: int) -> tuple[Any, Any]:
+    """Features [n, 3] and a linear target [n] with noise."""
+    x = RANDOM.normal(size=(n, 3)).astype(np.float32)
+    return x, x @ WEIGHTS[:, 0] + 0.1 * RANDOM.normal(size=n)
+
+
+CLIENTS, TEST = [numbers(20), numbers(33), numbers(40)], numbers(50)
+
+
+def linear(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Linear(3, outputs)
+
+
+def regress(method: str = "fedavg", model: Any = "logistic", **more: Any) -> fr.Run:
+    given = {"rounds": 3, "test": TEST, "clients": CLIENTS, "task": "regression", **more}
+    return fr.train(method, model, given.pop("clients"), **given)
+
+
+def test_regression_descends_the_mean_squared_error() -> None:
+    """One full batch per client, from the initial weights that are kept: as PyTorch does it."""
+    module = linear((3,), 1)
+    run = regress(model=module, weights="keep", rounds=1, batch_size=50, lr=0.2)
+    moved = []
+    for x, y in CLIENTS:
+        own = nn.Linear(3, 1)
+        own.load_state_dict(module.state_dict())
+        nn.functional.mse_loss(own(torch.tensor(x))[:, 0], torch.tensor(y).float()).backward()
+        moved.append([leaf.data - 0.2 * leaf.grad for leaf in own.parameters()])
+    sizes = [len(y) for _, y in CLIENTS]
+    for at, leaf in enumerate(run.model.parameters()):
+        mean = sum(size * leaves[at] for size, leaves in zip(sizes, moved, strict=True)) / sum(
+            sizes
+        )
+        assert torch.allclose(leaf, mean, atol=1e-6)
+
+
+def test_its_scores_are_errors_and_no_accuracy() -> None:
+    run = regress(rounds=10)
+    x, y = TEST
+    with torch.no_grad():
+        errors = run.model(torch.tensor(x))[:, 0].numpy() - y
+    end = run.rounds.iloc[-1]
+    assert not [name for name in (*run.rounds, *run.clients) if "accuracy" in name]
+    assert end["test_loss"] == pytest.approx((errors**2).mean(), rel=1e-5)
+    assert end["test_mse"] == pytest.approx((errors**2).mean(), rel=1e-5)
+    assert end["test_mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
+    assert end["test_r2"] == pytest.approx(1 - (errors**2).mean() / y.var(), rel=1e-5)
+    assert end["test_r2"] > 0.9
+    assert "test loss" in run._repr_html_()
+    assert fr.compare([run]).index.name == "test_loss"
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "ima+fedprox+fedadam", "aaggff_s"])
+def test_clients_side_by_side_train_and_score_as_one_by_one(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of different sizes, so that mini-batches are padded."""
+    monkeypatch.setitem(EXECUTORS, "vectorised", lambda *how: eager)  # not compiled: faster
+    alone, stacked = (
+        regress(method, rounds=2, test=None, batch_size=8, executor=name)
+        for name in ("sequential", "vectorised")
+    )
+    assert alone.rounds["client_mae"].gt(0).all()
+    for one, other in ((alone.rounds, stacked.rounds), (alone.clients, stacked.clients)):
+        pd.testing.assert_frame_equal(one, other, rtol=1e-4)
+
+
+def test_a_sample_may_have_several_targets_or_one_at_each_place() -> None:
+    x, _ = TEST
+    several = regress(model=linear, clients=[(x, x @ WEIGHTS)] * 2, test=(x, x @ WEIGHTS), lr=0.5)
+    assert several.model(torch.tensor(x)).shape == (50, 2)
+    assert several.rounds["test_r2"].iloc[-1] > 0.9
+    images = RANDOM.normal(size=(20, 1, 5, 5)).astype(np.float32)
+    shaped = (images, 2 * images[:, 0])
+    pixels = regress(
+        model=lambda shape, outputs: nn.Conv2d(1, outputs, 1),
+        clients=[shaped] * 2, test=shaped, rounds=8, lr=0.3,
+    )  # fmt: skip
+    assert pixels.rounds["test_r2"].iloc[-1] > 0.9
+
+
+def test_r2_is_a_mean_over_targets_and_undefined_for_a_constant_one() -> None:
+    truth = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 8.0]])
+    assert metrics.r2(truth, truth) == 1.0
+    guess = truth.copy()
+    guess[:, 1] = 4.0  # the second target's mean: R² 0
+    assert metrics.r2(guess, truth) == 0.5
+    assert np.isnan(metrics.r2(np.ones(3), np.ones(3)))
+    images = np.arange(16.0).reshape(2, 2, 2, 2)
+    flat = np.moveaxis(images, 1, -1).reshape(-1, 2)
+    assert metrics.r2(images + 1, images) == pytest.approx(metrics.r2(flat + 1, flat))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "feddisco"},
+        {"method": "fedtgp"},
+        {"method": "fedfa"},
+        {"task": "regress"},
+        {"model": lambda shape, outputs: nn.Linear(3, 4)},
+        {"clients": [(TEST[0], np.array(["a"] * 50))]},
+        {"clients": [(TEST[0], np.full(50, np.nan))]},
+        {"clients": [(TEST[0], TEST[1][:9])]},
+        {"clients": [CLIENTS[0], (TEST[0], np.ones((50, 2)))]},
+        {"task": "binary", "clients": [(TEST[0], np.arange(50) % 3)], "test": None},
+        {"task": "classification"},
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(given: dict[str, Any]) -> None:
+    with pytest.raises(UserError) as refusal:
+        regress(**given)
+    assert "\n" not in str(refusal.value)
+
+
+def test_binary_has_one_output_and_an_auroc() -> None:
+    run = regress(
+        task="binary", clients=[(x, (y > 0).astype(int)) for x, y in CLIENTS], test=None, lr=1.0
+    )
+    assert run.model(torch.ones(4, 3)).shape == (4, 1)
+    assert run.rounds["client_auroc"].iloc[-1] > 0.8
+
+
+def test_the_examples_of_the_page_run() -> None:
+    text = (ROOT / "docs/tasks.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        exec(block, {})
+
+
+# --- in settings -------------------------------------------------------------------------------
+DATASETS = """\
+datasets:
+  own:
+    kind: tabular_csv
+    title: Own
+    licence: none
+    citation: none
+    path: own.csv
+    label: price
+    task: regression
+"""
+EXPERIMENT = """\
+system: own
+title: Own
+paper: none
+seeds: {demo: [1], paper: [1]}
+settings:
+  s:
+    dataset: own
+    partition: {scheme: iid, clients: 3, test_fraction: 0.2}
+    model: logistic
+    rounds: 3
+    participation: 1
+    epochs: 1
+    batch_size: 8
+    optimizer: {lr: 0.1}
+    evaluate: {clients: true}
+  skewed: {extends: s, partition: {scheme: dirichlet, clients: 3, alpha: 1.0}}
+  flipped: {extends: s, noise: {kind: pair, rate: 0.5}}
+tables:
+  table_1:
+    title: A table
+    rows:
+      - {label: MAE, setting: s, metric: mae}
+      - {label: Worst, setting: s, metric: {of: mse, over_clients: worst}}
+    columns: [{label: FedAvg, method: fedavg}]
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/config.yaml").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "config/datasets.yaml").write_text(DATASETS, encoding="utf-8")
+    (tmp_path / "config/experiments/own.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    x, y = numbers(90)
+    table = pd.DataFrame(x, columns=list("abc")).assign(price=100 + 10 * y)
+    table.to_csv(tmp_path / "own.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_setting_regresses_a_column(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-data", "own"]) == 0
+    assert "price, " in capsys.readouterr().out
+    assert main(["run", "own/s", "fedavg", "--seed", "1"]) == 0
+    said = capsys.readouterr()
+    assert "loss" in said.err
+    assert "accuracy" not in said.err
+    rounds = fr.load("own/s", "fedavg").rounds
+    assert rounds["test_mae"].iloc[-1] < rounds["test_mae"].iloc[0]
+    workbench = load_workbench(bench)
+    target = workbench.tables("paper")["own", "table_1"]
+    mae, worst = (cell.paper.mean for cell in tables.compute(workbench, target, Published()).cells)
+    assert mae == pytest.approx(rounds["test_mae"].iloc[-1])
+    clients = fr.load("own/s", "fedavg").clients
+    last = clients[clients["round"] == 3]
+    assert worst == pytest.approx(last["mse"].max())  # more is worse
+    record = find_run(bench, RunKey("own/s", "fedavg", 1))
+    page = run_page(record, None, [], [], {})
+    assert [panel.title for panel in page["by_products"]] == ["Loss", "Mean absolute error", "R²"]
+
+
+def test_arrays_in_a_file_may_have_several_targets(bench: Path) -> None:
+    x, _ = numbers(60)
+    np.savez("own.npz", x=x, y=x @ WEIGHTS)
+    kind = DATASETS.replace("tabular_csv", "arrays").replace("own.csv", "own.npz")
+    (bench / "config/datasets.yaml").write_text(kind.replace("    label: price\n", ""))
+    assert main(["check-data", "own"]) == 0
+    assert main(["run", "own/s", "fedavg", "--seed", "1"]) == 0
+    assert fr.load("own/s", "fedavg").model(torch.ones(4, 3)).shape == (4, 2)
+
+
+@pytest.mark.parametrize("setting", ["skewed", "flipped"])
+def test_a_setting_that_needs_classes_is_refused(
+    bench: Path, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    assert main(["run", f"own/{setting}", "fedavg", "--seed", "1"]) == 2
+    assert "numbers" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_words_to_regress_are_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pd.DataFrame({"a": [1, 2, 3], "price": ["1", "2", "much"]}).to_csv("own.csv", index=False)
+    assert main(["check-data", "own"]) == 2
+    assert "much" in capsys.readouterr().err
