@@ -3,35 +3,18 @@
 import argparse
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fedrepro.check import suite, world
+from fedrepro.check.suite import Trial
+from fedrepro.config.loading import folders_here
+from fedrepro.methods import registry
+from fedrepro.run.store import stored
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
-
-if TYPE_CHECKING:
-    from fedrepro.check.suite import Trial
-
-
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "check",
-        help="check that your own method has the properties that every method must have",
-        description="Run a method for a few rounds on a small synthetic federation and report "
-        "which checks pass: resumed runs and parallel runs give the same bits, nothing is changed "
-        "in place, no global randomness is used, and the method composes with wrappers and server "
-        "optimizers. Exits with 1 if a check fails.",
-        epilog="Example: fedrepro check my_prox",
-    )
-    parser.add_argument("method", metavar="METHOD", help="such as my_prox or ima+my_prox")
-    parser.set_defaults(handler=handle)
+from fedrepro.support.names import Composition
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    from fedrepro.check import suite, world
-    from fedrepro.config.loading import folders_here
-    from fedrepro.methods import registry
-    from fedrepro.support.names import Composition
-
     name, folders = arguments.method, folders_here()
     method, _ = registry.compose(name, folders=folders)
     if not all(layer.classifies for layer in method.layers()):
@@ -70,11 +53,6 @@ def trial_of(composition: str, folders: plugins.Folders = plugins.NONE) -> "Tria
     Raises:
         UserError: if its parts cannot be composed.
     """
-    from fedrepro.check import suite, world
-    from fedrepro.methods import registry
-    from fedrepro.run.store import stored
-    from fedrepro.support.names import Composition
-
     names = Composition.parse(composition).names
     parts = {name: part for name in names if (part := registry.part(name, folders))}
     quick = {name: world.quick(registry.hyperparameters_of(parts[name].cls)) for name in parts}
@@ -84,8 +62,6 @@ def trial_of(composition: str, folders: plugins.Folders = plugins.NONE) -> "Tria
 
 
 def _composes(composition: str, folders: plugins.Folders) -> None:
-    from fedrepro.check import suite
-
     try:
         trial = trial_of(composition, folders)
     except UserError as error:
@@ -95,8 +71,6 @@ def _composes(composition: str, folders: plugins.Folders) -> None:
 
 def _outcome(check: Callable[[], None]) -> tuple[str, str]:
     """How a check ended, and why."""
-    from fedrepro.check import suite
-
     try:
         with plugins.blamed():
             check()

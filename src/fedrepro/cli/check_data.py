@@ -6,59 +6,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from fedrepro.cli.console import print_facts, progress_bar
 from fedrepro.cli.data import words_of_test
-from fedrepro.cli.run import values_of
-from fedrepro.data.catalogue.catalogue import CATALOGUE
-from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.typed_yaml import written
-
-if TYPE_CHECKING:
-    from fedrepro.data.catalogue.entries import Own
-    from fedrepro.data.catalogue.kinds import DatasetSpec
-    from fedrepro.data.readers.content import Content
+from fedrepro.cli.requested import values_of
+from fedrepro.config.loading import load_config
+from fedrepro.data.catalogue.catalogue import CATALOGUE, Catalogue, load_catalogue
+from fedrepro.data.catalogue.entries import Own
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.fetching.own_files import find_own
+from fedrepro.data.prepare import read_checked
+from fedrepro.data.readers.content import FIRST, Content
+from fedrepro.data.readers.tables import header_of
+from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.packaged import CONFIG
+from fedrepro.support.typed_yaml import validate, written
 
 EXPORT = "images.npz"  # in a folder of `fedrepro synth export`
 WHERE = "the command line"
 LISTS = ("drop", "missing")  # keys whose values are separated by commas
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "check-data",
-        help="show what is understood of your own table, images or arrays",
-        description="Read your own data and print columns and their kinds, sizes and colours of "
-        "images, classes, natural clients and their sizes, what is held out for testing, and the "
-        "first samples; write nothing. Without an entry in config/datasets.yaml, the label of a "
-        "table is its last column and images are resized to 32 x 32, unless --set says otherwise; "
-        "then it also prints the entry.",
-        epilog="Example: fedrepro check-data data/patients.csv --set label=ill --set group=ward",
-    )
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        help="a data set of config/datasets.yaml, a CSV file, a folder or archive of images, "
-        "an npz or Parquet file of arrays, or a folder of `fedrepro synth export`",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a key of the entry, such as group=hospital or drop=id,date; may be repeated",
-    )
-    parser.set_defaults(handler=handle)
-
-
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.experiment import CONFIG
-    from fedrepro.config.loading import load_config
-    from fedrepro.data.catalogue.catalogue import load_catalogue
-    from fedrepro.data.fetching.own_files import find_own
-    from fedrepro.data.prepare import read_checked
-
     here = CONFIG.exists()  # a file can be checked anywhere
     known = load_catalogue().datasets if here else {}
     name, spec = _entry(arguments.data, arguments.set, known)
@@ -79,10 +51,6 @@ def handle(arguments: argparse.Namespace) -> None:
 
 def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") -> "tuple[str, Own]":
     """The name and the entry for a data set's name or a path, with changed keys."""
-    from fedrepro.data.catalogue.catalogue import Catalogue
-    from fedrepro.data.catalogue.entries import Own
-    from fedrepro.support.typed_yaml import validate
-
     own = {name: spec for name, spec in known.items() if isinstance(spec, Own)}
     path = Path(data)
     name = next((name for name, spec in own.items() if data in (name, spec.path)), None)
@@ -107,8 +75,6 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
 
 def _guessed(path: Path) -> dict[str, Any]:
     """An entry's keys for a file or folder."""
-    from fedrepro.data.fetching.own_files import find_own
-
     find_own(str(path), None)  # refuses a pipe
     about = {"title": path.name, "licence": "mine", "citation": "none", "path": str(path)}
     if path.is_dir() and (path / EXPORT).is_file():
@@ -116,8 +82,6 @@ def _guessed(path: Path) -> dict[str, Any]:
     if path.name == EXPORT:
         return {"kind": "synthetic", **about, "path": str(path.parent)}
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
-        from fedrepro.data.readers.tables import header_of
-
         return {"kind": "tabular_csv", **about, "label": header_of(path)[-1]}
     if path.suffix.lower() in (".npz", ".parquet", ".pq"):
         return {"kind": "arrays", **about}
@@ -132,11 +96,6 @@ def _guessed(path: Path) -> dict[str, Any]:
 
 def _facts(content: "Content") -> list[tuple[str, str]]:
     """What was read, and what all kinds of data have: samples, classes, natural clients."""
-    import numpy as np
-
-    from fedrepro.data.readers.content import FIRST
-    from fedrepro.support.errors import listed
-
     train, test = content.train, content.test
     shape = "x".join(map(str, train.x.shape[1:]))
     clients = "none: the partition makes them"

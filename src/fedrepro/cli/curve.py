@@ -8,44 +8,21 @@ import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import fedrepro
 from fedrepro.cli.console import print_rows
-from fedrepro.cli.run import add_run, requested
+from fedrepro.cli.requested import requested
 from fedrepro.measures.registry import NOT_SCORES
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
 from fedrepro.support.terminal import say
-
-if TYPE_CHECKING:
-    import fedrepro
 
 HEIGHT = 10  # lines of the plot
 LEVELS = " ▁▂▃▄▅▆▇█"
 STYLE = "body{font:1rem/1.5 sans-serif;margin:2rem}td,th{padding:0 .8rem 0 0;text-align:right}"
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "curve",
-        help="the learning curve of a run, also of one that is under way",
-        description="Draw what a run has scored in each evaluated round, up to its last "
-        "checkpoint if it is under way or broke off. If the output is no terminal, print the "
-        "rounds as tab-separated lines.",
-        epilog="Example: fedrepro curve ima/fmnist-shards2-demo fedavg --seed 1",
-    )
-    add_run(parser)
-    parser.add_argument(
-        "--page",
-        metavar="FILE",
-        type=Path,
-        help="write a page with the curve and all scores instead; one file, such as curve.html",
-    )
-    parser.set_defaults(handler=handle)
-
-
 def handle(arguments: argparse.Namespace) -> None:
-    import fedrepro
-
     _, named = requested(arguments)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -76,9 +53,6 @@ def handle(arguments: argparse.Namespace) -> None:
 
 def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[str]) -> None:
     """A page that needs no other file: what is to be said of the run, its curve, its rounds."""
-    import fedrepro
-    from fedrepro.support.files import write_atomically
-
     title = escape(f"{run.setting} {run.method}, seed {run.seed}")
     parts = [f"<h1>{title}</h1>", *(f"<p>{escape(remark)}</p>" for remark in remarks)]
     parts += [fedrepro.plot([run], of=column).svg, run.rounds.to_html(index=False, border=0)]

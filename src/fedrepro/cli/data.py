@@ -7,64 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, progress_bar
+from fedrepro.config.loading import load, load_config
+from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
+from fedrepro.data.dataset import PREPARED, open_dataset, read_meta, refuse_damage
+from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
+from fedrepro.data.fetching.weights import fetch_weights
+from fedrepro.data.prepare import prepare
+from fedrepro.provenance import inputs
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import say
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the subcommands."""
-    fetch = subparsers.add_parser(
-        "download",
-        help="fetch the raw files of a data set",
-        description="Download the files that config/datasets.yaml lists into "
-        "results/downloads/NAME. Interrupted downloads resume; SHA-256 checksums are verified.",
-    )
-    fetch.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
-    fetch.set_defaults(handler=_download)
-
-    make = subparsers.add_parser(
-        "prepare",
-        help="prepare a data set for training",
-        description="Write results/data/NAME: memory-mapped arrays and meta.json. Downloads "
-        "missing files first; does nothing if the data set is up to date.",
-    )
-    make.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
-    make.add_argument("--again", action="store_true", help="prepare it even if it is up to date")
-    make.set_defaults(handler=_prepare)
-
-    share = subparsers.add_parser(
-        "partition",
-        help="partition a data set among the clients of a setting",
-        description="Write results/partitions/DATASET/SCHEME/seedS.npz and, as .json, the class "
-        "counts of each client. Settings with the same data set and scheme share these files.",
-    )
-    share.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2")
-    share.add_argument("--seed", type=int, default=1, metavar="S", help="default: 1")
-    share.set_defaults(handler=_partition)
-
-    show = subparsers.add_parser(
-        "datasets",
-        help="list the data sets",
-        description="List the data sets of config/datasets.yaml and their state; with NAME, "
-        "describe one.",
-    )
-    show.add_argument("name", metavar="NAME", nargs="?", help="a data set, such as mnist5k")
-    show.add_argument("--json", action="store_true", help="print JSON")
-    show.set_defaults(handler=_datasets)
-
-
 def _download(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load_config
-    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
-    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
-    from fedrepro.support import checksummed_json
-    from fedrepro.support.files import sha256_of
-
     # Not all of config/: a broken experiment file does not matter here.
     archives, catalogue = load_config().data.archives, load_catalogue()
     if arguments.name in catalogue.weights:
-        from fedrepro.data.fetching.weights import fetch_weights
-
         path = fetch_weights(arguments.name, catalogue.weights[arguments.name], archives)
         print(f"{path}  sha256 {sha256_of(path)}")
         return
@@ -76,11 +35,6 @@ def _download(arguments: argparse.Namespace) -> None:
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load_config
-    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
-    from fedrepro.data.dataset import open_dataset
-    from fedrepro.data.prepare import prepare
-
     archives = load_config().data.archives
     spec = find_dataset(arguments.name, load_catalogue().datasets)
     with progress_bar(f"{arguments.name}: reading") as progress:
@@ -105,10 +59,6 @@ def words_of_test(notes: Mapping[str, Any], test: int) -> str:
 
 
 def _partition(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
-    from fedrepro.data.dataset import open_dataset, refuse_damage
-    from fedrepro.provenance import inputs
-
     if not 0 <= arguments.seed < 2**32:
         raise bad_value(
             "the command line", "--seed", arguments.seed, "a whole number of at least 0"
@@ -142,9 +92,6 @@ def _partition(arguments: argparse.Namespace) -> None:
 
 
 def _datasets(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load_config
-    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
-
     load_config()  # which says so where there is no workbench
     known = load_catalogue().datasets
     if arguments.name is not None:
@@ -174,9 +121,6 @@ def _shown(value: Any) -> str:
 
 def _state(name: str, spec: Any) -> dict[str, Any]:
     """One row: a data set's catalogue entry, and its state on disk."""
-    from fedrepro.data.dataset import PREPARED, read_meta
-    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
-
     row: dict[str, Any] = {
         "name": name,
         "kind": spec.kind,

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedrepro.config.experiment import COMPACT, CONFIG, EXPERIMENTS, shipped
+from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
+from fedrepro.run import landed
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.packaged import ORIGIN
+from fedrepro.support.files import atomic_folder, write_atomically
+from fedrepro.support.locks import exclusive_lock
+from fedrepro.support.packaged import CONFIG, ORIGIN
+from fedrepro.support.typed_yaml import parsed, read_yaml
 
 SKELETON = Path("workflow/skeleton")
 # Files that the skeleton takes unchanged from the package.
@@ -16,35 +20,6 @@ COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles")
 PAPERS = Path("reports/papers")
 ORDER = PAPERS / "systems.yaml"
 LEFT_OUT = ("__pycache__", "reference")
-
-
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "init",
-        help="create your own workbench in a new folder, or add published experiments to one",
-        description="Create a folder with a Snakefile that uses this package's rules, "
-        "configuration, an experiment with one table, and one example plug-in each of a method, a "
-        "model, a partition scheme and a measure. `snakemake --cores all` in it makes the table "
-        "and its site. In a workbench, --with adds the files that it lacks of these systems.",
-        epilog="Examples: fedrepro init my-paper --with ima; inside of it: fedrepro init --with "
-        "fedgo",
-    )
-    parser.add_argument(
-        "folder",
-        metavar="FOLDER",
-        type=Path,
-        nargs="?",
-        help="a folder that does not exist yet; with --with also a workbench (default: this one)",
-    )
-    parser.add_argument(
-        "--with",
-        dest="systems",
-        metavar="SYSTEM",
-        nargs="+",
-        default=[],
-        help="also copy the published experiments of these systems, and their printed numbers",
-    )
-    parser.set_defaults(handler=handle)
 
 
 def handle(arguments: argparse.Namespace) -> None:
@@ -71,9 +46,6 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
     Raises:
         UserError: if the folder exists.
     """
-    from fedrepro.support.files import atomic_folder
-    from fedrepro.support.locks import exclusive_lock
-
     if folder.exists():
         raise bad_value(
             "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
@@ -108,10 +80,6 @@ def _add(folder: Path, system: str) -> list[Path]:
     Raises:
         UserError: if a file cannot be written, or the list of papers is damaged.
     """
-    from fedrepro.run import landed
-    from fedrepro.support.files import write_atomically
-    from fedrepro.support.typed_yaml import parsed, read_yaml
-
     added = [name for name in _files_of(system) if not (folder / name).exists()]
     for name in added:
         with write_atomically(folder / name) as temporary:

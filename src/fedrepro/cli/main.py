@@ -1,4 +1,4 @@
-"""The command ``fedrepro``: its subcommands come from :mod:`fedrepro.cli`."""
+"""The command ``fedrepro``: its subcommands stand in ``commands.yaml``, and in those of papers."""
 
 import argparse
 import errno
@@ -6,40 +6,27 @@ import faulthandler
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+
+import yaml
 
 from fedrepro import __version__
-from fedrepro.cli import (
-    analysis,
-    check,
-    check_data,
-    curve,
-    data,
-    init,
-    listing,
-    plan,
-    rank,
-    report,
-    run,
-    synth,
-    verify,
-    why,
-)
+from fedrepro.analysis.studies import studies
 from fedrepro.cli.memory import MORE_MEMORY, without_log
-from fedrepro.config.experiment import CONFIG
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
 
-# Modules of commands, in the order of `fedrepro --help`.
-COMMANDS = (
-    init, run, check, listing, data, check_data, report, analysis, synth, plan, rank, verify, curve,
-    why,
-)  # fmt: skip
+Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
+Handler = Callable[[argparse.Namespace], int | None]
+TYPES = {"int": int, "path": Path}
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Commands whose result is files. What they print is a remark on them, so they are done without it.
 MAKES_FILES = {
@@ -73,13 +60,57 @@ def parser() -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
-    for commands in COMMANDS:
-        commands.register(subparsers)
-    for name in papers.files_of("command"):
-        papers.load("command", name).register(subparsers)
+    shared: Arguments = {}  # those that name a run
+    for file in (Path(__file__).with_name("commands.yaml"), *papers.command_files()):
+        content = _read(file)
+        shared = shared or content["a_run"]
+        _add(subparsers, content["commands"], shared)
     for old, command in ALIASES.items():
         subparsers.choices[old] = subparsers.choices[command]
     return top
+
+
+def _read(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), LOADER)
+    return content
+
+
+def _add(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: Mapping[str, Any],
+    shared: Arguments,
+) -> None:
+    """Add the commands of a file.
+
+    Args:
+        shared: the arguments of commands that name a run.
+    """
+    for name, entry in commands.items():
+        description = entry["description"].replace("{studies}", ", ".join(studies()))
+        parser = subparsers.add_parser(
+            name, help=entry["help"], description=description, epilog=entry.get("epilog")
+        )
+        parser.set_defaults(handler=entry.get("handler"))
+        arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})
+        groups: dict[str | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}
+        for argument, keys in arguments.items():
+            options = {key: value for key, value in keys.items() if key not in ("type", "group")}
+            if "type" in keys:
+                options["type"] = TYPES[keys["type"]]
+            title = keys.get("group")
+            if title not in groups:
+                groups[title] = parser.add_argument_group(title)
+            groups[title].add_argument(argument, **options)
+        if "actions" in entry:
+            actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+            _add(actions, entry["actions"], shared)
+
+
+def handler_of(name: str) -> Handler:
+    """The function that carries out a command, as its entry in ``commands.yaml`` names it."""
+    module, _, function = name.partition(":")
+    handler: Handler = getattr(import_module(f"fedrepro.{module}"), function)
+    return handler
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,7 +152,7 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     with _logged(log):
         try:
             with _inside(root), plugins.blamed(), _memory_explained(words):
-                return chosen.handler(chosen) or 0
+                return handler_of(chosen.handler)(chosen) or 0
         except UserError as error:
             if isinstance(error, plugins.PluginError) and log:
                 log.write(printable("".join(traceback.format_exception(error.__cause__))))

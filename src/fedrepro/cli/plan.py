@@ -7,49 +7,17 @@ from typing import Any
 from fedrepro.cli.analysis import require_at_least
 from fedrepro.cli.console import print_rows
 from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import load
+from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
+from fedrepro.cost.model import CostModel
+from fedrepro.run import cards
 from fedrepro.support.typed_yaml import validate
+from fedrepro.workflow.resources import estimated, save_estimates
 
 REASONS = 8  # at most so many are printed
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "estimate",
-        help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
-        description="Estimate the remaining cost of targets on this machine or, with `--device "
-        "cuda`, on an NVIDIA H100 that need not be here: the steps of all clients times the "
-        "seconds of one, by a table of the speeds of models and methods, and by the timings of "
-        "runs that are finished here. Each sum says how many hours are predicted. It counts a "
-        "run that several tables need once, and leaves out finished runs. The last sum also counts "
-        "the runs that these start from: parent runs and inputs.",
-        epilog="Examples: fedrepro estimate ima superfed/table_2_3 --scale paper; "
-        "fedrepro estimate superfed/mnist-500@released fedrep",
-    )
-    parser.add_argument(
-        "targets",
-        metavar="TARGET",
-        nargs="*",
-        help="SYSTEM or SYSTEM/ITEM, or SETTING METHOD for a single cell (default: all)",
-    )
-    parser.add_argument("--scale", help="demo, compact or paper (default: from config/config.yaml)")
-    parser.add_argument("--device", help="cpu or cuda (default: from config/config.yaml)")
-    parser.add_argument(
-        "--gpus",
-        type=int,
-        metavar="N",
-        help="GPUs that compute (default: those that are here, or 1)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=handle)
-
-
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
-    from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
-    from fedrepro.cost.model import CostModel
-    from fedrepro.run import cards
-    from fedrepro.workflow.resources import estimated, save_estimates
-
     if arguments.gpus is not None:
         require_at_least("--gpus", arguments.gpus, 1)
     bench = load(overrides=validate(Overrides, {"device": arguments.device}, "the command line"))

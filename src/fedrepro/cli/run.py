@@ -4,95 +4,34 @@ import argparse
 import math
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedrepro.cli.requested import requested
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.loading import load
+from fedrepro.config.run_spec import ResolvedData, RunSpec
 from fedrepro.config.targets import RunKey
-from fedrepro.config.values import SCALES, Scalar
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
+from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
+from fedrepro.data.fetching.weights import fetch_weights
+from fedrepro.data.partition.partition import Partition
+from fedrepro.data.prepare import prepare as prepare_dataset
+from fedrepro.provenance import arithmetic, fingerprint, inputs, numerics
+from fedrepro.report.cells.of_run import lines_of
+from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
+from fedrepro.report.papers.published import Published
+from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
+from fedrepro.run.disk_check import disk_of_kept
+from fedrepro.run.results import read_run
+from fedrepro.run.runner import Progress, Report
+from fedrepro.run.standing import partition_now
+from fedrepro.run.tracking import tracker_of
+from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import say
-from fedrepro.support.typed_yaml import read_value, validate
-
-if TYPE_CHECKING:
-    from fedrepro.config.run_spec import RunSpec
-    from fedrepro.data.dataset import Dataset
-    from fedrepro.data.partition.partition import Partition
-    from fedrepro.run.runner import Progress, Report
+from fedrepro.support.typed_yaml import validate
 
 SECONDS_BETWEEN_LINES = 5.0
-
-
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "run",
-        help="train one method in one setting with one seed",
-        description="Train one method in one setting with one seed, and write the same files as "
-        "the workflow. Missing data and partitions are made first. An interrupted run resumes from "
-        "its last checkpoint; a finished run is kept if nothing has changed.",
-        epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1 --set mu=0.1",
-    )
-    add_run(parser)
-    parser.add_argument(
-        "--executor",
-        help="auto, sequential, parallel or vectorised (default: from config/config.yaml)",
-    )
-    parser.add_argument(
-        "--device", help="cpu, cuda or cuda:<number> (default: from config/config.yaml)"
-    )
-    parser.add_argument(
-        "--again", action="store_true", help="train again even if the run is finished and current"
-    )
-    parser.set_defaults(handler=handle)
-
-
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a run."""
-    parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
-    parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
-    parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a hyperparameter of the method, such as mu=0.1 or fedprox.mu=0.1; may be repeated. "
-        "The run is filed as a variant of the method, such as fedprox_mu0.1",
-    )
-
-
-def requested(
-    arguments: argparse.Namespace, overrides: Overrides | None = None
-) -> tuple[Workbench, RunKey]:
-    """The run that :func:`add_run`'s arguments name.
-
-    Raises:
-        UserError: for an invalid setting, seed or hyperparameter.
-    """
-    require_seed("--seed", arguments.seed)
-    workbench = load(overrides=overrides)
-    setting, method = workbench.setting(arguments.setting), arguments.method
-    if values := values_of(arguments.set):
-        workbench, method = workbench.with_variant(setting, method, values)
-    return workbench, RunKey(setting.name, method, arguments.seed)
-
-
-def values_of(texts: list[str]) -> dict[str, Scalar]:
-    """The names and values that ``--set`` gives."""
-    values: dict[str, Scalar] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals or key in values:
-            raise bad_value("the command line", "--set", text, "NAME=VALUE, each name once")
-        values[key] = read_value(value, "the command line", f"--set {key}")
-    return values
-
-
-def require_seed(key: str, seed: int) -> None:
-    """Raise UserError unless ``seed`` is in [0, 2**32)."""
-    if not 0 <= seed < 2**32:
-        raise bad_value("the command line", key, seed, "a whole number from 0 to 4294967295")
 
 
 def handle(arguments: argparse.Namespace) -> None:
@@ -110,11 +49,6 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     Raises:
         UserError: for an invalid request.
     """
-    from fedrepro.provenance import fingerprint, numerics
-    from fedrepro.run import cards, input_artifacts, runner, shared_prefix
-    from fedrepro.run.disk_check import disk_of_kept
-    from fedrepro.run.tracking import tracker_of
-
     name = f"{run.setting} {run.method} seed {run.seed}"
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     dataset, partition = _made_inputs(workbench, run, spec)
@@ -160,11 +94,6 @@ def _made_inputs(workbench: Workbench, run: RunKey, spec: "RunSpec") -> "tuple[D
 
     What needs no data is checked before any are fetched.
     """
-    from fedrepro.config.run_spec import ResolvedData, RunSpec
-    from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.provenance import arithmetic
-    from fedrepro.run import assembly, standing
-
     assembly.compose(spec)
     arithmetic.refuse_without_gpu(spec)
     if spec.weights:
@@ -214,8 +143,6 @@ MOST_NUMBERS = 3  # in a run's last line
 
 def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
     """The cells of printed tables that have the run, a line each; empty if there are none."""
-    from fedrepro.report.cells.of_run import lines_of
-
     try:
         return [f"  {line}" for line in lines_of(workbench, run)]
     except UserError as error:  # of other files: this run is finished
@@ -224,10 +151,6 @@ def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
 
 def _numbers(workbench: Workbench, run: RunKey) -> str:
     """The first few numbers that tables of its experiment file take from a run, in words."""
-    from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
-    from fedrepro.report.papers.published import Published
-    from fedrepro.run.results import read_run
-
     system = run.setting.partition("/")[0]
     uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
     answers = headline(answers_of(read_run(workbench.root, run), uses))[:MOST_NUMBERS]
@@ -281,27 +204,19 @@ def progress_lines(name: str) -> "Report":
 
 
 def _dataset(workbench: Workbench, name: str) -> "Dataset":
-    from fedrepro.data.dataset import PREPARED, open_dataset, refuse_damage
-    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
-    from fedrepro.data.prepare import prepare
-
     prepared = (workbench.root / PREPARED / name / "meta.json").exists()
     if not prepared:
         say(f"{name}: preparing")
     # `prepare` does nothing when the catalogue entry and the raw files are unchanged. Prepared data
     # are kept when the raw files are gone.
     if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
-        prepare(name, workbench.datasets[name], workbench.config.data.archives)
+        prepare_dataset(name, workbench.datasets[name], workbench.config.data.archives)
     refuse_damage(name, workbench.root / PREPARED)
     return open_dataset(name, workbench.root / PREPARED)
 
 
 def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partition":
     """The run's partition, made (again) if there is none as it would be made now."""
-    from fedrepro.data.partition.partition import Partition
-    from fedrepro.provenance import inputs
-    from fedrepro.run.standing import partition_now
-
     setting = workbench.setting(run.setting)
     path = workbench.root / setting.partition_path(run.seed)
     stored = partition_now(workbench, setting, run.seed, dataset)

@@ -3,39 +3,17 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.run import add_run, requested
+from fedrepro.analysis.finished import open_run
+from fedrepro.analysis.quality_of_run import synthetic_of
+from fedrepro.cli.requested import requested
+from fedrepro.report.datasheet import write_export
+from fedrepro.run import cards
 from fedrepro.support.errors import bad_value
-
-
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    synth = subparsers.add_parser(
-        "synth",
-        help="export the synthetic sets of runs",
-        description="Methods such as FedEvg produce a labelled data set, which can be exported.",
-    )
-    actions = synth.add_subparsers(title="actions", metavar="ACTION", required=True)
-    export = actions.add_parser(
-        "export",
-        help="write a synthetic set to a folder: images, labels, datasheet",
-        description="Write a finished run's synthetic set to a folder: images.npz (no pickle), "
-        "sheet.png, datasheet.json and README.md with its settings, rounds, quality (if `fedrepro "
-        "quality` has been run) and privacy notes. The folder can be used as a data set of the "
-        "kind `synthetic`.",
-        epilog="Example: fedrepro synth export fedevg/digits-demo fedevg --seed 1 --to digits",
-    )
-    add_run(export)
-    export.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="a new folder")
-    export.set_defaults(handler=make_export)
+from fedrepro.support.files import atomic_folder
+from fedrepro.support.locks import exclusive_lock
 
 
 def make_export(arguments: argparse.Namespace) -> None:
-    from fedrepro.analysis.finished import open_run
-    from fedrepro.analysis.quality_of_run import synthetic_of
-    from fedrepro.report.datasheet import write_export
-    from fedrepro.run import cards
-    from fedrepro.support.files import atomic_folder
-    from fedrepro.support.locks import exclusive_lock
-
     folder: Path = arguments.to
     workbench, run = requested(arguments)
     if folder.exists():

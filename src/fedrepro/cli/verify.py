@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from fedrepro.support.errors import UserError
+from fedrepro.config.loading import load
+from fedrepro.run import landed
+from fedrepro.run.integrity import Check, runs_in
+from fedrepro.run.standing import standing_of
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import say
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
@@ -13,36 +17,8 @@ RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experi
 MOST = 10  # runs of a kind that are listed
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "verify",
-        help="check that no file of a results tree has changed, and no printed number",
-        description="Check a results tree: runs, partitions, analyses, tables by their checksums, "
-        "places and the runs that they were made from; prepared data and downloads by their "
-        "sizes. Of the papers in reports, check the printed numbers, row by row, and landed "
-        "results against each paper's record, landed.json. Prints one line per fault, and exits "
-        "with 1 if there are any. Remove the files of results that it names: the workflow makes "
-        "them again. Restore those of reports from the repository.",
-    )
-    parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, nargs="?",
-        help="results or reports, or a copy of one; default: both",
-    )  # fmt: skip
-    parser.add_argument(
-        "--full", action="store_true", help="also read all prepared data and downloads"
-    )
-    parser.add_argument(
-        "--accept", metavar="PAPER",
-        help="print how a paper's printed numbers and landed results differ from its record, and "
-        "record them as they are: after a correction, or for a paper of your own",
-    )  # fmt: skip
-    parser.set_defaults(handler=handle)
-
-
 def handle(arguments: argparse.Namespace) -> int:
     """Return 1 if there are faults, else 0."""
-    from fedrepro.run.integrity import Check
-
     if arguments.accept is not None:
         _accept(arguments.accept)
         return 0
@@ -78,9 +54,6 @@ def _accept(system: str) -> None:
     Raises:
         UserError: if there is no such paper in this workbench, or one of its files is damaged.
     """
-    from fedrepro.run import landed
-    from fedrepro.support.errors import bad_value
-
     known = landed.papers_in(Path())
     if system not in known:
         raise bad_value("the command line", "--accept", system, "a paper in reports/papers", known)
@@ -94,9 +67,6 @@ def _other_results(results: Path) -> Iterator[str]:
     """Lines about this workbench's runs that would be made again, or are from another machine."""
     if not CONFIG.exists():
         return
-    from fedrepro.config.loading import load
-    from fedrepro.run.integrity import runs_in
-    from fedrepro.run.standing import standing_of
 
     try:
         bench = load()

@@ -2,36 +2,19 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedrepro.cli.run import add_run, requested, require_seed
+from fedrepro.cli.requested import requested, require_seed
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.provenance.arithmetic import of_manifest
+from fedrepro.run.current_manifest import current_manifest
+from fedrepro.run.results import RunRecord, find_run, read_any
+from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import say
-
-if TYPE_CHECKING:
-    from fedrepro.run.results import RunRecord
-    from fedrepro.run.run_comparison import Side
+from fedrepro.workflow.rerun_checks import reasons_of
 
 OTHER = "SETTING METHOD SEED, a manifest.json, or the folder that contains it"
-
-
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "explain",
-        help="why a run would be made again, or what differs from another run",
-        description="Without --other: why Snakemake would make a run again, and what differs "
-        "between the run's manifest and today's configuration, code, packages, machine and data. "
-        "With --other: what differs between two runs, and the first round in which their numbers "
-        "differ. Changed code is shown as a `git diff` where git has both commits. For a run that "
-        "was not made here, its reference result is used, if there is one.",
-        epilog="Example: fedrepro explain ima/fmnist-shards2-demo fedavg --seed 1 --other "
-        "ima/fmnist-shards2-demo fedprox 1",
-    )
-    add_run(parser)
-    parser.add_argument("--other", nargs="+", metavar="OTHER", help=OTHER)
-    parser.set_defaults(handler=handle)
 
 
 def handle(arguments: argparse.Namespace) -> None:
@@ -39,7 +22,6 @@ def handle(arguments: argparse.Namespace) -> None:
     if arguments.other is None:
         explain(workbench, run)
         return
-    from fedrepro.run.run_comparison import of_manifests, of_rounds, titled
 
     sides = _side(_found(workbench, run)), _side(_other(workbench, arguments.other))
     for word, side in zip(("from", "to"), sides, strict=True):
@@ -49,11 +31,6 @@ def handle(arguments: argparse.Namespace) -> None:
 
 def explain(workbench: Workbench, run: RunKey) -> None:
     """Print why Snakemake would make a run again, and what differs from today."""
-    from fedrepro.run.current_manifest import current_manifest
-    from fedrepro.run.results import find_run
-    from fedrepro.run.run_comparison import Side, of_manifests, titled
-    from fedrepro.workflow.rerun_checks import reasons_of
-
     today, unknown = current_manifest(workbench, run)
     due = reasons_of(workbench, run)
     record = find_run(workbench.root, run)
@@ -85,8 +62,6 @@ def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
     Raises:
         UserError: if neither exists.
     """
-    from fedrepro.run.results import find_run
-
     record = find_run(workbench.root, run)
     if not record.manifest:
         again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
@@ -113,8 +88,6 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
 
 def _at(workbench: Workbench, path: Path) -> "RunRecord":
     """The run whose manifest is at a path, possibly in another results tree."""
-    from fedrepro.run.results import read_any
-
     folder = path.parent if path.name == "manifest.json" else path
     if "\0" in str(path) or not (workbench.root / folder / "manifest.json").is_file():
         raise bad_value("the command line", "--other", str(path), OTHER)
@@ -126,9 +99,6 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
 
 def _side(record: "RunRecord") -> "Side":
     """One side of a comparison; warn if the run's files are damaged."""
-    from fedrepro.provenance.arithmetic import of_manifest
-    from fedrepro.run.run_comparison import Side
-
     if record.state == "damaged":
         say(f"fedrepro: {record.folder}: {record.why}")
     manifest = {**record.manifest, "arithmetic": of_manifest(record.manifest)}  # also older ones

@@ -30,9 +30,6 @@ from fedrepro.support.packaged import ORIGIN
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
 
-CONFIG = Path("config/config.yaml")
-
-
 EXPERIMENTS = Path("config/experiments")
 
 

@@ -11,7 +11,6 @@ from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromRun
 from fedrepro.config.config_file import Config, Overrides
 from fedrepro.config.experiment import (
     COMPACT,
-    CONFIG,
     EXPERIMENTS,
     CompactFile,
     Experiment,
@@ -32,6 +31,7 @@ from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.names import RELEASED
 from fedrepro.support.old_names import with_new_keys
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import parsed, read_text, read_yaml, validate
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 ASSETS = PACKAGE / "assets"
+CONFIG = Path("config/config.yaml")  # every workbench has it
 ORIGIN = ASSETS if ASSETS.is_dir() else PACKAGE.parents[1]
 
 

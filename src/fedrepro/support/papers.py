@@ -9,7 +9,7 @@ files, and code outside of ``papers`` imports them only through this module. By 
 - ``study_<name>.py``: ``study``, which computes results that need no run;
 - ``cohorts_<stream>.py``: ``sampler`` of a run's cohorts (key ``cohorts`` of a setting);
 - ``given_<key>.py``: ``changed``, which modifies a run's inputs as that key of a setting says;
-- ``command_<name>.py``: ``register``, like the modules of ``cli``.
+- ``commands.yaml``: commands, like the one of ``cli``.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ from fedrepro.support.packaged import ORIGIN
 
 FOLDER = Path(__file__).parents[1] / "papers"
 RULES = ORIGIN / "workflow/rules/papers"
-Role = Literal["figure", "table", "study", "cohorts", "given", "command"]
+Role = Literal["figure", "table", "study", "cohorts", "given"]
 
 
 @cache
@@ -41,6 +41,11 @@ def load_kinds() -> None:
     """Import the papers' models of experiment files, so that :func:`any_of` finds them."""
     for file in _kinds():
         import_file(file)
+
+
+def command_files() -> list[Path]:
+    """The files that describe commands of papers."""
+    return sorted(FOLDER.glob("*/commands.yaml"))
 
 
 def files_of_report() -> list[Path]:

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.experiment import CONFIG
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import ResolvedData, RunSpec
@@ -49,6 +48,7 @@ from fedrepro.run.standing import (
 )
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code

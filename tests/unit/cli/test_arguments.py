@@ -32,17 +32,17 @@ RUN = ("ima/fmnist-shards2-demo", "ima+fedprox", "--seed", "7")
     [
         (
             ("landscape", *RUN, "--through", "1", "2", "--points", "5", "--samples", "9"),
-            "fedrepro.analysis.landscape_of_run.landscape_through",
+            "fedrepro.cli.analysis.landscape_through",
             [["1", "2"], 5, 9, False],
         ),
         (
             ("landscape", *RUN),
-            "fedrepro.analysis.landscape_of_run.landscape_of",
+            "fedrepro.cli.analysis.landscape_of",
             ["ima/fmnist-shards2-demo ima+fedprox 7"],
         ),
         (
             ("quality", *RUN),
-            "fedrepro.analysis.quality_of_run.quality_of",
+            "fedrepro.cli.analysis.quality_of",
             ["ima/fmnist-shards2-demo ima+fedprox 7"],
         ),
         (
@@ -56,14 +56,14 @@ RUN = ("ima/fmnist-shards2-demo", "ima+fedprox", "--seed", "7")
             ["ima table_1 paper"],
         ),
         (("site", "--scale", "paper"), "fedrepro.report.site.write_site", ["paper"]),
-        (("study", "fedgo_cost"), "fedrepro.analysis.studies.make", ["fedgo_cost"]),
+        (("study", "fedgo_cost"), "fedrepro.cli.analysis.make", ["fedgo_cost"]),
         (
             ("plan", "ima/table_1", "superfed", "--scale", "paper"),
-            "fedrepro.cost.estimate.chosen",
+            "fedrepro.cli.plan.chosen",
             [["ima/table_1", "superfed"], "paper"],
         ),
-        (("verify", "there", "--full"), "fedrepro.run.integrity.Check", ["there", True]),
-        (("verify",), "fedrepro.run.integrity.Check", ["results", False]),
+        (("verify", "there", "--full"), "fedrepro.cli.verify.Check", ["there", True]),
+        (("verify",), "fedrepro.cli.verify.Check", ["results", False]),
     ],
 )
 def test_each_argument_is_in_its_place(
@@ -79,7 +79,7 @@ def test_each_argument_is_in_its_place(
         seen.extend(map(_plain, [*given, *named.values()]))
         raise Stopped
 
-    monkeypatch.setattr("fedrepro.analysis.kept_models.open_kept", lambda *given: None)
+    monkeypatch.setattr("fedrepro.cli.analysis.open_kept", lambda *given: None)
     monkeypatch.setattr(function, record)
     with suppress(Stopped):
         main([*arguments])
@@ -114,7 +114,7 @@ def test_verify_says_each_fault_and_its_status_is_1(
             results=folder, faults=lambda: iter(faults), counts=counts, unrecorded=[]
         )
 
-    monkeypatch.setattr("fedrepro.run.integrity.Check", check)
+    monkeypatch.setattr("fedrepro.cli.verify.Check", check)
     assert main(["verify"]) == int(bool(faults))
     said = capsys.readouterr()
     assert said.out.split() == faults

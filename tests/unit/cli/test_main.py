@@ -14,11 +14,11 @@ import pytest
 from fedrepro.cli import main as command
 from fedrepro.cli import verify
 from fedrepro.cli.main import main
-from fedrepro.config.experiment import CONFIG
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import LOGS, read_run
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.printing import CONTROL
 from fedrepro.support.terminal import let_go
 from support.places import ROOT

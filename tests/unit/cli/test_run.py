@@ -10,7 +10,6 @@ import pytest
 
 from fedrepro.cli import run
 from fedrepro.cli.main import main
-from fedrepro.report.cells import of_run
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 
@@ -111,7 +110,7 @@ def test_it_ends_with_a_line_for_each_printed_cell(
     bench: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If they cannot be judged, because of other files, the run is finished all the same."""
-    monkeypatch.setattr(of_run, "lines_of", lambda *given: ["Table 1, S: 1.0", "Table 2, S: 1.0"])
+    monkeypatch.setattr(run, "lines_of", lambda *given: ["Table 1, S: 1.0", "Table 2, S: 1.0"])
     assert main(RUN) == 0
     said = capsys.readouterr().err
     assert f"done, in {FOLDER}/fedavg/seed1\n  Table 1, S: 1.0\n  Table 2, S: 1.0\n" in said
@@ -119,7 +118,7 @@ def test_it_ends_with_a_line_for_each_printed_cell(
     def damaged(*given: object) -> list[str]:
         raise UserError("cells.csv: damaged")
 
-    monkeypatch.setattr(of_run, "lines_of", damaged)
+    monkeypatch.setattr(run, "lines_of", damaged)
     assert main(RUN) == 0
     assert capsys.readouterr().err.endswith("seed1\n  no verdict: cells.csv: damaged\n")
 

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.experiment import CONFIG, EXPERIMENTS
+from fedrepro.config.experiment import EXPERIMENTS
 from fedrepro.config.loading import load
 from fedrepro.support.errors import UserError
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import read_yaml, validate
 from support.places import ROOT
 

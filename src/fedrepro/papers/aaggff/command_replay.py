@@ -2,65 +2,20 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from fedrepro.cli.console import print_rows
+from fedrepro.papers.aaggff.loss_log import read_log
+from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
 from fedrepro.support.errors import bad_value
+from fedrepro.support.files import write_atomically
 from fedrepro.support.terminal import say
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from fedrepro.papers.aaggff.replay import Replay
 
 SHOWN = 12  # rows of the printed table
 
 
-def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "replay",
-        help="replay a log of losses through an adaptive weighting rule",
-        description="Replay a log of losses through a rule such as aaggff_s, aaggff_d, afl, term "
-        "or qfedavg; nothing is trained. FILEs are CSV, Parquet or npy. LOSSES has one row per "
-        "round and one column per client, or columns round (from 1), client (from 0) and loss.",
-        epilog="Example: fedrepro replay aaggff_s --losses losses.csv --cdf gumbel --out replayed",
-    )
-    parser.add_argument("rule", metavar="RULE", help="such as aaggff_s or aaggff_d@released")
-    parser.add_argument("--losses", type=Path, required=True, metavar="FILE")
-    parser.add_argument(
-        "--participants",
-        type=Path,
-        metavar="FILE",
-        help="one row per round, the ids of the clients that took part (default: all)",
-    )
-    parser.add_argument(
-        "--sizes", type=Path, metavar="FILE", help="training samples per client (default: equal)"
-    )
-    parser.add_argument(
-        "--clients", type=int, metavar="K", help="number of clients, if the log does not name all"
-    )
-    parser.add_argument("--cdf", help="distribution function of aaggff_s and aaggff_d")
-    parser.add_argument("--fidelity", default="paper", choices=("paper", "released"))
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="a hyperparameter of the rule, such as tilt=0.1; may be repeated",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="write clients and rounds there (default: print the last rounds only)",
-    )
-    parser.add_argument("--format", default="parquet", choices=("parquet", "csv"))
-    parser.set_defaults(handler=handle)
-
-
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.papers.aaggff.loss_log import read_log
-    from fedrepro.papers.aaggff.replay import replay, rule_of
-
     values: dict[str, object] = {} if arguments.cdf is None else {"cdf": arguments.cdf}
     for text in arguments.set:
         name, value = _hyperparameter(text)
@@ -88,8 +43,6 @@ def _hyperparameter(text: str) -> tuple[str, object]:
 
 
 def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
-    from fedrepro.support.files import write_atomically
-
     with write_atomically(path) as temporary:
         if kind == "csv":
             table.to_csv(temporary, index=False)
@@ -98,8 +51,6 @@ def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
 
 
 def _show(result: "Replay", clients: int) -> None:
-    from fedrepro.cli.console import print_rows
-
     header = ("round", "participants", "decision loss", "regret", "bound", "largest weights")
     rows = []
     for row in result.rounds.tail(SHOWN).itertuples():

@@ -1,0 +1,44 @@
+"""The run that a command line names."""
+
+import argparse
+
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.config.values import Scalar
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import bad_value
+from fedrepro.support.typed_yaml import read_value
+
+
+def requested(
+    arguments: argparse.Namespace, overrides: Overrides | None = None
+) -> tuple[Workbench, RunKey]:
+    """The run that :func:`add_run`'s arguments name.
+
+    Raises:
+        UserError: for an invalid setting, seed or hyperparameter.
+    """
+    require_seed("--seed", arguments.seed)
+    workbench = load(overrides=overrides)
+    setting, method = workbench.setting(arguments.setting), arguments.method
+    if values := values_of(arguments.set):
+        workbench, method = workbench.with_variant(setting, method, values)
+    return workbench, RunKey(setting.name, method, arguments.seed)
+
+
+def values_of(texts: list[str]) -> dict[str, Scalar]:
+    """The names and values that ``--set`` gives."""
+    values: dict[str, Scalar] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals or key in values:
+            raise bad_value("the command line", "--set", text, "NAME=VALUE, each name once")
+        values[key] = read_value(value, "the command line", f"--set {key}")
+    return values
+
+
+def require_seed(key: str, seed: int) -> None:
+    """Raise UserError unless ``seed`` is in [0, 2**32)."""
+    if not 0 <= seed < 2**32:
+        raise bad_value("the command line", key, seed, "a whole number from 0 to 4294967295")

@@ -1,0 +1,39 @@
+"""``fedrepro settings`` and ``schema``: what experiment files have, and may have."""
+
+import argparse
+from pathlib import Path
+
+from fedrepro.cli.console import print_rows
+from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.config.loading import load
+from fedrepro.data.partition.schemes import Scheme
+from fedrepro.support.names import SettingName
+from fedrepro.support.typed_yaml import written
+
+
+def list_settings(arguments: argparse.Namespace) -> None:
+    bench = load()
+    if arguments.name is not None and arguments.name not in bench.experiments:
+        content = bench.setting(arguments.name).model_dump(mode="json", exclude_defaults=True)
+        content.pop("extends", None)
+        print(written({arguments.name: content}), end="")
+        return
+    cells = [
+        (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))
+        for name, each in bench.settings.items()
+        if arguments.name in (None, each.system)
+        and "_" not in SettingName.parse(name).validation  # a candidate's of a search
+    ]
+    print_rows(("name", "dataset", "partition", "model", "rounds"), cells)
+
+
+def _partition(scheme: "Scheme") -> str:
+    return scheme.scheme + (f", {scheme.clients} clients" if scheme.clients else "")
+
+
+def write_schemas(arguments: argparse.Namespace) -> None:
+    for name, model in SCHEMAS.items():
+        path = Path("config/schema") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text_of(model), encoding="utf-8")
+        print(path)
