@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
-Task = Literal["classification", "binary", "regression"]
+Task = Literal["classification", "binary", "regression", "multi_label"]
 # What others call arguments, where it resembles no name here, or the wrong one.
 ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
@@ -88,8 +88,9 @@ def train(
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.
         task: "classification"; "binary", of two classes with one output, which is the logit of
-            class 1; or "regression", whose y are numbers [n] or [n, ...] and whose outputs have
-            their shape (or [n, 1] for [n]), with the mean squared error as loss.
+            class 1; "regression", whose y are numbers [n] or [n, ...] and whose outputs have their
+            shape (or [n, 1] for [n]), with the mean squared error as loss; or "multi_label", whose
+            y [n, labels] are 0 and 1 and whose outputs are each label's logit.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always

@@ -41,7 +41,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
         folder = prepare(arguments.name, spec, archives, again=arguments.again, progress=progress)
     dataset = open_dataset(arguments.name)
     test = len(dataset.test) if dataset.test else 0
-    what = "targets" if dataset.task == "regression" else "classes"
+    what = {"regression": "targets", "multi_label": "labels"}.get(dataset.task, "classes")
     print(
         f"{folder}: {len(dataset.train):,} training and {test:,} test samples, "
         f"{dataset.classes} {what}, each {'x'.join(map(str, dataset.input_shape))}"

@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.dataset import Dataset, Split
-from fedrepro.data.readers.arrays import inputs_of, kind_of, stored_as, targets_of
+from fedrepro.data.readers.arrays import (
+    inputs_of,
+    kind_of,
+    numbers_of,
+    stored_as,
+    targets_of,
+)
 from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
@@ -26,7 +33,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
             pairs (x, class). uint8 is scaled to [0, 1]; other whole numbers are words' ids, or
             features where the model takes no ids; other types are unchanged.
         test: test samples in the same form, which belong to no client.
-        task: "classification", "binary", or "regression", whose y are numbers [n] or [n, ...].
+        task: "classification", "binary", "regression", whose y are numbers [n] or [n, ...], or
+            "multi_label", whose y [n, labels] are 0 and 1.
 
     Raises:
         UserError: for samples in another form, or of different shapes or types, if classes are
@@ -54,7 +62,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
     tests = [Split(held_out[0].astype(stored), held_out[1])] if held_out else []
     splits = [Split(x, y, group), *tests]
-    classes = targets_of(x, y) if task == "regression" else _classes_of(splits, task)
+    classes = targets_of(x, y) if task in NUMBERS else _classes_of(splits, task)
     digest = hashlib.sha256()
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
@@ -116,15 +124,14 @@ def _pair(key: str, samples: Any, task: str) -> tuple[NDArray[Any], NDArray[Any]
         x, y = (_array(f"{key}.{name}", part) for name, part in zip("xy", samples, strict=True))
     else:
         x, y = _columns(key, samples)
-    numbers = task == "regression"
+    numbers = task in NUMBERS
     what = "targets [n] or [n, ...]" if numbers else "classes [n]"
     wrong_axes = not y.ndim if numbers else y.ndim != 1
     if not x.ndim or wrong_axes or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
         raise bad_value(WHERE, key, shapes, f"inputs [n, ...] and as many {what}, n above 0")
     if numbers:
-        y = inputs_of(WHERE, f"{key}.y", y)
-        return inputs_of(WHERE, f"{key}.x", x), y.astype(np.float32)
+        return inputs_of(WHERE, f"{key}.x", x), numbers_of(WHERE, f"{key}.y", y, task)
     if y.dtype.kind not in "iu":
         wanted = "classes, whole numbers from 0"
         wanted += ', or `task="regression"`' if y.dtype.kind == "f" else ""

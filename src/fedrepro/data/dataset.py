@@ -23,7 +23,7 @@ class Split:
         x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
             [n, 1, samples] for sound, int32 [n, ...] for token ids.
         y: int64 [n], the class of each sample; [n, length] for the next words of a text; float32
-            [n] or [n, ...], the targets of a regression.
+            [n] or [n, ...], the targets of a regression, or [n, labels] of 0 and 1.
         group: int64 [n], the natural client of each sample, or None.
         held_out: bool [n], the samples that the data set marks for testing, or None.
         missing: bool [n, features], the cells that a table leaves empty, or None.
@@ -44,8 +44,9 @@ class Dataset:
     """A prepared data set.
 
     Attributes:
-        task: "classification", "binary" (two classes, one logit), "next_word" or "regression".
-        classes: their number; of a regression, how many numbers are predicted of a sample, or at
+        task: "classification", "binary" (two classes, one logit), "next_word", "regression" or
+            "multi_label".
+        classes: their number; without classes, how many numbers are predicted of a sample, or at
             each of its places.
         input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
         mean: per channel, subtracted after division of uint8 by 255; None if not applied.

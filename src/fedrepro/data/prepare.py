@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
+from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
@@ -151,8 +152,8 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
             raise UserError(f"{name}: the {split} split has no samples")
         if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
             raise UserError(f"{name}: {split}: a value is NaN, infinite or too large for float32")
-        if spec.task == "regression":
-            _check_targets(samples, f"{name}: {split}")
+        if spec.task in NUMBERS:
+            _check_targets(samples, spec.task, f"{name}: {split}")
             continue
         low, high = int(samples.y.min()), int(samples.y.max())
         if low < 0 or high >= classes:
@@ -160,7 +161,7 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
                 f"{name}: {split}: a label is {low if low < 0 else high}: "
                 f"expected 0 to {classes - 1}"
             )
-    numbers = spec.task == "regression"
+    numbers = spec.task in NUMBERS
     if not numbers and (classes < 2 or (spec.task == "binary" and classes != 2)):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
         raise UserError(f"{name}: {classes} classes: expected {expected}")
@@ -178,15 +179,17 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         raise UserError(f"{name}: mean: {list(spec.mean)}: expected {channels} numbers")
 
 
-def _check_targets(samples: RawSamples, where: str) -> None:
-    """Refuse targets that are no finite numbers."""
+def _check_targets(samples: RawSamples, task: str, where: str) -> None:
+    """Refuse targets that are no finite numbers, or of several labels not 0 or 1."""
     if samples.y.dtype.kind != "f":
         raise UserError(
-            f"{where}: task: 'regression': its samples have classes: expected data with numbers, "
+            f"{where}: task: {task!r}: its samples have classes: expected data with numbers, "
             "such as a column of kind tabular_csv, or kind arrays"
         )
     if not (np.abs(samples.y) < LARGEST).all():
         raise UserError(f"{where}: a target is NaN, infinite or too large for float32")
+    if task == "multi_label" and not np.isin(samples.y, (0, 1)).all():
+        raise UserError(f"{where}: task: {task!r}: a target is neither 0 nor 1")
 
 
 def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: Path) -> None:

@@ -44,14 +44,14 @@ class Task(NamedTuple):
     """A learning task.
 
     Attributes:
-        name: "classification", "binary", "next_word" or "regression".
+        name: "classification", "binary", "next_word", "regression" or "multi_label".
         losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
             "none", their mean for "mean".
         hits: (logits, targets) -> number of correct predictions for each sample [n].
         predictions: targets -> number of predictions for each sample [n]: one, more for texts.
-        has_accuracy: whether a prediction is right or wrong; if not, ``measures`` take the
-            accuracy's place.
+        has_accuracy: whether a prediction is right or wrong.
         alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
+            Then ``measures`` are taken on the test set, too.
         measures: further measures on a client's own test samples, by name.
         batched: measures that can also be averaged over mini-batches, by name.
     """
@@ -134,6 +134,12 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
     return losses if reduction == "mean" else losses.squeeze(-1)
 
 
+def _binary_cross_entropies(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    """The mean over a sample's labels. Targets are [n, labels]."""
+    losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction=reduction)
+    return _by_sample(losses) if reduction == "none" else losses
+
+
 def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
     """The mean over the words of a text, without padding. Targets are [n, length]."""
     by_word = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
@@ -170,6 +176,17 @@ def _aurocs(
     return metrics.aurocs(logits[:, 0], targets, bounds)
 
 
+def _label_aurocs(
+    logits: NDArray[np.float64], targets: NDArray[Any], bounds: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Of each client, the mean over the labels that some of its samples have and others do not."""
+    labels = zip(logits.T, targets.T.astype(np.int64), strict=True)
+    each = np.concatenate([metrics.aurocs(scores, label, bounds) for scores, label in labels])
+    known = ~np.isnan(each)
+    total, count = np.where(known, each, 0.0).sum(0), known.sum(0)
+    return np.where(count, total / np.maximum(count, 1), np.nan)[None]
+
+
 TOP5 = OfClients(partial(metrics.tops, 5))
 CALIBRATION: dict[str, OfClients] = {
     "ece": OfClients(metrics.calibrations, 0),
@@ -203,4 +220,12 @@ REGRESSION = Task(
     has_accuracy=False,
     alike=True,
 )
-TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD, REGRESSION)}
+MULTI_LABEL = Task(
+    "multi_label",
+    _binary_cross_entropies,
+    lambda logits, targets: ((logits > 0) == (targets > 0.5)).sum(1),
+    predictions=lambda targets: torch.full_like(targets[:, 0], targets.shape[1]),
+    measures={"auroc": OfClients(_label_aurocs)},
+    alike=True,
+)
+TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD, REGRESSION, MULTI_LABEL)}

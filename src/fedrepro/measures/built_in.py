@@ -115,6 +115,11 @@ class SharedR2(OfRound):
     column, without = "test_r2", "predicts no numbers"
 
 
+class SharedAuroc(OfRound):
+    name, words, unit, rising = "auroc", "AUROC", "%", True
+    column, without = "test_auroc", "has no AUROC on the test set"
+
+
 class EnsembleAccuracy(OfRound):
     name, words, unit, rising = "ensemble_accuracy", "ensemble's accuracy", "%", True
     title = "Ensemble's test accuracy"

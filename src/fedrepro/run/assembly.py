@@ -113,9 +113,9 @@ class Plan:
 
     @property
     def tested(self) -> list[str]:
-        """Columns of the task's measures on the test set, where it has no accuracy."""
+        """Columns of the task's measures on the test set, if they are taken on it."""
         task = self.federation.context.task
-        return [] if task.has_accuracy else [f"test_{name}" for name in task.measures]
+        return [f"test_{name}" for name in task.measures] if task.alike else []
 
     @property
     def distills(self) -> bool:

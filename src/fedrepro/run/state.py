@@ -65,11 +65,11 @@ def first_state(plan: Plan, client_states: ClientStore) -> State:
 def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a run's rounds and clients; ``server`` is any state of its server."""
     rounds, clients = _every_column(plan, server)
-    if plan.federation.context.task.has_accuracy:
-        return rounds, clients
-    left = (tuple(name for name in each if name not in ACCURACIES) for each in (rounds, clients))
-    rounds, clients = left
-    return (*rounds, *(name for name in plan.tested if name not in rounds)), clients
+    rounds = (*rounds, *(name for name in plan.tested if name not in rounds))
+    left_out = set() if plan.federation.context.task.has_accuracy else ACCURACIES
+    kept = (tuple(name for name in each if name not in left_out) for each in (rounds, clients))
+    rounds, clients = kept
+    return rounds, clients
 
 
 def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -7,6 +7,8 @@ from pydantic import Field, StringConstraints, model_validator
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
 
 MOST_PIXELS = 4096  # per side: larger images fill the memory
+Task = Literal["classification", "binary", "next_word", "regression", "multi_label"]
+NUMBERS = ("regression", "multi_label")  # tasks whose samples have numbers as targets, no class
 
 Name = Annotated[
     str,
@@ -141,8 +143,8 @@ class Described(Typed):
         licence: under which its authors offer it.
         citation: the paper to cite.
         homepage: its authors' page.
-        task: what is predicted: one of several classes, one of two, the next word or character, or
-            a number.
+        task: what is predicted: one of several classes, one of two, the next word or character,
+            numbers, or which of several labels apply.
         surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
             surrogate next to the printed ones without a verdict. If the user must supply its files
             and they are missing, no table waits for its runs.
@@ -165,7 +167,7 @@ class Described(Typed):
     homepage: Url | None = None
     surrogate_for: Name | None = None
     holds: Holding | None = None
-    task: Literal["classification", "binary", "next_word", "regression"] = "classification"
+    task: Task = "classification"
     mean: PerChannel | None = None
     std: PerChannel | None = None
 

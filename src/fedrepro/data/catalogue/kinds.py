@@ -3,11 +3,12 @@
 To add a kind, add a class here and a reader in data/readers, which the class names in ``reader``.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedrepro.data.catalogue.entries import (
+    NUMBERS,
     Count,
     Described,
     Fetched,
@@ -188,7 +189,7 @@ class TabularCsv(Own):
     are one-hot encoded.
 
     Attributes:
-        label: the column to predict.
+        label: the column to predict; with the tasks regression and multi_label, it may be a list.
         group: a column with each row's natural client; not a feature.
         split: a column with `train` or `test`; not a feature.
         drop: columns that are not features.
@@ -204,7 +205,7 @@ class TabularCsv(Own):
     revision = 2
     every_class = True
     kind: Literal["tabular_csv"]
-    label: str
+    label: str | tuple[str, ...]
     group: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
@@ -214,14 +215,26 @@ class TabularCsv(Own):
         default_factory=lambda keys: 0.2 if keys.get("group") is None else 0.0
     )
 
+    @model_validator(mode="after")
+    def _one_label(self) -> Self:
+        if not self.labels or (isinstance(self.label, tuple) and self.task not in NUMBERS):
+            raise ValueError(f"one column as `label`, or some with the task {' or '.join(NUMBERS)}")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns to predict."""
+        return (self.label,) if isinstance(self.label, str) else self.label
+
 
 class Arrays(Own):
     """Your own arrays, in an npz archive or a Parquet file.
 
     `x` [n, ...] and `y` [n], whole numbers from 0 or words; with the task regression, `y` [n],
-    [n, k] or of further axes has numbers. Optionally `client` [n], the natural clients, and
-    `split` [n], `train` or `test`. In Parquet they are columns; those of `x` and `y` may be lists.
-    Bytes are scaled to [0, 1]; other whole numbers stay whole, as ids of words.
+    [n, k] or of further axes has numbers, and with multi_label, `y` [n, k] has 0 and 1. Optionally
+    `client` [n], the natural clients, and `split` [n], `train` or `test`. In Parquet they are
+    columns; those of `x` and `y` may be lists. Bytes are scaled to [0, 1]; other whole numbers stay
+    whole, as ids of words.
 
     Attributes:
         test_fraction: the share of each class held out when there is no `split` (seed 0). Default:

@@ -71,6 +71,19 @@ def stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
     return np.int32 if whole and small else np.float32
 
 
+def numbers_of(where: object, key: str, y: NDArray[Any], task: str) -> NDArray[np.float32]:
+    """Targets [n, ...] as finite float32; with the task multi_label [n, k] of 0 and 1.
+
+    Raises:
+        UserError: for others.
+    """
+    y = inputs_of(where, key, y).astype(np.float32)
+    if task == "multi_label" and (y.ndim != 2 or not np.isin(y, (0, 1)).all()):
+        wrong = [*y.shape] if y.ndim != 2 else float(y[~np.isin(y, (0, 1))][0])
+        raise bad_value(where, key, wrong, "[n, labels] of 0 and 1, as the task is multi_label")
+    return y
+
+
 def targets_of(x: NDArray[Any], y: NDArray[Any]) -> int:
     """How many numbers y [n], [n, k] or [n, k, ...] has of a sample x, or at each place of it."""
     return int(y.shape[1]) if y.ndim == 2 or 2 < y.ndim == x.ndim else 1

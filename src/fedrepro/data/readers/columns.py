@@ -22,7 +22,8 @@ MISSING = {"?", "-", "--", ".", "*", "missing", "n.a.", "not available", "unknow
 def facts(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Each column and what becomes of it, which of them to look at, and the first rows."""
     uses = {spec.group: "natural clients", spec.split: "train or test"}
-    uses[spec.label] = "a number to predict" if spec.task == "regression" else "label"
+    label = "a number to predict" if spec.task == "regression" else "label"
+    uses |= dict.fromkeys(spec.labels, label)
     uses |= dict.fromkeys(spec.drop, "dropped")
     features = table[[name for name in table.columns if name not in uses]]
     spans = _numbers(features.select_dtypes(["number", "bool"]))

@@ -10,8 +10,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Arrays
-from fedrepro.data.readers.arrays import inputs_of, npz_arrays, stored_as, targets_of
+from fedrepro.data.readers.arrays import (
+    inputs_of,
+    npz_arrays,
+    numbers_of,
+    stored_as,
+    targets_of,
+)
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
 from fedrepro.support.errors import UserError, bad_value, brief, listed
 from fedrepro.support.files import plain
@@ -56,8 +63,8 @@ def content_of(
     x = inputs_of(where, "x", arrays["x"])
     if x.ndim < 2:
         raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
-    if task == "regression":
-        labels = inputs_of(where, "y", arrays["y"]).astype(np.float32)
+    if task in NUMBERS:
+        labels = numbers_of(where, "y", arrays["y"], task)
         class_names = [str(number) for number in range(targets_of(x, labels))]
     else:
         class_names, labels = _targets(arrays["y"], task, where)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers import columns
 from fedrepro.data.readers.content import (
@@ -35,27 +36,29 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    numbers = spec.task == "regression"
-    words = (None if numbers else spec.label, spec.group, spec.split)
+    numbers = spec.task in NUMBERS
+    words = [*([] if numbers else spec.labels), spec.group, spec.split]
     named = [column for column in words if column is not None]
     table = _table(path, named, [form for word in spec.missing for form in (word, f" {word}")])
     _refuse_unknown_columns(spec, table, path)
-    aside = {spec.label, spec.group, spec.split, *spec.drop}
+    aside = {*spec.labels, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
     if features.columns.empty:
         raise UserError(f"{path}: no column is left as a feature")
-    for key, column in (("label", spec.label), ("group", spec.group)):
+    predicted = [("label", label) for label in spec.labels]
+    for key, column in (*predicted, ("group", spec.group)):
         if table.empty or (column is not None and table[column].isna().any()):
             where = "" if table.empty else f": none in {_place(spec, table, table[column].isna())}"
             raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
-    for column in (spec.label, *_to_look_at(features)):
+    for column in (*spec.labels, *_to_look_at(features)):
         _refuse_wrong_cell(spec, table, column, path)
-    for key, column in (("label", spec.label), ("group", spec.group)):
+    for key, column in (*predicted, ("group", spec.group)):
         _refuse_spaces(key, column, table, path)
     if numbers:
-        class_names, labels = [spec.label], table[spec.label].to_numpy(np.float64)
+        class_names, labels = [*spec.labels], table[[*spec.labels]].to_numpy(np.float64)
+        labels = labels if len(class_names) > 1 or spec.task == "multi_label" else labels[:, 0]
     else:
-        class_names, labels = _classes(table[spec.label])
+        class_names, labels = _classes(table[spec.labels[0]])
     group = None
     group_names: list[str] = []
     if spec.group is not None:
@@ -194,8 +197,9 @@ def _refuse_short_rows(path: Path, width: int) -> None:
 
 
 def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -> None:
-    named = {"label": spec.label, "group": spec.group, "split": spec.split}
-    for key, column in [*named.items(), *(("drop", column) for column in spec.drop)]:
+    named = [("group", spec.group), ("split", spec.split)]
+    several = [("label", name) for name in spec.labels], [("drop", name) for name in spec.drop]
+    for key, column in (*several[0], *named, *several[1]):
         if column is not None and column not in table.columns:
             names = [str(name) for name in table.columns]
             raise UserError(
@@ -220,8 +224,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     a whole number of more than 64 bits.
     """
     cells = table[column]
-    number = column == spec.label and spec.task == "regression"
-    whole = column == spec.label and not number
+    number = column in spec.labels and spec.task in NUMBERS
+    whole = column in spec.labels and not number
     if cells.isna().all():
         raise UserError(
             f"{path}: {column}: every cell is empty: expected a value in some row: "
@@ -234,7 +238,7 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         wrong = pd.to_numeric(cells, errors="coerce").isna()
         raise UserError(
             f"{path}: label: {column}: {brief(str(cells[wrong].iloc[0]))} in "
-            f"{_place(spec, table, wrong)}: expected a number, as task is 'regression'"
+            f"{_place(spec, table, wrong)}: expected a number, as task is {spec.task!r}"
         )
     if whole and (values := pd.to_numeric(cells, errors="coerce")).notna().all():
         cells, expected = values, "whole numbers or words"

@@ -22,7 +22,7 @@ from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.printing import sentence_case
 
 # Shown if no cell uses any.
-BY_PRODUCTS = (ACCURACY, *(OfRounds(name=name) for name in ("loss", "mae", "r2")))
+BY_PRODUCTS = (ACCURACY, *(OfRounds(name=name) for name in ("loss", "mae", "r2", "auroc")))
 # Columns of rounds.parquet that the page shows as one number, and prefixes of scores of models,
 # which are drawn if a cell uses them.
 SCORES = ("test_", "client_", "validation_")
