@@ -1,6 +1,7 @@
 """The folders of the package stand in one order, and nothing imports what comes after it."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -141,6 +142,38 @@ def test_of_two_papers_none_has_what_the_other_has() -> None:
     ]
     assert len({path.stem for path in files}) == len(files) > 0
     assert sum(len(papers.files_of(role)) for role in get_args(Role)) == len(files)
+
+
+# Methods, models and measures are a library for all, with the papers that they come from.
+LIBRARY = {"papers", "methods", "models"}
+# `fedrepro check` tries a method inside this wrapper.
+NAMED = {("cli/check.py", "ima"), ("cli/check.py", "ima+")}
+
+
+def test_the_core_names_no_paper_but_in_words_for_readers() -> None:
+    """No name, key, file or method of a paper; help and descriptions may give examples."""
+    names = "|".join(path.parent.name for path in papers.FOLDER.glob("*/__init__.py"))
+    pattern = re.compile(rf"(?<![a-z])({names})(?![a-z])", re.IGNORECASE)
+    found = set()
+    for path, tree in modules():
+        if path.relative_to(PACKAGE).parts[0] not in LIBRARY:
+            texts = {str(value) for value in _constants(tree) if " " not in str(value).strip()}
+            file = path.relative_to(PACKAGE).as_posix()
+            found |= {(file, text) for text in texts | _names(tree) if pattern.search(text)}
+    assert found == NAMED
+    for file in (ROOT / "workflow").glob("**/*"):
+        if file.suffix in (".smk", "") and file.is_file() and "papers" not in file.parts:
+            lines = file.read_text(encoding="utf-8").splitlines()
+            assert not [line for line in lines if pattern.search(line.partition("#")[0])], file
+
+
+def _names(tree: ast.Module) -> set[str]:
+    return {
+        text
+        for node in ast.walk(tree)
+        for key in ("id", "name", "attr", "arg", "module")
+        if isinstance(text := getattr(node, key, None), str)
+    }
 
 
 def _constants(tree: ast.Module) -> Iterator[object]:

@@ -18,6 +18,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.run.assembly import Plan
 from fedrepro.run.results import RunRecord
 from fedrepro.run.store import load_tree
@@ -79,9 +80,10 @@ class KeptModels:
         return {number: tuple(sorted(by_round[number])) for number in sorted(by_round)}
 
     @property
-    def averages(self) -> bool:
-        """Return True if the server's models are moving averages (IMA)."""
-        return "ima" in re.split(r"[+@]", self.record.manifest["run"]["composition"])
+    def wrapper(self) -> str:
+        """The wrapper that replaces the server's models from some round on, or ""."""
+        spec = self.plan.spec
+        return late_wrapper_of(spec.composition, spec.plugins)
 
     def shares(self, clients: Sequence[int]) -> Tensor:
         """The clients' n_k over their sum, float64 [clients]."""
@@ -124,8 +126,7 @@ class KeptModels:
         if which is None:
             if f"round{number}-global.safetensors" not in self.record.manifest["files"]:
                 raise UserError(f"landscape: model {word!r}: the run has no global model")
-            kind = "IMA" if self.averages else "global"
-            name = f"{kind}, round {number}"
+            name = f"{self.wrapper.upper() or 'global'}, round {number}"
             return KeptModel(name, self._load(f"round{number}-global.safetensors"), number)
         clients = self.clients[number]
         if which == "average":

@@ -153,7 +153,11 @@ def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel
         name = "mean"
     # Clients have their aggregation weights; models of several rounds equal ones, as in IMA.
     marks = [KeptModel(name, average_of([model.params for model in models], weights))]
-    taken = {model.round for model in models if model.name.startswith(("IMA", "global"))}
+    taken = {
+        model.round
+        for model in models
+        if model.client is None and not model.name.startswith("average")
+    }
     with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
     if latest and with_global and latest not in taken:
         marks.append(finished.model(str(latest)))

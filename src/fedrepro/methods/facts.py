@@ -73,6 +73,12 @@ def shares_prefix_with_inner(part: str, folders: plugins.Folders = plugins.NONE)
     return _facts_of(part, folders, folders.of("methods")).shares_prefix_with_inner
 
 
+def late_wrapper_of(composition: str, folders: plugins.Folders = plugins.NONE) -> str:
+    """The first part that is a wrapper whose first rounds are the wrapped method's, or ""."""
+    names = Composition.parse(composition).names
+    return next((name for name in names if shares_prefix_with_inner(name, folders)), "")
+
+
 def steps_of(composition: str, folders: plugins.Folders = plugins.NONE) -> str:
     """The kind of a composition's local steps, as in :class:`Facts`."""
     return _facts_of(composition, folders, folders.of("methods")).steps or "plain"

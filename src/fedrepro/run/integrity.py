@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedrepro.config.kinds import analyses
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
@@ -36,11 +37,8 @@ SEALED = {
     "downloads": "*/files.json",
     "data": "*/meta.json",
     "trunks": "*/*/*/*/*/about.json",
-    **dict.fromkeys(
-        ("decompositions", "landscapes", "quality", "regrets", "studies", "tables"),
-        "**/*.json",
-    ),
 }
+COMPUTED = ("quality", "studies", "tables")  # beside figures' analyses, likewise
 WORDS = {"data": "prepared data sets", "trunks": "kept checkpoints"}
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
@@ -80,7 +78,8 @@ class Check:
 
     def _sealed(self) -> Iterator[str]:
         """All JSON files except those of runs, and the files that they list."""
-        for kind, pattern in SEALED.items():
+        computed = dict.fromkeys(sorted({*COMPUTED, *analyses()}), "**/*.json")
+        for kind, pattern in {**SEALED, **computed}.items():
             for path in sorted((self.results / kind).glob(pattern)):
                 parts = path.relative_to(self.results).parts
                 if not any(part.startswith(".") for part in parts):

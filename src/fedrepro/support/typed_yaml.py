@@ -121,13 +121,14 @@ def any_of(base: type[BaseModel], tag: str) -> Any:
     Adding an alternative takes only a new class. Type checkers cannot evaluate this, so callers
     give them the base instead.
     """
-    models = [model for model in _under(base) if _is_literal(model.model_fields.get(tag))]
+    models = [model for model in under(base) if _is_literal(model.model_fields.get(tag))]
     models.sort(key=lambda model: model.__name__)  # independent of the order of imports
     return Annotated[reduce(or_, models), Field(discriminator=tag)]
 
 
-def _under(base: type[BaseModel]) -> list[type[BaseModel]]:
-    return [found for child in base.__subclasses__() for found in (child, *_under(child))]
+def under(base: type[Model]) -> list[type[Model]]:
+    """All classes defined so far that extend ``base``."""
+    return [model for child in base.__subclasses__() for model in (child, *under(child))]
 
 
 def _is_literal(field: FieldInfo | None) -> bool:

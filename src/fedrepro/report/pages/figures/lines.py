@@ -6,6 +6,7 @@ from dataclasses import replace
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
@@ -50,11 +51,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
 
 
 def averaging_begins(workbench: Workbench, setting: str, methods: Sequence[str]) -> list[float]:
-    """The first rounds with averaged models (IMA's t_s, counted from 1)."""
-    found = []
+    """The first rounds, from 1, of wrappers that start later than the method that they wrap."""
+    rounds, begins = workbench.setting(setting).rounds, []
     for method in methods:
         composition, values = workbench.compose(workbench.setting(setting), method)
-        start = values.get("ima", {}).get("start")
-        if composition.startswith("ima") and isinstance(start, float):
-            found.append(int(start * workbench.setting(setting).rounds + 1e-9) + 1.0)
-    return found
+        wrapper = late_wrapper_of(composition, workbench.plugins)
+        start = values.get(wrapper, {}).get("start")
+        if isinstance(start, float):
+            begins.append(int(start * rounds + 1e-9) + 1.0)
+    return begins
