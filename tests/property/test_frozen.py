@@ -1,6 +1,7 @@
 """Frozen parameters and constant buffers stay as they are with every method and executor."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from fedrepro.engine.net import Net, Own
 from fedrepro.engine.round import Federation, context_of
 from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
+from fedrepro.run.store import digest_of, refuse_other_constants
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 from support.worlds import federation
@@ -89,16 +91,20 @@ def test_frozen_parameters_are_as_if_they_were_constants_of_the_code() -> None:
     assert_close(server["params"], {name: theirs["params"][name] for name in server["params"]}, 0)
 
 
-def test_files_of_models_have_every_leaf() -> None:
+def test_a_file_of_a_model_and_what_is_frozen_are_all_of_it() -> None:
     net = world_of("fedavg").context.net
     params = net.init(torch.Generator().manual_seed(1))
-    assert not set(FROZEN) & params.keys()
-    whole = net.whole(params)
-    assert whole.keys() == net.module.state_dict().keys()
-    several = net.whole(tree.apply(lambda leaf: torch.stack([leaf, leaf]), params))
-    assert all(leaf.shape[0] == 2 for leaf in several.values())
-    body = {name.removeprefix("body."): leaf for name, leaf in params.items() if "body." in name}
-    assert net.whole(body, "body").keys() == net.module.get_submodule("body").state_dict().keys()
+    assert net.constants().keys() == set(FROZEN)
+    assert params.keys() | set(FROZEN) == net.module.state_dict().keys()
+    assert net.constants("body").keys() == {"0.weight", "0.bias", "1.mean"}
+    refuse = partial(refuse_other_constants, net.module, params, where="here")
+    facts = {"constants": digest_of(net.constants())}
+    refuse(facts=facts)
+    with torch.no_grad():
+        net.module.get_buffer("body.1.mean").add_(1e-6)
+    for other in (facts, {}):
+        with pytest.raises(UserError, match="here: its frozen parameters or buffers are not"):
+            refuse(facts=other)
 
 
 def test_a_constant_that_changes_after_all_is_an_error() -> None:

@@ -111,17 +111,20 @@ class Run:
     def model(self) -> "nn.Module":
         """The trained shared model, in evaluation mode.
 
+        What training cannot change is not in the file: the model is built as it was.
+
         Raises:
             UserError: if the method has no shared model, the model's name is unknown, or its file
                 has changed; for an unfinished run; and for a landed result, which keeps none.
         """
         if not self.finished:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
-        from fedrepro.engine.net import fill
+        from fedrepro.engine.modules import fill
         from fedrepro.models import registry
+        from fedrepro.models.weights import untrained
         from fedrepro.run.input_artifacts import MODEL
-        from fedrepro.run.store import load_tree
-        from fedrepro.support.rng import seeded
+        from fedrepro.run.store import load_tree, refuse_other_constants
+        from fedrepro.support.rng import drawing_on, stream
 
         if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
@@ -130,11 +133,12 @@ class Run:
         if facts.get("part") != "" or facts["clients"] is not None:
             raise UserError(f"{self.folder}: {self.method} has no shared model")
         shape, outputs = tuple(facts["input_shape"]), int(facts["outputs"])
-        with seeded(0):
+        with drawing_on(stream(self.seed, "init")), untrained():  # as in the run
             if self.architecture:
                 module = registry.made("model", self.architecture, shape, outputs)
             else:
                 module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
+        refuse_other_constants(module, tensors, facts, f"model {facts['model']}")
         fill(module, tensors)
         return module.eval()
 

@@ -287,7 +287,7 @@ def _architecture(
     from torch import nn
 
     from fedrepro.engine.initialise import is_fresh
-    from fedrepro.engine.net import refuse_unusable
+    from fedrepro.engine.modules import refuse_unusable
     from fedrepro.support.copies import copied
 
     if not isinstance(model, nn.Module):

@@ -13,7 +13,8 @@ from torch.func import functional_call
 
 from fedrepro.check.traces import changes, generators
 from fedrepro.engine.initialise import BatchNorm
-from fedrepro.engine.net import Net, Own, Precision, leaves_of, refuse_unusable, replaced
+from fedrepro.engine.modules import leaves_of, outputs_of, refuse_unusable, replaced
+from fedrepro.engine.net import Net, Own, Precision
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
 
@@ -83,7 +84,7 @@ def _called(module: nn.Module, x: Tensor, training: bool) -> _Call:
     try:
         with seeded(0, x.device), torch.no_grad():
             start = generators(x.device)
-            outputs = functional_call(module, after, (x,))
+            outputs = outputs_of(functional_call(module, after, (x,)))
             drawn = changes(start, generators(x.device))
     finally:
         module.train()
@@ -110,11 +111,13 @@ def _accepted(where: str, module: nn.Module, x: Tensor) -> tuple[int, ...]:
     """The shape of its outputs; torch's errors do not name the model."""
     try:
         tested = _called(module, x, training=False)
-        outputs = tuple(tested.outputs.shape)
-        outputs[-1]
     except Exception as error:  # of any layer
         sample = f"{list(x.shape[1:])} of {x.dtype}"
         raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
+    if not isinstance(tested.outputs, Tensor) or not tested.outputs.ndim:
+        kind = type(tested.outputs).__name__
+        wanted = "a tensor [n, outputs], or an object whose `logits` are one"
+        raise UserError(f"{where}: its forward pass returns a {kind}: expected {wanted}")
     if tested.drawn:
         raise UserError(
             f"{where}: draws random numbers ({', '.join(tested.drawn)}) in testing mode: draw only "
@@ -124,7 +127,7 @@ def _accepted(where: str, module: nn.Module, x: Tensor) -> tuple[int, ...]:
         raise UserError(
             f"{where}: changes {changed[0]} in testing mode: change it only if self.training"
         )
-    return outputs
+    return tuple(tested.outputs.shape)
 
 
 def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:

@@ -251,7 +251,8 @@ def _reason(text: str) -> str:
     """The line of a compiler's output, which may be long, that says why it failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it says nothing"]
     causes = [line for line in lines if "No space left" in line or "fatal error" in line]
-    return (causes or lines)[0][:LONGEST_REASON]
+    said = [line for line in lines if not line.endswith(" raised:")]
+    return (causes or said or lines)[0][:LONGEST_REASON].rstrip(":.")
 
 
 def _stacked(

@@ -125,9 +125,9 @@ def move_by_sgd(
 
 
 def is_of_compiler(error: Exception) -> bool:
-    """Return True if PyTorch's compiler failed at calling a program or at loading its result."""
+    """Return True if PyTorch's compiler failed: at a model, a program that it calls, its result."""
     known = sys.modules.get("torch._dynamo.exc")  # imported when something is compiled
-    return known is not None and isinstance(error, known.BackendCompilerFailed)
+    return known is not None and isinstance(error, known.TorchDynamoException)
 
 
 def finds_cpp_compiler() -> bool:

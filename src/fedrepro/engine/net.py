@@ -1,17 +1,29 @@
 """A torch module as a function of its parameters."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.parameter import is_lazy
 
 from fedrepro.engine import internals, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
+from fedrepro.engine.modules import (
+    count_in_floats,
+    draws_in_training,
+    float_buffers,
+    is_in,
+    lay_out,
+    learned_elsewhere,
+    leaves_of,
+    outputs_of,
+    refuse_unusable,
+    replaced,
+    tied,
+)
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
@@ -19,8 +31,6 @@ from fedrepro.support.rng import drawing_on, seeded
 if TYPE_CHECKING:
     from fedrepro.engine.graphs import Graphs
 
-Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
-AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
 Precision = Literal["float32", "tf32", "bfloat16"]
 TOO_FEW = "more than 1 value per channel"  # in PyTorch's error of BatchNorm on a single sample
 
@@ -60,7 +70,7 @@ class Net:
         precision: of convolutions and matrix products in training. Parameters, gradients, sums and
             testing keep the parameters' precision.
         own: of a model of the user's own; None: :func:`initialise` draws its weights.
-        whole: whether frozen parameters are in the tree, as in files of models.
+        leaves: their names in the tree; None: all that training can change.
 
     Attributes:
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
@@ -76,38 +86,41 @@ class Net:
         module: nn.Module,
         precision: Precision = "float32",
         own: Own | None = None,
-        whole: bool = False,
+        leaves: Collection[str] | None = None,
     ) -> None:
         refuse_unusable(module)
-        _count_in_floats(module)
+        count_in_floats(module)
+        lay_out(module)
         self.module = module
         self.precision = precision
         self.graphs: Graphs | None = None
         self._kept: dict[object, Tree] = {}
         self._own = own
-        parameters, buffers = dict(module.named_parameters()), _float_buffers(module)
+        parameters, buffers = dict(module.named_parameters()), float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
         self._untrained = {*buffers, *frozen}
         if own:
             frozen = (frozen | own.constant) - own.moving
+        everything = {**parameters, **buffers}
+        kept = everything.keys() - frozen if leaves is None else leaves
         # The module's own tensors. A tree that *is* this one needs no functional_call, which would
         # take 5 to 30 % of a step of a small model.
-        self._bound: Tree = {**parameters, **buffers}
-        self._constants: Tree = {}
-        if not whole:
-            constants = [name for name in self._bound if name in frozen]
-            self._constants = {name: self._bound.pop(name) for name in constants}
+        self._bound: Tree = {name: leaf for name, leaf in everything.items() if name in kept}
+        self._constants = {name: leaf for name, leaf in everything.items() if name not in kept}
         self._channels_last = [
             # Includes weights with one input channel: both formats have the same bytes there, but a
             # convolution chooses the format of its output by the strides.
             name
             for name, leaf in parameters.items()
             if name in self._bound
+            and leaf.dim() == 4
             and leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
         ]
-        self.draws = any(map(_draws, module.modules())) or bool(own and own.draws)
-        self._learned = _learned_elsewhere(module, self._bound) | tree.copy(self._constants)
-        self._tied = _tied(module)
+        self.draws = any(map(draws_in_training, module.modules())) or bool(own and own.draws)
+        self._learned: Tree = {}
+        if own is None:
+            self._learned = learned_elsewhere(module, self._bound) | tree.copy(self._constants)
+        self._tied = tied(module)
         self._versions = self._versions_now()
 
     def init(self, rng: torch.Generator) -> Tree:
@@ -157,7 +170,7 @@ class Net:
         """Raises UserError if training has changed what is not in the tree."""
         where = f"model {type(self.module).__name__}"
         for name in self.running_statistics:
-            if not _is_in(self.module, name, self._bound[name]):
+            if not is_in(self.module, name, self._bound[name]):
                 raise replaced(where, name)
         for name, version in self._versions_now().items():
             if version < 0:
@@ -171,7 +184,7 @@ class Net:
     def _versions_now(self) -> dict[str, int]:
         """How often the tensors outside the tree have been written to; -1 for another tensor."""
         return {
-            name: leaf._version if _is_in(self.module, name, leaf) else -1
+            name: leaf._version if is_in(self.module, name, leaf) else -1
             for name, leaf in self._constants.items()
         }
 
@@ -185,17 +198,15 @@ class Net:
     def __call__(self, params: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``params`` for inputs ``x`` [n, ...]."""
         if self._holds(params) and self.precision != "bfloat16":
-            return self.module(x)  # type: ignore[no-any-return]
+            return outputs_of(self.module(x))  # type: ignore[no-any-return]
         return self._call(self.module, params, x)
 
     def _call(self, part: nn.Module, params: Tree, x: Tensor) -> Tensor:
         """The output of the module or a part of it; ``params`` has the names of that part."""
         low = part.training and self.precision == "bfloat16"
         with torch.autocast(x.device.type, torch.bfloat16) if low else nullcontext():
-            if self._holds(params):
-                output: Tensor = part(x)
-            else:
-                output = functional_call(part, params, (x,))
+            returned = part(x) if self._holds(params) else functional_call(part, params, (x,))
+        output: Tensor = outputs_of(returned)
         return output.to(next(iter(params.values())).dtype) if low else output
 
     def predict(self, params: Tree, x: Tensor) -> Tensor:
@@ -272,6 +283,16 @@ class Net:
                 "`head`, which the method treats differently: give each its own"
             )
 
+    def require_trained_parts(self, method: str) -> None:
+        """Raises UserError unless both `body` and `head` are trained, which ``method`` splits."""
+        self._require_parts()
+        for part in ("body", "head"):
+            if not any(name.startswith(f"{part}.") for name in self.trained):
+                raise UserError(
+                    f"method {method}: expected a model whose body and head both have parameters "
+                    f"to train; the {part} of this one has none"
+                )
+
     def twin(self) -> "Net":
         """The same network in other memory, with nothing recorded."""
         graphs, kept, self.graphs, self._kept = self.graphs, self._kept, None, {}
@@ -325,24 +346,9 @@ class Net:
             if name not in self._untrained
         }
 
-    def whole(self, params: Tree, part: str = "") -> Tree:
-        """``params`` of the model or a ``part`` of it, with what is not in the tree.
-
-        Leaves of ``params`` that are those of all clients, [clients, ...], make the others so.
-        """
-        prefix = f"{part}." if part else ""
-        names = {name.removeprefix(prefix): name for name in (*self._bound, *self._constants)}
-        missing = {
-            name: self._constants[whole]
-            for name, whole in names.items()
-            if whole in self._constants and whole.startswith(prefix) and name not in params
-        }
-        shared = next((name for name in params if names.get(name) in self._bound), None)
-        if not missing or shared is None:
-            return params
-        clients = params[shared].shape[: params[shared].dim() - self._bound[names[shared]].dim()]
-        given = {name: leaf.expand((*clients, *leaf.shape)) for name, leaf in missing.items()}
-        return {**params, **given}
+    def constants(self, part: str = "") -> Tree:
+        """What the module or a ``part`` of it holds outside the tree, by its names there."""
+        return _of_part(self._constants, part) if part else dict(self._constants)
 
     @property
     def device(self) -> torch.device:
@@ -419,97 +425,6 @@ def _channels_last(leaf: Tensor) -> Tensor:
     if leaf.stride(1) == 1 and leaf.is_contiguous(memory_format=torch.channels_last):
         return leaf
     return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
-
-
-def refuse_unusable(module: nn.Module) -> None:
-    """Raises UserError for a module that torch cannot call with other parameters."""
-    name = type(module).__name__
-    if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
-        raise UserError(f"model {name}: scripted: pass the module that was scripted instead")
-    for path, leaf in (*module.named_parameters(), *module.named_buffers()):
-        if is_lazy(leaf):
-            raise UserError(
-                f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
-                "of inputs, or call the model once on a sample"
-            )
-
-
-def leaves_of(module: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers by name."""
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def fill(module: nn.Module, params: Mapping[str, Tensor]) -> None:
-    """Copy tensors to the parameters and buffers of the same names."""
-    with torch.no_grad():
-        for name, leaf in leaves_of(module).items():
-            if name in params:
-                leaf.copy_(params[name])
-
-
-def _float_buffers(module: nn.Module) -> Tree:
-    return {name: leaf for name, leaf in module.named_buffers() if leaf.is_floating_point()}
-
-
-def _count_in_floats(module: nn.Module) -> None:
-    """Let a BatchNorm that averages over all mini-batches count them in a float buffer.
-
-    So the count travels with the statistics; whole numbers don't.
-    """
-    for layer in module.modules():
-        if isinstance(layer, BatchNorm) and layer.momentum is None and layer.track_running_stats:
-            count, mean = layer.num_batches_tracked, layer.running_mean
-            assert count is not None and mean is not None
-            layer.num_batches_tracked = count.to(mean.dtype)
-
-
-def _is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
-    """Return True if a leaf is still the module's own."""
-    parent, _, name = path.rpartition(".")
-    attribute: object = getattr(module.get_submodule(parent), name)
-    return attribute is leaf
-
-
-def replaced(where: str, path: str) -> UserError:
-    """The error about a model that replaces one of its tensors."""
-    name = path.rpartition(".")[2]
-    return UserError(
-        f"{where}: its forward pass replaces {path}, which is then lost: change it in place, as in "
-        f"self.{name}.copy_(...)"
-    )
-
-
-def _tied(module: nn.Module) -> str:
-    """The name of a parameter that body and head share, or ""."""
-    body, head = getattr(module, "body", None), getattr(module, "head", None)
-    if not (isinstance(body, nn.Module) and isinstance(head, nn.Module)):
-        return ""
-    of_head = set(map(id, head.parameters()))
-    return next((name for name, leaf in body.named_parameters("body") if id(leaf) in of_head), "")
-
-
-def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
-    """Copies of the leaves that :func:`initialise` does not (fully) overwrite."""
-    parts = tuple(
-        f"{path}." if path else ""
-        for path, part in module.named_modules()
-        if getattr(part, "keeps_weights", False) or getattr(part, "redrawn", False)
-    )
-    kept = {*_float_buffers(module), *(name for name in bound if name.startswith(parts))}
-    return tree.copy({name: leaf for name, leaf in bound.items() if name in kept})
-
-
-def _draws(layer: nn.Module) -> bool:
-    """Return True if a layer draws random numbers in training.
-
-    torchvision's StochasticDepth and timm's DropPath are recognised by name, because neither
-    package is required. DistilBERT's attention also draws, but comes with a dropout layer.
-    """
-    if isinstance(layer, Dropout | AlphaDropout):
-        return layer.p > 0
-    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
-        return layer.dropout > 0
-    return type(layer).__name__ in ("StochasticDepth", "DropPath")
 
 
 def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:

@@ -40,6 +40,7 @@ from fedrepro.run.networks import (
     refuse_precision,
     with_fitting_numbers,
 )
+from fedrepro.run.store import refuse_other_constants
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
 from fedrepro.support.plugins import Folders
@@ -389,8 +390,10 @@ def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
     if facts and facts["part"] != SAMPLES:
         shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
         module = models.build(facts["model"], shape, outputs, folders=own)
-        net = Net(module.get_submodule(facts["part"]).to(device), whole=True)
+        part = module.get_submodule(facts["part"])
         whose = f"given: {facts['model']} {facts['part']}".rstrip()
+        refuse_other_constants(part, tensors, facts, whose)
+        net = Net(part.to(device), leaves=tensors)
         net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
     return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)
 

@@ -19,6 +19,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
+from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
@@ -26,6 +27,7 @@ from fedrepro.run.assembly import Plan, StoredArtifact
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import read_run
 from fedrepro.run.standing import digest_of_server, digest_of_share
+from fedrepro.run.store import digest_of as digest_of_tensors
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
@@ -43,9 +45,18 @@ KINDS = {
 
 
 def facts_of(
-    artifact: Artifact, spec: RunSpec, dataset: Dataset, outputs: int, partition: Partition
+    artifact: Artifact,
+    spec: RunSpec,
+    dataset: Dataset,
+    outputs: int,
+    partition: Partition,
+    constants: Tree,
 ) -> dict[str, Any]:
-    """An artifact's metadata: what it is, and which runs can use it."""
+    """An artifact's metadata: what it is, and which runs can use it.
+
+    Args:
+        constants: what its network has besides its tensors.
+    """
     return {
         "model": spec.setting.model,
         "part": artifact.part,
@@ -56,6 +67,7 @@ def facts_of(
         "partition": digest_of(partition) if artifact.each_client else None,
         "about": dict(artifact.about),
         **({"data": _data(dataset)} if artifact.part == SAMPLES else {}),
+        **({"constants": digest_of_tensors(constants)} if constants else {}),
     }
 
 

@@ -133,10 +133,12 @@ def run(
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
-            facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
-            tensors = plan.federation.context.net.whole(artifact.tensors, artifact.part)
+            constants = plan.federation.context.net.constants(artifact.part)
+            facts = facts_of(artifact, spec, dataset, plan.outputs, partition, constants)
             described = {**subject, **origin}
-            described = _finish(plan, state, described, own, folder, (tensors, facts), lock)
+            described = _finish(
+                plan, state, described, own, folder, (artifact.tensors, facts), lock
+            )
             _leave(partial, own, folder)
             for line in _left_out(folder / "clients.parquet", plan):
                 sharing.note(line)

@@ -76,10 +76,10 @@ def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tu
         for place, client in enumerate(played.cohort):
             yield (
                 f"round{number}-client{client}",
-                ctx.net.whole(method.client_model(ctx, before, played.updates, place)),
+                method.client_model(ctx, before, played.updates, place),
             )
         if "params" in state.server:
-            yield f"round{number}-global", ctx.net.whole(state.server["params"])
+            yield f"round{number}-global", state.server["params"]
     images = method.images(ctx, state.server) if _evaluates(plan, state) else None
     if images is not None:
         yield f"round{number}-images", {"images": plan.scaling.to_bytes(images)}

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedrepro.engine import tree
+from fedrepro.engine.modules import float_buffers
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import plain, write_atomically
@@ -90,6 +91,29 @@ def damaged(path: Path, error: Exception) -> UserError:
         f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
         "Remove it to make it again"
     )
+
+
+def refuse_other_constants(
+    module: nn.Module, tensors: Tree, facts: Mapping[str, Any], where: str
+) -> None:
+    """Raises UserError unless what a file of a model lacks is in the model as it was in the run.
+
+    That is what training cannot change: frozen parameters, and buffers that stay as they are.
+    """
+    leaves = {**dict(module.named_parameters()), **float_buffers(module)}
+    rest = {name: leaf for name, leaf in leaves.items() if name not in tensors}
+    if digest_of(rest) != facts.get("constants", ""):
+        raise UserError(
+            f"{where}: its frozen parameters or buffers are not those of the run, such as "
+            f"{next(iter(rest), 'one that the run trained')}: files of models have only what is "
+            "trained: let the model be built as it was"
+        )
+
+
+def digest_of(constants: Tree) -> str:
+    """The SHA-256 of tensors with their names; "" for none."""
+    leaves = {name: leaf.detach().cpu() for name, leaf in constants.items()}
+    return _checksum({}, leaves) if leaves else ""
 
 
 def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:

@@ -3,10 +3,28 @@
 import copy
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from fedrepro.support.errors import UserError
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A copy, also of layers that hold tensors computed from their parameters (old weight norm)."""
+    """A copy, also of layers that hold tensors computed from their parameters (old weight norm).
+
+    Raises:
+        UserError: if two parameters share memory, which their copies would not.
+    """
+    seen: dict[int, str] = {}
+    for name, leaf in module.named_parameters():
+        if (
+            not is_lazy(leaf)
+            and leaf.data_ptr()
+            and (other := seen.setdefault(leaf.data_ptr(), name)) != name
+        ):
+            raise UserError(
+                f"model {type(module).__name__}: {other} and {name}: two parameters in the same "
+                "memory: use one, transposed in `forward` if need be, as in F.linear(x, weight.T)"
+            )
     computed = (
         leaf
         for layer in module.modules()

@@ -411,6 +411,20 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         play(federation(execute=vectorised), until=1)
 
 
+def test_a_model_that_the_compiler_cannot_take_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.exc import Unsupported
+
+    def fail(*given: object) -> NoReturn:
+        error = Unsupported.__new__(Unsupported)
+        RuntimeError.__init__(error, "Unsupported call\n  Hint: a page of them")
+        raise error
+
+    monkeypatch.setattr(executors, "_compiled", lambda: fail)
+    monkeypatch.setattr(executors, "_missing_to_compile", lambda device: "")
+    with pytest.raises(UserError, match=r"compiler failed: Unsupported call: .*'sequential'"):
+        play(federation(execute=vectorised), until=1)
+
+
 @pytest.mark.usefixtures("looked_up_anew")
 def test_without_pythons_headers_clients_are_not_stacked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

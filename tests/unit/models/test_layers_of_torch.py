@@ -11,7 +11,8 @@ import torchvision
 from torch import Tensor, nn
 
 from fedrepro.engine.initialise import initialise, is_fresh
-from fedrepro.engine.net import Net, Own, leaves_of, refuse_unusable
+from fedrepro.engine.modules import leaves_of, refuse_unusable
+from fedrepro.engine.net import Net, Own
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import drawing_on, stream
 

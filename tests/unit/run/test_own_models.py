@@ -3,7 +3,9 @@
 import copy
 import random
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedrepro as fr
-from fedrepro.engine.net import leaves_of
+from fedrepro.engine.modules import leaves_of
 from fedrepro.models.classifier import Classifier
+from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
 
 rng = np.random.default_rng(1)
@@ -351,3 +354,79 @@ def test_a_last_mini_batch_of_one_sample_is_known_before_the_first_round() -> No
     before = int(str(error.value).partition("(round ")[2].partition(")")[0]) - 1
     assert 0 < before < rounds
     fr.train("fedavg", model, clients, rounds=before, **options)  # it is not asked before
+
+
+def test_only_what_is_trained_is_sent_and_stored(tmp_path: Path) -> None:
+    """Files of models lack a frozen base; a model that is built with another one is refused."""
+
+    class Adapted(nn.Module):
+        def __init__(self, *about: Any) -> None:
+            super().__init__()
+            self.base, self.adapter = nn.Linear(3, 6).requires_grad_(False), nn.Linear(3, 6)
+            self.last = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last((self.base(x) + self.adapter(x)).relu())  # type: ignore[no-any-return]
+
+    run = trained(Adapted, folder=tmp_path / "run")
+    trains = {"adapter.weight", "adapter.bias", "last.weight", "last.bias"}
+    assert load_tree(run.folder / "model.safetensors")[0].keys() == trains
+    sent = sum(leaf.numel() for leaf in run.model.parameters() if leaf.requires_grad)
+    assert run.rounds["bytes_up"].iloc[0] == 2 * sent * 4  # clients, bytes
+    inputs, labels = map(torch.as_tensor, TEST)
+    loss = functional.cross_entropy(run.model(inputs), labels).item()
+    assert loss == pytest.approx(run.rounds["test_loss"].iloc[-1], abs=1e-6)
+    other = replace(run, architecture=lambda *about: fresh)
+    fresh = Adapted()
+    with pytest.raises(UserError, match=r"frozen parameters .* not those of the run.*base\.weight"):
+        _ = other.model
+
+
+def test_logits_of_an_object_are_a_models_outputs() -> None:
+    class Result(NamedTuple):
+        hidden: Tensor
+        logits: Tensor
+
+    class Both(Base):
+        def forward(self, x: Tensor) -> Any:
+            return Result(x, super().forward(x))
+
+    class Pair(Base):
+        def forward(self, x: Tensor) -> Any:
+            return x, super().forward(x)
+
+    assert losses(Both) == losses(Base)
+    assert isinstance(trained(Both).model(torch.as_tensor(INPUTS)), Result)
+    with pytest.raises(UserError, match=r"returns a tuple: expected a tensor.*`logits`"):
+        losses(Pair)
+
+
+def test_a_weight_whose_memory_is_not_in_order_is_like_any_other() -> None:
+    def model(transposed: bool) -> Callable[..., nn.Module]:
+        def build(*about: Any) -> nn.Module:
+            module = Base()
+            weight = module.first.weight.detach()
+            turned = weight.T.contiguous().T if transposed else weight
+            module.first.weight = nn.Parameter(turned)
+            return module
+
+        return build
+
+    assert losses(model(True)) == pytest.approx(losses(model(False)), abs=1e-6)
+
+
+def test_two_parameters_in_the_same_memory_are_one_line() -> None:
+    def model(*about: Any) -> nn.Module:
+        module = Base()
+        module.last.weight = nn.Parameter(module.first.weight.T)
+        return module
+
+    with pytest.raises(
+        UserError, match=r"first\.weight and last\.weight: two parameters in the same"
+    ):
+        losses(model)
+
+
+def test_a_method_that_splits_the_model_says_how() -> None:
+    with pytest.raises(UserError, match=r"no `body` and `head`.*Classifier\(body, head\)"):
+        losses(Base, method="fedper")

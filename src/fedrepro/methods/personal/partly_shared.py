@@ -12,7 +12,6 @@ from fedrepro.engine.method import Method, name_of
 from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
 
 
 def keeps_a_part(method: Method, module: nn.Module) -> bool:
@@ -36,12 +35,7 @@ class PartlyShared(Method):
         return {name: leaf for name, leaf in params.items() if name not in shared}
 
     def check(self, ctx: Context) -> None:
-        for part in ("body", "head"):
-            if not any(name.startswith(f"{part}.") for name in ctx.net.trained):
-                raise UserError(
-                    f"method {name_of(self)}: expected a model whose body and head both have "
-                    f"parameters to train; the {part} of this one has none"
-                )
+        ctx.net.require_trained_parts(name_of(self))
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         trainable = ctx.net.trainable(self.shared(ctx.net, params))

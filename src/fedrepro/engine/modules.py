@@ -1,0 +1,121 @@
+"""What a torch module holds and returns, and what of it cannot be used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from fedrepro.engine import tree
+from fedrepro.engine.initialise import BatchNorm
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
+
+Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
+AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
+
+
+def refuse_unusable(module: nn.Module) -> None:
+    """Raises UserError for a module that torch cannot call with other parameters."""
+    name = type(module).__name__
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
+        raise UserError(f"model {name}: scripted: pass the module that was scripted instead")
+    for path, leaf in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(leaf):
+            raise UserError(
+                f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
+                "of inputs, or call the model once on a sample"
+            )
+
+
+def outputs_of(returned: Any) -> Any:
+    """What a forward pass returned, or the `logits` in it, as transformers' models have them."""
+    return returned if isinstance(returned, Tensor) else getattr(returned, "logits", returned)
+
+
+def leaves_of(module: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def fill(module: nn.Module, params: Mapping[str, Tensor]) -> None:
+    """Copy tensors to the parameters and buffers of the same names."""
+    with torch.no_grad():
+        for name, leaf in leaves_of(module).items():
+            if name in params:
+                leaf.copy_(params[name])
+
+
+def float_buffers(module: nn.Module) -> Tree:
+    """The buffers that can be averaged, by name."""
+    return {name: leaf for name, leaf in module.named_buffers() if leaf.is_floating_point()}
+
+
+def count_in_floats(module: nn.Module) -> None:
+    """Let a BatchNorm that averages over all mini-batches count them in a float buffer.
+
+    So the count travels with the statistics; whole numbers don't.
+    """
+    for layer in module.modules():
+        if isinstance(layer, BatchNorm) and layer.momentum is None and layer.track_running_stats:
+            count, mean = layer.num_batches_tracked, layer.running_mean
+            assert count is not None and mean is not None
+            layer.num_batches_tracked = count.to(mean.dtype)
+
+
+def lay_out(module: nn.Module) -> None:
+    """Bring parameters into an order in memory that optimizers know: contiguous, channels_last."""
+    for leaf in module.parameters():
+        known = leaf.dim() == 4 and leaf.is_contiguous(memory_format=torch.channels_last)
+        if not (known or leaf.is_contiguous()):
+            leaf.data = leaf.data.contiguous()
+
+
+def is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
+    """Return True if a leaf is still the module's own."""
+    parent, _, name = path.rpartition(".")
+    attribute: object = getattr(module.get_submodule(parent), name)
+    return attribute is leaf
+
+
+def replaced(where: str, path: str) -> UserError:
+    """The error about a model that replaces one of its tensors."""
+    name = path.rpartition(".")[2]
+    return UserError(
+        f"{where}: its forward pass replaces {path}, which is then lost: change it in place, as in "
+        f"self.{name}.copy_(...)"
+    )
+
+
+def tied(module: nn.Module) -> str:
+    """The name of a parameter that body and head share, or ""."""
+    body, head = getattr(module, "body", None), getattr(module, "head", None)
+    if not (isinstance(body, nn.Module) and isinstance(head, nn.Module)):
+        return ""
+    of_head = set(map(id, head.parameters()))
+    return next((name for name, leaf in body.named_parameters("body") if id(leaf) in of_head), "")
+
+
+def learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
+    """Copies of the leaves that :func:`initialise` does not (fully) overwrite."""
+    parts = tuple(
+        f"{path}." if path else ""
+        for path, part in module.named_modules()
+        if getattr(part, "keeps_weights", False) or getattr(part, "redrawn", False)
+    )
+    kept = {*float_buffers(module), *(name for name in bound if name.startswith(parts))}
+    return tree.copy({name: leaf for name, leaf in bound.items() if name in kept})
+
+
+def draws_in_training(layer: nn.Module) -> bool:
+    """Return True if a layer draws random numbers in training.
+
+    torchvision's StochasticDepth and timm's DropPath are recognised by name, because neither
+    package is required. DistilBERT's attention also draws, but comes with a dropout layer.
+    """
+    if isinstance(layer, Dropout | AlphaDropout):
+        return layer.p > 0
+    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
+        return layer.dropout > 0
+    return type(layer).__name__ in ("StochasticDepth", "DropPath")
