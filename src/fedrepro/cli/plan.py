@@ -119,7 +119,7 @@ def _remarks(content: dict[str, Any]) -> list[str]:
         lines.append(
             f"At most: {content['at_most']:,} runs may stop before their last round (`stop`)."
         )
-    measured = total["hours"] - total["landed"] - total["predicted"]
+    measured = abs(total["hours"] - total["landed"] - total["predicted"])  # no -0.0
     lines.append(
         f"Of these hours, {measured:,.1f} are by runs that this machine has finished, "
         f"{total['landed']:,.1f} by rates of the same training elsewhere, and "

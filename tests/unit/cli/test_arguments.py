@@ -130,6 +130,7 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
         "jobs": {"run": 3, "prepare": 0},
         "at_once": 2,
         "without_hours": {f"reason {n}": n for n in range(1, plan.REASONS + 3)},
+        "at_most": 0,
         "estimated_partitions": 0,
         "machine": {},
         "precisions": {"float32": 8, "tf32": 1, "bfloat16": 2},
