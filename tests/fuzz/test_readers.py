@@ -254,6 +254,24 @@ def test_own_arrays(npz: bool, member: float, how: list[Mutation], all_of_it: bo
         outcome(entry("arrays", path=str(path)), Path(folder))
 
 
+@fuzzed(30)
+@given(st.sampled_from(["csv", "jsonl"]), mutations(), st.booleans())
+def test_own_texts(form: str, how: list[Mutation], generates: bool) -> None:
+    rows = [
+        (f"a text, number {at} of 6", "good" if at % 2 else "bad", "xy"[at % 2]) for at in range(6)
+    ]
+    lines = {
+        "csv": "\n".join(["t,y,who", *(f'"{text}",{y},{who}' for text, y, who in rows)]),
+        "jsonl": "\n".join(json.dumps({"t": text, "y": y, "who": who}) for text, y, who in rows),
+    }
+    keys = {"task": "next_word"} if generates else {"label": "y"}
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"own.{form}"
+        path.write_bytes(mutated(lines[form].encode(), how))
+        spec = entry("text", path=str(path), text="t", group="who", length=4, **keys)
+        outcome(spec, Path(folder))
+
+
 def own_files(kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Members of an archive, and keys of its entry."""
     if kind == "digit_five":

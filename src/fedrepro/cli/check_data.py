@@ -83,13 +83,15 @@ def _guessed(path: Path) -> dict[str, Any]:
         return {"kind": "synthetic", **about, "path": str(path.parent)}
     if path.suffix.lower() in (".csv", ".tsv", ".txt"):
         return {"kind": "tabular_csv", **about, "label": header_of(path)[-1]}
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return {"kind": "text", **about, "text": "text", "label": "label", "length": 64}
     if path.suffix.lower() in (".npz", ".parquet", ".pq"):
         return {"kind": "arrays", **about}
     if path.is_dir() or path.suffix.lower() in (".zip", ".tar", ".gz", ".tgz"):
         return {"kind": "image_folder", **about, "height": 32, "width": 32}
     expected = (
-        "a CSV file, images in folders train/CLASS, arrays in an npz or Parquet file, or a folder "
-        "of `fedrepro synth export`"
+        "a CSV file, images in folders train/CLASS, arrays in an npz or Parquet file, texts in "
+        "JSON Lines, or a folder of `fedrepro synth export`"
     )
     raise bad_value(WHERE, "DATA", str(path), expected)
 

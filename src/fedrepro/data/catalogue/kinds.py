@@ -247,6 +247,45 @@ class Arrays(Own):
     test_fraction: TestFraction | None = None
 
 
+class Text(Own):
+    """Your own texts: a column of a CSV, JSON Lines or Parquet file.
+
+    A sample is a text's first `length` tokens, padded with 0. With `task: next_word` it is a piece
+    of a text, and predicts each next token. 0 to 3 are padding, unknown, begin and end.
+
+    Attributes:
+        text: the column of texts.
+        label: the column to predict; none for `next_word`.
+        group: a column with each text's natural client.
+        split: a column with `train` or `test`.
+        tokenizer: `words` (lower-cased, signs apart), `characters`, or the name or folder of a
+            tokenizer of transformers, which gives ids and attention mask [2, length].
+        length: tokens of a sample; longer texts are cut.
+        words: the size of the vocabulary with its four marks: the most frequent tokens of the
+            training texts. Of `words` and `characters` only.
+        test_fraction: the share of each class held out when there is no `split` (seed 0). Default:
+            0 with a `group`, whose clients hold out their own texts, else 0.2.
+    """
+
+    reader = "own_texts:read_own_texts"
+    every_class = True
+    kind: Literal["text"]
+    text: str
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+    tokenizer: str = "words"
+    length: Count
+    words: Annotated[Whole, Field(ge=5), expected("a whole number of at least 5")] = 10_000
+    test_fraction: TestFraction | None = None
+
+    @model_validator(mode="after")
+    def _one_target(self) -> Self:
+        if (self.label is None) != (self.task == "next_word"):
+            raise ValueError("a `label`, or `task: next_word` without one")
+        return self
+
+
 class HeartDisease(Fetched):
     """UCI's heart disease data of four hospitals in one CSV, ordered by hospital.
 

@@ -1,6 +1,6 @@
 """Users' own arrays: npz archives and Parquet files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedrepro.data.readers.arrays import (
     targets_of,
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.tables import classes_of
 from fedrepro.support.errors import UserError, bad_value, brief, listed
 from fedrepro.support.files import plain
 
@@ -108,7 +109,9 @@ def _names(cells: NDArray[Any], name: str, where: object) -> tuple[list[str], ND
         raise bad_value(where, name, wrong, "a word in every place")
     if cells.ndim != 1 or not (words or cells.dtype.kind in "iu"):
         raise bad_value(where, name, f"{cells.dtype} {list(cells.shape)}", "words or whole numbers")
-    unique, places = np.unique(cells.astype(str) if words else cells, return_inverse=True)
+    if words:
+        return classes_of(cells.astype(str))
+    unique, places = np.unique(cells, return_inverse=True)
     return [str(each) for each in unique], places
 
 
@@ -143,15 +146,20 @@ def _rows(arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def parquet_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a Parquet file as arrays; lists of equal lengths become further axes.
+def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Some columns of a Parquet file as arrays, or all; lists of equal lengths are further axes.
 
     Raises:
-        UserError: if it can't be read, or a column has an empty cell or lists of several lengths.
+        UserError: if it can't be read or lacks a column, or a column has an empty cell or lists of
+            several lengths.
     """
     try:
         with pq.ParquetFile(plain(path)) as file:
-            table = file.read()
+            known = file.schema_arrow.names
+            for name in names or ():
+                if name not in known:
+                    raise bad_value(path, "column", name, f"one of {listed(known)}", known)
+            table = file.read(columns=None if names is None else [*names])
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: can't be read as parquet: {error}") from None
     return {name: _column(table[name], f"{path}: {name}") for name in table.schema.names}

@@ -58,7 +58,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         class_names, labels = [*spec.labels], table[[*spec.labels]].to_numpy(np.float64)
         labels = labels if len(class_names) > 1 or spec.task == "multi_label" else labels[:, 0]
     else:
-        class_names, labels = _classes(table[spec.labels[0]])
+        class_names, labels = classes_of(table[spec.labels[0]].to_numpy())
     group = None
     group_names: list[str] = []
     if spec.group is not None:
@@ -111,12 +111,12 @@ def _with_indicators(features: pd.DataFrame, path: Path) -> pd.DataFrame:
     return pd.get_dummies(features, columns=text, dtype=float)
 
 
-def _classes(cells: "pd.Series[str]") -> tuple[list[str], np.ndarray]:
+def classes_of(cells: np.ndarray) -> tuple[list[str], np.ndarray]:
     """The names of classes as the file writes them, and the class of each row.
 
     Numbers are in their order, words in that of their letters.
     """
-    unique, labels = np.unique(cells.to_numpy(), return_inverse=True)
+    unique, labels = np.unique(cells, return_inverse=True)
     names: list[str] = unique.tolist()
     if pd.to_numeric(pd.Series(names), errors="coerce").isna().any():
         return names, labels

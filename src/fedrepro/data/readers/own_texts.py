@@ -1,0 +1,206 @@
+"""Users' own texts: a column of a CSV, JSON Lines or Parquet file, as ids of words."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import Text
+from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
+from fedrepro.data.readers.csv_tables import read_table
+from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
+from fedrepro.data.readers.tables import header_of
+from fedrepro.data.readers.texts import MARKS, UNKNOWN
+from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.files import parse_json, read_text
+
+PADDING, BEGIN, END = (MARKS.index(mark) for mark in ("<PAD>", "<BOS>", "<EOS>"))
+SPLITTERS: dict[str, Callable[[str], list[str]]] = {
+    "words": lambda text: re.findall(r"\w+|[^\w\s]", text.lower()),
+    "characters": list,
+}
+JSON_LINES = (".jsonl", ".ndjson")
+Strings = NDArray[np.object_]
+
+
+def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) -> Content:
+    """Texts as int32 [n, length], or [n, 2, length] with a tokenizer of transformers.
+
+    For the task ``next_word``, texts with a mark at both ends are cut into pieces.
+
+    Raises:
+        UserError: if the file, a column or the tokenizer can't be read, or a text is empty.
+    """
+    columns = _columns(spec, path)
+    texts = columns.pop("text")
+    generates = spec.task == "next_word"
+    arrays: dict[str, NDArray[Any]] = {"x": np.arange(len(texts))[:, None], **columns}
+    if generates:
+        arrays["y"] = np.array(["text"] * len(texts))
+    elif spec.task == "regression":
+        arrays["y"] = _numbers(arrays["y"], path)
+    task = "classification" if generates else spec.task
+    rows = content_of(arrays, task, spec.test_fraction, path)
+    if spec.tokenizer not in SPLITTERS:
+        every = _by_transformers(spec, texts.tolist(), path)
+        parts = [_taken(part, every[part.x[:, 0]]) for part in _parts(rows)]
+        return _with(rows, parts, spec, texts, "", rows.class_names)
+    split = SPLITTERS[spec.tokenizer]
+    tokens = [split(text) for text in texts]
+    counts = Counter(token for row in rows.train.x[:, 0] for token in tokens[row])
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    vocabulary = [*MARKS, *ranked[: spec.words - len(MARKS)]]
+    numbers = {token: at for at, token in enumerate(vocabulary)}
+    ids = [[numbers.get(token, UNKNOWN) for token in each] for each in tokens]
+    cut = _pieces if generates else _padded
+    parts = [cut(part, [ids[row] for row in part.x[:, 0]], spec.length) for part in _parts(rows)]
+    known = sum(counts[token] for token in vocabulary[len(MARKS) :]) / max(counts.total(), 1)
+    said = f"{len(vocabulary):,} with {len(MARKS)} marks, {known:.1%} of all: "
+    said += listed(vocabulary[len(MARKS) :])
+    names = vocabulary if generates else rows.class_names
+    content = _with(rows, parts, spec, texts, said, names)
+    return replace(content, notes={**content.notes, "vocabulary": vocabulary})
+
+
+def _parts(content: Content) -> list[RawSamples]:
+    return [content.train, *([content.test] if content.test else [])]
+
+
+def _with(
+    rows: Content,
+    parts: Sequence[RawSamples],
+    spec: Text,
+    texts: Strings,
+    vocabulary: str,
+    names: list[str],
+) -> Content:
+    """The content with the samples ``parts``, and what `fedrepro check-data` shows."""
+    sizes = sorted(len(text) for text in texts)
+    about = f"texts of {sizes[0]} to {sizes[-1]} characters, half up to {sizes[len(sizes) // 2]}"
+    uses = {spec.text: about, spec.label: "label", spec.group: "natural clients"}
+    uses[spec.split] = "train or test"
+    seen = [(f"column {name}", use) for name, use in uses.items() if name is not None]
+    first = [(f"row {at + 1}", texts[at][:200]) for at in range(min(FIRST, len(texts)))]
+    understood = [*seen, ("vocabulary", vocabulary), *first]
+    test = parts[1] if len(parts) > 1 else None
+    return Content(parts[0], test, names, rows.notes, understood)
+
+
+def _taken(part: RawSamples, x: NDArray[Any]) -> RawSamples:
+    return RawSamples(x, part.y, part.group)
+
+
+def _padded(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawSamples:
+    """The first ``length`` tokens of each text."""
+    x = np.full((len(ids), length), PADDING, np.int32)
+    for row, each in enumerate(ids):
+        x[row, : len(each)] = each[:length]
+    return _taken(part, x)
+
+
+def _pieces(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawSamples:
+    """Pieces of ``length`` tokens, and for each token the next one."""
+    x, y, texts = [], [], []
+    for row, each in enumerate(ids):
+        whole = [BEGIN, *each, END]
+        for first in range(0, len(whole) - 1, length):
+            piece = whole[first : first + length + 1]
+            piece += [PADDING] * (length + 1 - len(piece))
+            x.append(piece[:-1])
+            y.append(piece[1:])
+            texts.append(row)
+    group = None if part.group is None else part.group[texts]
+    return RawSamples(np.array(x, np.int32), np.array(y, np.int64), group)
+
+
+def _columns(spec: Text, path: Path) -> dict[str, Strings]:
+    """The columns that the entry names, as text."""
+    keys = {"text": spec.text, "y": spec.label, "client": spec.group, "split": spec.split}
+    columns = {key: name for key, name in keys.items() if name is not None}
+    suffix, table = path.suffix.lower(), dict[str, Any]()
+    if suffix in JSON_LINES:
+        table = _json_lines(path, [*columns.values()])
+    elif suffix in PARQUET:
+        table = parquet_arrays(path, [*columns.values()])
+    else:
+        _refuse_unknown(path, [*columns.values()], header_of(path))
+        options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "index_col": False}
+        frame = read_table(path, **options)
+        table = {name: frame[name] for name in columns.values()}
+    read = {}
+    for key, name in columns.items():
+        cells = np.array([str(cell) for cell in table[name]], object)
+        for row, cell in enumerate(cells, 1):
+            if not cell.strip():
+                raise UserError(f"{path}: {name}: row {row} is empty: expected some text")
+        read[key] = cells
+    return read
+
+
+def _refuse_unknown(path: Path, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise bad_value(path, "column", name, f"one of {listed(known)}", known)
+
+
+def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """The values of some keys in every line."""
+    table: dict[str, list[Any]] = {name: [] for name in names}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            content = parse_json(line)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise UserError(f"{path}:{number}: expected an object, such as {{'text': ...}}")
+        _refuse_unknown(path, names, list(map(str, content)))
+        for name in names:
+            if not isinstance(content[name], str | int | float):
+                raise bad_value(f"{path}:{number}", name, content[name], "text or a number")
+            table[name].append(content[name])
+    return table
+
+
+def _numbers(cells: Strings, path: Path) -> NDArray[np.float64]:
+    try:
+        return cells.astype(np.float64)
+    except ValueError as error:
+        raise UserError(f"{path}: label: {error}: expected numbers for a regression") from None
+
+
+def _by_transformers(spec: Text, texts: list[str], where: Path) -> NDArray[np.int32]:
+    """Ids and attention mask [n, 2, length] by a tokenizer of transformers.
+
+    Raises:
+        UserError: if there is no such tokenizer, or it can't pad.
+    """
+    if spec.task == "next_word":
+        wanted = f"{' or '.join(SPLITTERS)} for the task next_word"
+        raise bad_value(where, "tokenizer", spec.tokenizer, wanted, SPLITTERS)
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise UserError(
+            f"tokenizer {spec.tokenizer}: transformers is not installed: `pip install "
+            f"'fedrepro[text]'`, or use {' or '.join(SPLITTERS)}"
+        ) from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(spec.tokenizer)
+        made = tokenizer(texts, truncation=True, padding="max_length", max_length=spec.length)
+    except Exception as error:  # the library raises many kinds
+        reason = str(error).strip().partition("\n")[0]
+        raise bad_value(
+            where,
+            "tokenizer",
+            spec.tokenizer,
+            f"one that can be loaded and pads: {reason}",
+            SPLITTERS,
+        ) from None
+    return np.array([made["input_ids"], made["attention_mask"]], np.int32).transpose(1, 0, 2)

@@ -1,0 +1,134 @@
+"""Users' own texts: words or characters as ids, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.prepare import prepare
+from fedrepro.support.errors import UserError
+from support.raw_data import entry
+
+ROWS = [
+    {"review": "Good, good food", "stars": 10, "shop": "a", "part": "train"},
+    {"review": "bad food!", "stars": 2, "shop": "b", "part": "train"},
+    {"review": "Good", "stars": 10, "shop": "a", "part": "train"},
+    {"review": "unseen food", "stars": 2, "shop": "b", "part": "test"},
+]
+COLUMNS = {"text": "review", "label": "stars", "group": "shop", "split": "part"}
+
+
+def written(tmp_path: Path, form: str, rows: list[dict[str, Any]] = ROWS) -> Path:
+    path = tmp_path / f"own.{form}"
+    if form == "csv":
+        lines = [",".join(f'"{each}"' for each in row.values()) for row in rows]
+        path.write_text("\n".join([",".join(rows[0]), *lines, ""]), encoding="utf-8")
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    else:
+        pq.write_table(pa.table({key: [row[key] for row in rows] for key in rows[0]}), path)
+    return path
+
+
+def prepared(tmp_path: Path, path: Path, **keys: Any) -> Dataset:
+    spec = entry("text", path=str(path), **{"length": 4, **keys})
+    prepare("own", spec, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("own", tmp_path / "data")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_words_are_numbered_by_how_often_training_texts_have_them(
+    tmp_path: Path, form: str
+) -> None:
+    dataset = prepared(tmp_path, written(tmp_path, form), **COLUMNS)
+    assert dataset.test is not None
+    words = dataset.meta["vocabulary"][4:]
+    assert words == ["good", "food", "!", ",", "bad"]
+    assert dataset.train.x.tolist() == [[4, 7, 4, 5], [8, 5, 6, 0], [4, 0, 0, 0]]
+    assert dataset.test.x.tolist() == [[1, 5, 0, 0]]
+    assert dataset.meta["class_names"] == ["2", "10"]
+    assert dataset.train.y.tolist() == [1, 0, 1]
+    assert dataset.group_names == ["a", "b"]
+
+
+def test_characters_a_small_vocabulary_and_numbers_to_predict(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv")
+    keys = {"text": "review", "label": "stars", "test_fraction": 0, "words": 6}
+    dataset = prepared(tmp_path, path, tokenizer="characters", length=3, **keys)
+    assert dataset.meta["vocabulary"][4:] == ["o", "d"]
+    assert dataset.train.x.tolist()[0] == [1, 4, 4]
+    numbers = prepared(tmp_path, path, task="regression", **keys)
+    assert numbers.train.y.tolist() == [10, 2, 10, 2]
+
+
+def test_pieces_of_texts_predict_each_next_word(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv")
+    dataset = prepared(
+        tmp_path, path, text="review", group="shop", split="part", task="next_word", length=3
+    )
+    good, food, mark, comma, bad = range(4, 9)
+    assert dataset.train.x.tolist() == [
+        [2, good, comma], [good, food, 3], [2, bad, food], [mark, 3, 0], [2, good, 3],
+    ]  # fmt: skip
+    assert dataset.train.y.tolist() == [
+        [good, comma, good], [food, 3, 0], [bad, food, mark], [3, 0, 0], [good, 3, 0],
+    ]  # fmt: skip
+    assert dataset.train.group is not None
+    assert dataset.train.group.tolist() == [0, 0, 1, 1, 0]
+    assert (dataset.task, dataset.classes) == ("next_word", 9)
+
+
+def test_a_tokenizer_of_transformers_gives_ids_and_mask(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "food", "bad", ",", "!"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    folder = str(tmp_path / "tokenizer")
+    transformers.BertTokenizerFast(vocab=str(tmp_path / "vocab.txt")).save_pretrained(folder)
+    path = written(tmp_path, "csv")
+    keys = {"text": "review", "label": "stars", "test_fraction": 0, "tokenizer": folder}
+    dataset = prepared(tmp_path, path, length=5, **keys)
+    assert dataset.input_shape == (2, 5)
+    assert dataset.train.x[2].tolist() == [[2, 4, 3, 0, 0], [1, 1, 1, 0, 0]]
+    with pytest.raises(UserError, match="expected words or characters for the task next_word"):
+        prepared(tmp_path, path, text="review", task="next_word", tokenizer=folder)
+    with pytest.raises(UserError, match="tokenizer: 'word': expected one that can be loaded"):
+        prepared(tmp_path, path, text="review", label="stars", tokenizer="word")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_texts_that_are_not_what_they_should_be_are_one_line(tmp_path: Path, form: str) -> None:
+    path = written(tmp_path, form)
+    with pytest.raises(UserError, match=r"column: 'reviews': .*did you mean 'review'"):
+        prepared(tmp_path, path, text="reviews", label="stars")
+    with pytest.raises(UserError, match="expected numbers for a regression"):
+        prepared(tmp_path, path, text="review", label="shop", task="regression")
+    path = written(tmp_path, form, [*ROWS[:3], {**ROWS[3], "review": " "}])
+    with pytest.raises(UserError, match="review: row 4 is empty"):
+        prepared(tmp_path, path, text="review", label="stars")
+
+
+def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    for line, said in (
+        ('{"review": ', "own.jsonl:2: not JSON"),
+        ("[1]", "own.jsonl:2: expected an object"),
+        ('{"review": "a"}', "column: 'stars'"),
+        ('{"review": ["a"], "stars": 1}', "own.jsonl:2: review: .*expected text or a number"),
+    ):
+        path.write_text(f"{json.dumps(ROWS[0])}\n{line}\n")
+        with pytest.raises(UserError, match=said):
+            prepared(tmp_path, path, text="review", label="stars")
+    for keys in ({}, {"label": "y", "task": "next_word"}):
+        with pytest.raises(ValidationError, match="a `label`, or `task: next_word` without one"):
+            entry("text", path="x", text="t", length=4, **keys)
+
+
+def test_ids_are_stored_as_whole_numbers(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, written(tmp_path, "csv"), **COLUMNS)
+    assert dataset.train.x.dtype == np.int32
