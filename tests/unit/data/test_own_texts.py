@@ -65,6 +65,11 @@ def test_characters_a_small_vocabulary_and_numbers_to_predict(tmp_path: Path) ->
     assert dataset.train.x.tolist()[0] == [1, 4, 4]
     numbers = prepared(tmp_path, path, task="regression", **keys)
     assert numbers.train.y.tolist() == [10, 2, 10, 2]
+    rows = [{**row, "warm": at % 2, "new": 1} for at, row in enumerate(ROWS)]
+    path = written(tmp_path, "jsonl", rows)
+    several = prepared(tmp_path, path, **{**keys, "task": "multi_label", "label": ["warm", "new"]})
+    assert several.train.y.tolist() == [[0, 1], [1, 1], [0, 1], [1, 1]]
+    assert several.meta["class_names"] == ["warm", "new"]
 
 
 def test_pieces_of_texts_predict_each_next_word(tmp_path: Path) -> None:

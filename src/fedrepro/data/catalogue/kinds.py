@@ -255,7 +255,7 @@ class Text(Own):
 
     Attributes:
         text: the column of texts.
-        label: the column to predict; none for `next_word`.
+        label: the column to predict, or several as in a table; none for `next_word`.
         group: a column with each text's natural client.
         split: a column with `train` or `test`.
         tokenizer: `words` (lower-cased, signs apart), `characters`, or the name or folder of a
@@ -271,7 +271,7 @@ class Text(Own):
     every_class = True
     kind: Literal["text"]
     text: str
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
     group: str | None = None
     split: str | None = None
     tokenizer: str = "words"
@@ -281,9 +281,16 @@ class Text(Own):
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
-        if (self.label is None) != (self.task == "next_word"):
+        if bool(self.labels) == (self.task == "next_word"):
             raise ValueError("a `label`, or `task: next_word` without one")
+        if isinstance(self.label, tuple) and self.task not in NUMBERS:
+            raise ValueError(f"one column as `label`, or some with the task {' or '.join(NUMBERS)}")
         return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns to predict."""
+        return (self.label,) if isinstance(self.label, str) else self.label or ()
 
 
 class HeartDisease(Fetched):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
@@ -37,19 +38,21 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
         UserError: if the file, a column or the tokenizer can't be read, or a text is empty.
     """
     columns = _columns(spec, path)
-    texts = columns.pop("text")
-    generates = spec.task == "next_word"
-    arrays: dict[str, NDArray[Any]] = {"x": np.arange(len(texts))[:, None], **columns}
-    if generates:
-        arrays["y"] = np.array(["text"] * len(texts))
-    elif spec.task == "regression":
-        arrays["y"] = _numbers(arrays["y"], path)
+    texts, generates = columns[spec.text], spec.task == "next_word"
+    keys = {"client": spec.group, "split": spec.split}
+    arrays: dict[str, NDArray[Any]] = {"x": np.arange(len(texts))[:, None]}
+    arrays |= {key: columns[name] for key, name in keys.items() if name is not None}
+    if spec.task in NUMBERS:
+        y = np.stack([_numbers(columns[name], path) for name in spec.labels], axis=1)
+        arrays["y"] = y if y.shape[1] > 1 or spec.task == "multi_label" else y[:, 0]
+    else:
+        arrays["y"] = columns[spec.labels[0]] if spec.labels else np.array(["text"] * len(texts))
     task = "classification" if generates else spec.task
     rows = content_of(arrays, task, spec.test_fraction, path)
     if spec.tokenizer not in SPLITTERS:
         every = _by_transformers(spec, texts.tolist(), path)
         parts = [_taken(part, every[part.x[:, 0]]) for part in _parts(rows)]
-        return _with(rows, parts, spec, texts, "", rows.class_names)
+        return _with(rows, parts, spec, texts, "")
     split = SPLITTERS[spec.tokenizer]
     tokens = [split(text) for text in texts]
     counts = Counter(token for row in rows.train.x[:, 0] for token in tokens[row])
@@ -62,9 +65,10 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     known = sum(counts[token] for token in vocabulary[len(MARKS) :]) / max(counts.total(), 1)
     said = f"{len(vocabulary):,} with {len(MARKS)} marks, {known:.1%} of all: "
     said += listed(vocabulary[len(MARKS) :])
-    names = vocabulary if generates else rows.class_names
-    content = _with(rows, parts, spec, texts, said, names)
-    return replace(content, notes={**content.notes, "vocabulary": vocabulary})
+    content = _with(rows, parts, spec, texts, said)
+    notes = {**content.notes, "vocabulary": vocabulary}
+    names = vocabulary if generates else content.class_names
+    return replace(content, class_names=names, notes=notes)
 
 
 def _parts(content: Content) -> list[RawSamples]:
@@ -77,17 +81,17 @@ def _with(
     spec: Text,
     texts: Strings,
     vocabulary: str,
-    names: list[str],
 ) -> Content:
     """The content with the samples ``parts``, and what `fedrepro check-data` shows."""
     sizes = sorted(len(text) for text in texts)
     about = f"texts of {sizes[0]} to {sizes[-1]} characters, half up to {sizes[len(sizes) // 2]}"
-    uses = {spec.text: about, spec.label: "label", spec.group: "natural clients"}
-    uses[spec.split] = "train or test"
+    uses: dict[str | None, str] = {spec.text: about, **dict.fromkeys(spec.labels, "label")}
+    uses |= {spec.group: "natural clients", spec.split: "train or test"}
     seen = [(f"column {name}", use) for name, use in uses.items() if name is not None]
     first = [(f"row {at + 1}", texts[at][:200]) for at in range(min(FIRST, len(texts)))]
     understood = [*seen, ("vocabulary", vocabulary), *first]
     test = parts[1] if len(parts) > 1 else None
+    names = [*spec.labels] if spec.task in NUMBERS else rows.class_names
     return Content(parts[0], test, names, rows.notes, understood)
 
 
@@ -119,26 +123,26 @@ def _pieces(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawS
 
 
 def _columns(spec: Text, path: Path) -> dict[str, Strings]:
-    """The columns that the entry names, as text."""
-    keys = {"text": spec.text, "y": spec.label, "client": spec.group, "split": spec.split}
-    columns = {key: name for key, name in keys.items() if name is not None}
+    """The columns that the entry names, as text, by name."""
+    named = (spec.text, *spec.labels, spec.group, spec.split)
+    names = [name for name in named if name is not None]
     suffix, table = path.suffix.lower(), dict[str, Any]()
     if suffix in JSON_LINES:
-        table = _json_lines(path, [*columns.values()])
+        table = _json_lines(path, names)
     elif suffix in PARQUET:
-        table = parquet_arrays(path, [*columns.values()])
+        table = parquet_arrays(path, names)
     else:
-        _refuse_unknown(path, [*columns.values()], header_of(path))
+        _refuse_unknown(path, names, header_of(path))
         options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "index_col": False}
         frame = read_table(path, **options)
-        table = {name: frame[name] for name in columns.values()}
+        table = {name: frame[name] for name in names}
     read = {}
-    for key, name in columns.items():
+    for name in names:
         cells = np.array([str(cell) for cell in table[name]], object)
         for row, cell in enumerate(cells, 1):
             if not cell.strip():
                 raise UserError(f"{path}: {name}: row {row} is empty: expected some text")
-        read[key] = cells
+        read[name] = cells
     return read
 
 
