@@ -7,6 +7,7 @@ project's code. Numbers come from cells.csv and Parquet files, rules from the pa
 import csv
 import math
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +22,16 @@ import pytest
 import yaml
 from scipy import stats
 
+from fedrepro.cli.claims import print_claims
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
 from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.pages.claims import summary, views_of
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest
 from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
@@ -654,7 +658,7 @@ def named(one: Record, other: Record) -> tuple[str, ...]:
 def summary_of(page: Path) -> dict[str, int]:
     """The counts above the claims."""
     markup = page.read_text(encoding="utf-8").partition("</dl>")[0]
-    found = re.findall(r"<dt>(.*?)</dt>\s*<dd>(\d+)</dd>", markup, re.DOTALL)
+    found = re.findall(r"<dt>(.*?)</dt>\s*<dd>(\d+)\b", markup, re.DOTALL)
     return {words(name).lstrip("✓◐≠≈○ "): int(count) for name, count in found}
 
 
@@ -673,6 +677,44 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
             assert text or found.word != "does not hold", claim.anchor
             assert bool(text) == bool(claim.compact.looked_at), "no number is missing"
     assert "holds" in said
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_shows_each_claim_as_a_block_and_counts_at_the_end(
+    made: tuple[Path, Workbench],
+    tables: Tables,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    _, bench = made
+    views = views_of(bench, published.load(bench.root), tables)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_claims([view.facts for view in views], summary(views))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    names = [view.claim.anchor for view in views]
+    starts = [
+        place for place, line in enumerate(lines) if line.split()[:1] and line.split()[0] in names
+    ]
+    ends = [place for place, line in enumerate(lines) if line.startswith("Of ")]
+    assert len(starts) == len(names) and len(ends) == 1 and ends[0] > starts[-1]
+    for system in dict.fromkeys(view.claim.system for view in views):
+        mine = [
+            place
+            for place, name in zip(starts, names, strict=True)
+            if name.startswith(f"{system}-")
+        ]
+        after = min([place for place in (*starts, *ends) if place > mine[-1]])
+        assert after - mine[0] <= 140, system
+    # One experiment is one witness: claims about the same runs do not count twice.
+    counts = summary(views)
+    accuracy = [view.compact for view in views if view.claim.anchor.startswith("ima-accuracy")]
+    assert experiments(finding for finding in accuracy if finding) == 1 < len(accuracy)
+    for word, count in counts["compact"].items():
+        assert min(count, 1) <= counts["experiments"][word] <= count
+    assert counts["experiments"]["holds"] < counts["compact"]["holds"]
 
 
 def test_claims_show_what_runs_with_published_settings_say(

@@ -3,14 +3,17 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from fedrepro.cli.console import print_rows
+from fedrepro.cli.console import print_lines, print_rows
 from fedrepro.config.loading import load
 from fedrepro.report.cells import coverage, tables
-from fedrepro.report.pages.claims import views_of
+from fedrepro.report.pages.claims import summary, views_of
 from fedrepro.report.papers import published
 from fedrepro.run.results import REFERENCE
 from fedrepro.run.run_archive import PAPERS
+from fedrepro.support.printing import counted
 from fedrepro.support.terminal import say
 
 
@@ -22,9 +25,16 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    keys = [key for key in rows[0] if not sys.stdout.isatty() or any(row[key] for row in rows)]
-    header = [SHORT.get(key, key) if sys.stdout.isatty() else key for key in keys]
-    print_rows(header, [[str(row[key]) for key in keys] for row in rows])
+    if not sys.stdout.isatty():
+        print_rows([*rows[0]], [[str(cell) for cell in row.values()] for row in rows])
+        return
+    counts = [key for key in rows[0] if key not in ("system", "table")]
+    rows = [row for row in rows if any(row[key] for key in counts)]  # ours have nothing printed
+    counts = [key for key in counts if any(row[key] for row in rows)]
+    print_rows(
+        ("table", *(SHORT.get(key, key) for key in counts)),
+        [(f"{row['system']}/{row['table']}", *(str(row[key]) for key in counts)) for row in rows],
+    )
 
 
 # Short headers, so that nine columns of numbers fit on a terminal.
@@ -43,19 +53,69 @@ def show_claims(arguments: argparse.Namespace) -> None:
     targets = bench.tables("paper")
     with tables.computed_once():
         found = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
-        rows = [view.facts for view in views_of(bench, papers, found)]
+        views = views_of(bench, papers, found)
+    rows = [view.facts for view in views]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    diverged = ["compact_diverged"] if any(row["compact_diverged"] for row in rows) else []
-    header = (
-        "claim", "says", "printed", "compact", "compact_lead", "compact_seeds", *diverged, "ours",
-        "released", "lead", "seeds",
-    )  # fmt: skip
-    print_rows(header, [[str(row[key]) for key in header] for row in rows])
+    print_claims(rows, summary(views))
     if not rows:
         line = "no paper is in this workbench: `fedrepro init --with SYSTEM` brings its claims"
         say(f"fedrepro: {line}")
     elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"
         say(f"fedrepro: {line}")
+
+
+def print_claims(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -> None:
+    """Print claims by their facts; on a terminal in short, with how many have each verdict."""
+    if sys.stdout.isatty():
+        header = ("claim", "says", "printed", "small runs", "paper scale")
+        print_rows(header, [_in_short(row) for row in rows])
+        print_lines(_counts(counts) if rows else [])
+    else:
+        diverged = ["compact_diverged"] if any(row["compact_diverged"] for row in rows) else []
+        keys = (
+            *("claim", "says", "printed", "compact", "compact_lead", "compact_seeds", *diverged),
+            *("ours", "released", "lead", "seeds"),
+        )
+        print_rows(keys, [[str(row[key]) for key in keys] for row in rows])
+
+
+def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A claim's cells on a terminal; what is not computed is left out."""
+
+    def said(verdict: str, lead: str, seeds: int, *more: str) -> str:
+        known = "" if verdict == "not computed" else verdict
+        numbers = f"{lead}, {counted(seeds, 'seed')}" if lead and seeds else ""
+        return "; ".join(filter(None, (known, numbers, *more)))
+
+    small = f"{row['compact_diverged']} diverged" if row["compact_diverged"] else ""
+    released = "" if row["released"] == "not computed" else f"as released: {row['released']}"
+    return (
+        row["claim"],
+        row["says"],
+        row["printed"],
+        "can't be tested"
+        if row["compact"] == "none"
+        else said(row["compact"], row["compact_lead"], row["compact_seeds"], small),
+        said(row["ours"], row["lead"], row["seeds"], released),
+    )
+
+
+def _counts(counts: Mapping[str, Any]) -> list[str]:
+    """How many claims have each verdict, and on how many experiments those of small runs rest."""
+    printed = ", ".join(f"{word} {count}" for word, count in counts["printed"].items() if count)
+    small = [
+        f"{word} {count} (on {counted(counts['experiments'][word], 'experiment')})"
+        for word, count in counts["compact"].items()
+        if count
+    ]
+    small += [f"can't be tested {counts['no_compact']}"] * bool(counts["no_compact"])
+    ours = ", ".join(f"{word} {count}" for word, count in counts["ours"].items() if count)
+    return [
+        f"Of {counted(counts['total'], 'claim')}, by the printed numbers: {printed}.",
+        f"By small runs (scale compact): {', '.join(small)}.",
+        f"By runs with the papers' settings (scale paper): {ours}.",
+        "Claims that share runs rest on one experiment.",
+    ]

@@ -2,17 +2,18 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedrepro.support.printing import printable
 
 if TYPE_CHECKING:
-    from rich.padding import Padding
+    from rich.console import Group
     from rich.text import Text
 
-NUMBER = re.compile(r"[\d,.]*")
+NUMBER = re.compile(r"(> )?[\d,.]*|\?")
 BETWEEN = 2  # spaces between columns
 READABLE = 14  # characters; text in narrower columns is hard to read
 Progress = Callable[[float], None]  # called with the fraction that is done
@@ -30,13 +31,29 @@ def progress_bar(what: str) -> Iterator[Progress]:
         yield lambda share: bar.update(task, completed=share, visible=True)
 
 
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on a terminal; elsewhere one line per row, with tabs between cells."""
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]], title: int = 0) -> None:
+    """Print a table on a terminal; elsewhere one line per row, with tabs between cells.
+
+    Args:
+        title: the column that names a row; its cells are never wrapped.
+    """
     if sys.stdout.isatty():
-        _print_table(header, rows)
+        _print_table(header, rows, title)
         return
     for row in (header, *rows):
         print("\t".join(re.sub(r"\s*[\n\t]\s*", "; ", cell) for cell in row))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print sentences, on a terminal wrapped between words."""
+    from rich.console import Console
+
+    wrap = sys.stdout.isatty()
+    for line in lines:
+        if wrap:
+            Console().print(line, markup=False, highlight=False)
+        else:
+            print(line)
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
@@ -59,11 +76,11 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     Console().print(table)
 
 
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: int) -> None:
     """Print a table as wide as the terminal (or COLUMNS).
 
-    Text that does not fit is wrapped, except for numbers and the first column, which names the row.
-    If that leaves a column too narrow to read, each row is a paragraph instead.
+    Text that does not fit is wrapped between words, numbers never. If that leaves a column too
+    narrow to read, each row is a paragraph instead.
     """
     from rich import box
     from rich.console import Console
@@ -71,27 +88,30 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console()
-    columns = list(zip(header, *rows, strict=True))
-    fits = sum(max(map(len, cells)) + BETWEEN for cells in columns) <= console.width
-    if sum(_least_width(place, *cells) for place, cells in enumerate(columns)) > console.width:
+    names = [name.replace("_", " ") for name in header]
+    columns = [
+        Column(name, [row[place] for row in rows], whole=place == title)
+        for place, name in enumerate(names)
+    ]
+    tables = ((between, _widths(columns, console.width, between)) for between in (BETWEEN, 1))
+    between, widths = next((table for table in tables if table[1]), (0, []))
+    if not widths:
         for row in rows:
-            console.print(_paragraph(header, row, console.width))
+            console.print(_paragraph(names, row, title, console.width))
         return
-    folded = any("\n" in cell for row in rows for cell in row)
     table = Table(
         box=box.SIMPLE_HEAD,
-        show_lines=folded,
+        show_lines=any("\n" in cell for row in rows for cell in row),
         show_edge=False,
-        padding=(0, BETWEEN if fits else 1, 0, 0),
+        pad_edge=False,
+        padding=(0, between - 1, 0, 0),  # the box has a space of its own
     )
-    for place, (name, *cells) in enumerate(columns):
-        number = all(NUMBER.fullmatch(cell) for cell in cells)
+    for column, width in zip(columns, widths, strict=True):
         table.add_column(
-            name.replace("_", " "),
-            justify="right" if number else "left",
-            no_wrap=fits or place == 0,
+            column.name,
+            justify="right" if column.is_number else "left",
+            width=width,
             overflow="fold",
-            min_width=max(map(len, [*cells, *name.split("_")])) if number else None,
             vertical="top",
         )
     for row in rows:
@@ -99,25 +119,68 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def _least_width(place: int, name: str, *cells: str) -> int:
-    """The width of a column in which it can be read, with the space after it."""
-    longest = max(map(len, (*cells, *name.split("_"))))
-    whole = place == 0 or all(NUMBER.fullmatch(cell) for cell in cells)
-    return (longest if whole else min(longest, READABLE)) + 1
+@dataclass(frozen=True)
+class Column:
+    """A column of a table on a terminal; ``whole``: its cells are not to be wrapped."""
+
+    name: str
+    cells: Sequence[str]
+    whole: bool
+
+    @property
+    def is_number(self) -> bool:
+        return all(NUMBER.fullmatch(cell) for cell in self.cells)
+
+    @property
+    def longest(self) -> int:
+        """The width in which no line is wrapped."""
+        lines = (line for text in (self.name, *self.cells) for line in text.split("\n"))
+        return max(map(len, lines))
+
+    @property
+    def least(self) -> int:
+        """The width in which it can be read: no word is broken, and no number wrapped."""
+        word = max(
+            len(word) for text in (self.name, *self.cells) for word in (text.split() or [""])
+        )
+        if self.is_number or self.whole:
+            return max(word, *map(len, self.cells))
+        return max(word, min(self.longest, READABLE))
 
 
-def _paragraph(header: Sequence[str], row: Sequence[str], width: int) -> "Padding | Text":
-    """A row as its name, and after or below it what its other columns say."""
+def _widths(columns: Sequence[Column], width: int, between: int) -> list[int]:
+    """The widths of columns that share a terminal's; empty if one would be too narrow."""
+    widths = [column.least for column in columns]
+    spare = width - sum(widths) - between * (len(widths) - 1)
+    if spare < 0:
+        return []
+    while spare:
+        wrapped = [place for place, column in enumerate(columns) if widths[place] < column.longest]
+        if not wrapped:
+            break
+        widths[min(wrapped, key=widths.__getitem__)] += 1
+        spare -= 1
+    return widths
+
+
+def _paragraph(names: Sequence[str], row: Sequence[str], title: int, width: int) -> "Group | Text":
+    """A row as its title, and after or below it what its other columns say.
+
+    What takes most of a line has lines of its own.
+    """
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
 
     said = [
-        f"{name.replace('_', ' ')}: {cell}"
-        for name, cell in zip(header[1:], row[1:], strict=True)
-        if cell
+        f"{name}: {cell}"
+        for place, (name, cell) in enumerate(zip(names, row, strict=True))
+        if cell and place != title
     ]
-    name, rest = Text(printable(row[0]), style="bold"), printable("; ".join(said))
+    name, rest = Text(printable(row[title]), style="bold"), printable("; ".join(said))
     if len(name) + BETWEEN + len(rest) <= width:
         return name.append(" " * BETWEEN + rest, style="not bold")
-    return Padding(Group(name, Padding(Text(rest), (0, 0, 0, BETWEEN))), (0, 0, 1, 0))
+    ended = ("\n" if len(text) >= 0.75 * width else "; " for text in said)
+    lines = "".join(part for pair in zip(said, ended, strict=True) for part in pair)
+    below = Text(printable(lines.removesuffix("; ").strip()))
+    return Group(name, Padding(below, (0, 0, 0, BETWEEN)))

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from fedrepro.cli.analysis import require_at_least
-from fedrepro.cli.console import print_rows
+from fedrepro.cli.console import print_lines, print_rows
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
 from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
@@ -30,23 +30,21 @@ def handle(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(content, indent=2))
         return
-    for line in _unknown(content):
-        print(line)
+    print_lines(_unknown(content))
     on_gpu = bench.config.device != "cpu"
     hours = "GPU hours" if on_gpu else "CPU hours"
     header = (
         *("kind", "name", "runs", "done", "steps", hours, "of these predicted"),
         *(f"hours on {content['at_once']}", "unknown", "disk MB", "memory MB"),
     )
-    print_rows(header, [_cells(line) for line in content["lines"]])
+    print_rows(header, [_cells(line) for line in content["lines"]], title=1)
     if on_gpu:
         of_rates = ("training", "runs", hours, "steps/s with FedAvg", "rate")
         print_rows(of_rates, [_cells_of_rate(each) for each in content["rates"]])
     if content["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
         print_rows(about, [_cells_of_data(each) for each in content["missing"]])
-    for line in _remarks(content):
-        print(line)
+    print_lines(_remarks(content))
     for cell in (target for target in targets if isinstance(target, CellTarget)):
         files = " ".join(f"{run.folder}/manifest.json" for run in cell.runs)
         print(f"To make the cell: snakemake --cores {content['at_once']} {files}")

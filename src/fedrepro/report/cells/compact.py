@@ -55,7 +55,12 @@ def judge_compact(
     unit = table.metric_of(table.rows[row], table.columns[column]).reading.unit
     kind: Unit = "percent" if unit == "%" else "own"
     finding = finding_of(claim, pairs, sides, margin, kind, compact=True)
-    return replace(finding, item=test.table, unit="points" if unit == "%" else unit)
+    judged = [pair for pair in finding.pairs if isinstance(pair, CompactPair)]
+    cells = workbench.table(claim.system, test.table, "compact").cells
+    both = [cells[place] for pair in judged for place in (pair.left, pair.right)]
+    runs = frozenset((cell.setting, cell.methods) for cell in both)
+    unit = "points" if unit == "%" else unit
+    return replace(finding, item=test.table, unit=unit, runs=runs)
 
 
 def _label(table: Table, place: int) -> str:

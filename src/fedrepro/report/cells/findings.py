@@ -1,7 +1,7 @@
 """The verdict of our runs on a claim, at scale paper or compact, from numbers by seed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from fedrepro.report.papers.rule import TWINS
 from fedrepro.report.papers.verdict import SLACK
 
 MOST_RIVALS = 3  # names in a verdict
+Runs = frozenset[tuple[str, tuple[str, ...]]]  # by setting and methods
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Finding(Judged):
         counted: whether it rests on numbers that involve no chance, and on no run.
         printed_lead: the printed mean lead over the same comparisons as ours; None without ours.
         item: the compact table, or "".
+        runs: of scale compact, on which it rests.
         diverged: how many runs of its cells diverged; ``why`` names them.
         means: of each comparison's cells, over the seeds that both have.
         twins: comparisons that are left out, as no seed separates them from another one.
@@ -107,6 +109,7 @@ class Finding(Judged):
     counted: bool = False
     printed_lead: float | None = None
     item: str = ""
+    runs: Runs = frozenset()
     diverged: int = 0
     means: Sequence[tuple[float, float] | None] = ()
     twins: Sequence[Pair | CompactPair] = ()
@@ -140,6 +143,16 @@ class Finding(Judged):
     def tally(self) -> str:
         """How many of the comparisons hold; "" if they are counted, as ``why`` says it then."""
         return "" if self.counted else super().tally
+
+
+def experiments(findings: Iterable[Finding]) -> int:
+    """On how many experiments findings rest: those that share runs are one witness."""
+    groups: list[Runs] = []
+    for finding in findings:
+        shared = [group for group in groups if group & finding.runs]
+        groups = [group for group in groups if group not in shared]
+        groups.append(finding.runs.union(*shared))
+    return len(groups)
 
 
 def finding_of(

@@ -10,7 +10,7 @@ from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
-from fedrepro.report.cells.findings import Finding
+from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, forest, verdicts
@@ -180,7 +180,8 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     """Counts: all claims, those by the printed numbers, by our runs, and those that are counted."""
     views = list(views)
     printed = Counter(view.printed.word for view in views)
-    compact = Counter(view.compact.word for view in views if view.compact)
+    small = [view.compact for view in views if view.compact]
+    compact = Counter(finding.word for finding in small)
     counts = Counter(view.ours.word for view in views if not view.ours.counted)
     return {
         "total": len(views),
@@ -188,7 +189,11 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
         "ours": {word: counts[word] for word in WORDS},
         "counted": sum(view.ours.counted for view in views),
         "compact": {word: compact[word] for word in WORDS},
-        "no_compact": sum(view.compact is None for view in views),
+        "experiments": {
+            word: experiments(finding for finding in small if finding.word == word)
+            for word in WORDS
+        },
+        "no_compact": len(views) - len(small),
     }
 
 
@@ -212,6 +217,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
             "words": {word: counts[word] for word in WORDS if counts[word]},
             "total": len(claims),
             "no_test": len(claims) - len(tested),
+            "experiments": experiments(finding for _, finding in tested),
             "plot": verdicts(bars, f"{system}: claims in small runs"),
         }
     return findings
