@@ -60,7 +60,7 @@ def show_claims(arguments: argparse.Namespace) -> None:
         return
     print_claims(rows, summary(views))
     if not rows:
-        line = "no paper is in this workbench: `fedrepro init --with SYSTEM` brings its claims"
+        line = f"no claim in {PAPERS}/*/claims.yaml: `fedrepro init --with SYSTEM` brings some"
         say(f"fedrepro: {line}")
     elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"

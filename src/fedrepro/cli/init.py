@@ -1,8 +1,9 @@
-"""``fedrepro init``: create a workbench in a new folder, or add published experiments to one."""
+"""``fedrepro init``: create a workbench in a new folder, or add papers to one."""
 
 import argparse
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.typed_yaml import parsed, read_yaml
 
 SKELETON = Path("workflow/skeleton")
+PAPER = Path("workflow/paper")  # a paper's files, to be filled in
+NAME = "NAME"  # what stands there for the paper's name
 # Files that the skeleton takes unchanged from the package.
 COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles")
 PAPERS = Path("reports/papers")
@@ -29,15 +32,48 @@ def handle(arguments: argparse.Namespace) -> None:
             one_of = f"one of {', '.join(known)}"
             raise bad_value("the command line", "--with", system, one_of, known)
     folder: Path = arguments.folder or Path()
-    if systems and (folder / CONFIG).is_file():
+    paper: str | None = arguments.paper
+    if paper is not None:
+        _check_free(folder, paper, {*known, *systems})
+    if (systems or paper) and (folder / CONFIG).is_file():
         for system in systems:
             print(f"{system}: {_in_words(_add(folder, system))}")
-        return
-    if arguments.folder is None:
-        wanted = f"a folder that does not exist yet, or --with in a workbench, which has {CONFIG}"
-        raise UserError(f"the command line: FOLDER: missing: expected {wanted}")
-    _write(folder, systems)
-    print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
+    elif arguments.folder is None:
+        wanted = "a folder that does not exist yet, or --with or --paper in a workbench, which has "
+        raise UserError(f"the command line: FOLDER: missing: expected {wanted}{CONFIG}")
+    else:
+        _write(folder, systems)
+        print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
+    if paper is not None:
+        for name in _write_paper(folder, paper):
+            print(f"wrote {folder / name}")
+        print(
+            f"`fedrepro check-paper {paper}` says what is to be filled in (docs/another_paper.md)"
+        )
+
+
+def _check_free(folder: Path, paper: str, taken: Collection[str]) -> None:
+    """Raise UserError for a paper's name that is none, or that a paper has."""
+    if not re.fullmatch("[a-z][a-z0-9_]*", paper):
+        wanted = "a name of small letters, digits and '_'"
+        raise bad_value("the command line", "--paper", paper, wanted)
+    files = [folder / EXPERIMENTS / f"{paper}.yaml", folder / COMPACT / f"{paper}.yaml"]
+    if paper in taken or any(path.exists() for path in (*files, folder / PAPERS / paper)):
+        wanted = "a name that no other experiment file and no other paper has"
+        raise bad_value("the command line", "--paper", paper, wanted)
+
+
+def _write_paper(folder: Path, paper: str) -> list[Path]:
+    """Write a paper's files, and list it. Returns them, relative to the workbench."""
+    names = []
+    for source in sorted(path for path in (ORIGIN / PAPER).rglob("*") if path.is_file()):
+        name = Path(str(source.relative_to(ORIGIN / PAPER)).replace(NAME, paper))
+        with write_atomically(folder / name) as temporary:
+            text = source.read_text(encoding="utf-8")
+            temporary.write_text(text.replace(NAME, paper), encoding="utf-8")
+        names.append(name)
+    _list(folder, paper)
+    return names
 
 
 def _write(folder: Path, systems: Sequence[str]) -> None:
@@ -86,7 +122,17 @@ def _add(folder: Path, system: str) -> list[Path]:
             shutil.copyfile(ORIGIN / name, temporary)
     if PAPERS / system / landed.FILE in added:
         landed.forget_references(folder, system)
-    listed = read_yaml(folder / ORDER, ORDER) if (folder / ORDER).exists() else []
+    _list(folder, system)
+    return added
+
+
+def _list(folder: Path, system: str) -> None:
+    """Add a system to the list of papers.
+
+    Raises:
+        UserError: if the list is damaged.
+    """
+    listed = (read_yaml(folder / ORDER, ORDER) or []) if (folder / ORDER).exists() else []
     if not isinstance(listed, list):
         raise UserError(f"{ORDER}: expected a list of systems")
     if system not in listed:
@@ -100,7 +146,6 @@ def _add(folder: Path, system: str) -> list[Path]:
             raise UserError(f"{ORDER}: expected a line for each system: add {system} yourself")
         with write_atomically(folder / ORDER) as temporary:
             temporary.write_text(lines, encoding="utf-8")
-    return added
 
 
 def _files_of(system: str) -> Iterator[Path]:

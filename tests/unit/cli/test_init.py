@@ -98,7 +98,7 @@ def test_without_a_folder_it_needs_a_workbench(
 @pytest.mark.parametrize(
     ("copied", "said"),
     [
-        ([], "no paper is in this workbench: `fedrepro init --with SYSTEM`"),
+        ([], "`fedrepro init --with SYSTEM`"),
         (
             ["--with", "fedevg"],
             "results at scale paper that come with fedrepro are only in a clone",

@@ -8,7 +8,8 @@ from typing import Literal
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.estimate import student_t
 from fedrepro.report.papers.limits import variance_of
-from fedrepro.report.papers.published import KEYS, PrintedCell, Published, Spread
+from fedrepro.report.papers.paper_files import KEYS
+from fedrepro.report.papers.published import PrintedCell, Published, Spread
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 

@@ -3,7 +3,6 @@
 Each paper has a folder ``reports/papers/<system>/``, described in ``reports/papers/README.md``.
 """
 
-import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,23 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Insight
+from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, rows_of
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
-Entry = TypeVar("Entry", bound=Typed)
 Key = TypeVar("Key")
 
 ORDER = PAPERS / "systems.yaml"
 CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
-KEYS = ("dataset", "setting", "method", "metric")
 Name = tuple[str, str, str, str]  # of a printed cell in its table: its values of KEYS
 
 Unit = Literal["percent", "fraction", "own"]
@@ -392,7 +389,7 @@ def load(root: Path = Path()) -> Published:
         UserError: if a file is missing or invalid.
     """
     root = own_or_packaged(root, PAPERS).parents[1]
-    folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER)}
+    folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER) or []}
     cells: list[PrintedCell] = []
     systems: dict[str, System] = {}
     ledger: list[Discrepancy] = []
@@ -404,25 +401,25 @@ def load(root: Path = Path()) -> Published:
     insights: list[Insight] = []
     for system, folder in folders.items():
         about = folder / "paper.yaml"
-        paper = systems[system] = _entry(System, about, system, read_yaml(root / about, about))
-        rows = _rows(root, folder / "cells.csv")
+        paper = systems[system] = entry_of(System, about, system, read_yaml(root / about, about))
+        rows = rows_of(root, folder / "cells.csv")
         if unsaid := {row["metric"] for row in rows} - {*paper.metrics}:
             wanted = "its unit, as it is printed in cells.csv"
             raise UserError(f"{about}: metrics.{min(unsaid)}: missing: expected {wanted}")
         cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
-        ledger += _entries(Discrepancy, root, folder / "discrepancies.yaml", system)
-        claims += _entries(Claim, root, folder / CLAIMS, system, old_keys="claims")
-        insights += _entries(Insight, root, folder / INSIGHTS, system)
-        for row in _rows(root, folder / "notes.csv", needed=False):
+        ledger += entries_of(Discrepancy, root, folder / "discrepancies.yaml", system)
+        claims += entries_of(Claim, root, folder / CLAIMS, system, old_keys="claims")
+        insights += entries_of(Insight, root, folder / INSIGHTS, system)
+        for row in rows_of(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
             notes[key] = (*notes.get(key, ()), row["note"])
-        for row in _rows(root, folder / "words.csv", needed=False):
+        for row in rows_of(root, folder / "words.csv", needed=False):
             key = system, row["item"]
             wording = Wording(row["item"], row["setting"], row["metric"], row["text"])
             words[key] = (*words.get(key, ()), wording)
         path = folder / "figures.csv"
         figures += (
-            _entry(PrintedFigure, path, system, row) for row in _rows(root, path, needed=False)
+            entry_of(PrintedFigure, path, system, row) for row in rows_of(root, path, needed=False)
         )
         for path in sorted((root / folder / "captions").glob("*.md")):
             captions[system, path.stem] = _caption(path)
@@ -439,39 +436,6 @@ def load(root: Path = Path()) -> Published:
         tuple(insights),
         references,
     )
-
-
-def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
-    try:
-        with (root / path).open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not needed:
-            return []
-        raise UserError(f"{path}: can't be read: {error.strerror}") from None
-
-
-def _entries(
-    model: type[Entry], root: Path, path: Path, system: str, old_keys: str = ""
-) -> list[Entry]:
-    """The entries of an optional file of a paper, which may have old keys of a kind of file."""
-    if not (root / path).exists():
-        return []
-    content = read_yaml(root / path, path)
-    if old_keys:
-        content = with_new_keys(old_keys, content, path)
-    return [_entry(model, path, system, entry) for entry in content]
-
-
-def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:
-    """Validate a file's entry, adding the system that its folder names."""
-    content = {"system": system, **given} if isinstance(given, dict) else given
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(step) for step in first["loc"])
-        raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
 
 
 def _cell(system: str, row: Mapping[str, str], kind: PrintedMetric) -> PrintedCell:

@@ -1,0 +1,72 @@
+"""The files of a paper's folder as rows and entries, without what they mean."""
+
+import csv
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import with_new_keys
+from fedrepro.support.typed_yaml import Typed, read_yaml
+
+Entry = TypeVar("Entry", bound=Typed)
+
+KEYS = ("dataset", "setting", "method", "metric")
+COLUMNS = {
+    "cells.csv": ("item", "table", *KEYS, "mean", "std", "doubt"),
+    "notes.csv": ("item", "note"),
+    "words.csv": ("item", "table", "setting", "method", "metric", "text"),
+    "figures.csv": ("figure", "item", "state", "note"),
+}
+
+
+def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
+    """The rows of a CSV file by column; none if it is not ``needed`` and not there.
+
+    Raises:
+        UserError: if it can't be read, or for other columns.
+    """
+    try:
+        with (root / path).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, restval="")
+            rows = list(reader)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not needed:
+            return []
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: can't be read: {error}") from None
+    columns = COLUMNS[path.name]
+    if list(reader.fieldnames or []) != list(columns):
+        head = ",".join(reader.fieldnames or [])
+        raise bad_value(path, "line 1", head, f"the columns {','.join(columns)}")
+    if too_long := next((number for number, row in enumerate(rows, 2) if None in row), None):
+        wanted = f"{len(columns)} values; one with a comma is in double quotes"
+        raise UserError(f"{path}: line {too_long}: too many values: expected {wanted}")
+    return rows
+
+
+def entries_of(
+    model: type[Entry], root: Path, path: Path, system: str, old_keys: str = ""
+) -> list[Entry]:
+    """The entries of an optional file of a paper, which may have old keys of a kind of file."""
+    if not (root / path).exists():
+        return []
+    content = read_yaml(root / path, path) or []  # a file of comments
+    if not isinstance(content, list):
+        raise UserError(f"{path}: expected a list, whose entries begin with `- `")
+    if old_keys:
+        content = with_new_keys(old_keys, content, path)
+    return [entry_of(model, path, system, entry) for entry in content]
+
+
+def entry_of(model: type[Entry], path: Path, system: str, given: object) -> Entry:
+    """Validate a file's entry, adding the system that its folder names."""
+    content = {"system": system, **given} if isinstance(given, dict) else given
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(step) for step in first["loc"])
+        raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
