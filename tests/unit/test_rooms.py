@@ -152,7 +152,8 @@ NAMED = {("cli/check.py", "ima"), ("cli/check.py", "ima+")}
 
 def test_the_core_names_no_paper_but_in_words_for_readers() -> None:
     """No name, key, file or method of a paper; help and descriptions may give examples."""
-    names = "|".join(path.parent.name for path in papers.FOLDER.glob("*/__init__.py"))
+    packages = [path.parent.name for path in papers.FOLDER.glob("*/__init__.py")]
+    names = "|".join([*packages, *papers.files_of("given"), *papers.files_of("cohorts")])
     pattern = re.compile(rf"(?<![a-z])({names})(?![a-z])", re.IGNORECASE)
     found = set()
     for path, tree in modules():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -24,7 +24,6 @@ from fedrepro.config.values import (
     Momentum,
     Name,
     NonNegativeReal,
-    NonNegativeWhole,
     PositiveReal,
     PositiveWhole,
     Seed,
@@ -278,7 +277,13 @@ class ReleasedOverrides(Typed):
     methods: dict[str, Hyperparameters] | None = None
 
 
-class Setting(Typed):
+if TYPE_CHECKING:
+    OfPapers = Typed
+else:
+    OfPapers = create_model("OfPapers", __base__=(*papers.keys_of_settings(), Typed))
+
+
+class Setting(OfPapers):
     """A data set, partition, model, optimizer and number of rounds."""
 
     extends: str | None = Field(
@@ -327,9 +332,6 @@ class Setting(Typed):
     )
     given: dict[Name, ArtifactSource] = later(
         {}, "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set."
-    )
-    byzantine: NonNegativeWhole = later(
-        0, "How many clients, drawn with the seed, give discriminators that output 1 for any input."
     )
     stop: Stop | None = later(
         None, "When a run ends before its last round: at a score, or without further gain."
@@ -389,6 +391,14 @@ class Setting(Typed):
     def local_name(self) -> str:
         """Its name without the system's."""
         return SettingName.parse(self._name).local
+
+    def unneeded_key(self, artifacts: Sequence[str]) -> tuple[str, str] | None:
+        """A key that is set, and the artifact without which it has no effect; if there is one."""
+        for key in self.keys_of_papers:
+            for mark in type(self).model_fields[key].metadata:
+                if isinstance(mark, papers.Needs) and mark.artifact not in artifacts:
+                    return key, mark.artifact
+        return None
 
     @property
     def keys_of_papers(self) -> tuple[str, ...]:

@@ -248,10 +248,10 @@ class Workbench:
                 f"{self._file_of(setting)}: given: {way}: circular: a run cannot be its own input"
             )
         needs = requires_of(composition, self.plugins)
-        if setting.byzantine and "discriminators" not in needs:
-            where, key = self._file_of(setting), f"settings.{setting.local_name}.byzantine"
-            expectation = f"none for method {method}, which uses no discriminators"
-            raise bad_value(where, key, setting.byzantine, expectation)
+        if unneeded := setting.unneeded_key(needs):
+            where, key = self._file_of(setting), f"settings.{setting.local_name}.{unneeded[0]}"
+            expectation = f"none for method {method}, which uses no {unneeded[1]}"
+            raise bad_value(where, key, getattr(setting, unneeded[0]), expectation)
         taken = (name for name in optional_of(composition, self.plugins) if name in setting.given)
         given = {
             name: self._source(setting, name, method, seed, (*above, here))

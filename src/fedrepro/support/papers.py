@@ -4,6 +4,7 @@
 files, and code outside of ``papers`` imports them only through this module. By role, they contain:
 
 - ``kinds.py``: models of figures and computed tables in experiment files, each with a ``kind``;
+- ``keys.py``: ``Keys``, a model of further keys of settings, marked by :class:`Needs`;
 - ``figure_<kind>.py``: ``draw``, like the modules of ``report/pages/figures``;
 - ``table_<kind>.py``: ``compute``, see :mod:`fedrepro.report.cells.computed`;
 - ``study_<name>.py``: ``study``, which computes results that need no run;
@@ -16,13 +17,19 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from fedrepro.support.packaged import ORIGIN
 
 FOLDER = Path(__file__).parents[1] / "papers"
 RULES = ORIGIN / "workflow/rules/papers"
 Role = Literal["figure", "table", "study", "cohorts", "given"]
+
+
+class Needs(NamedTuple):
+    """Marks a key of settings that only methods with an input of this name can use."""
+
+    artifact: str
 
 
 @cache
@@ -46,6 +53,11 @@ def load_kinds() -> None:
 def command_files() -> list[Path]:
     """The files that describe commands of papers."""
     return sorted(FOLDER.glob("*/commands.yaml"))
+
+
+def keys_of_settings() -> tuple[type[Any], ...]:
+    """The papers' models of further keys of settings."""
+    return tuple(import_file(file).Keys for file in sorted(FOLDER.glob("*/keys.py")))
 
 
 def files_of_report() -> list[Path]:
