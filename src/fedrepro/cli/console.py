@@ -5,13 +5,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich import box, progress
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from fedrepro.support.printing import printable
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.text import Text
 
 NUMBER = re.compile(r"(> )?[\d,.]*|\?")
 BETWEEN = 2  # spaces between columns
@@ -22,9 +23,6 @@ Progress = Callable[[float], None]  # called with the fraction that is done
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
     """A progress bar on a terminal, nothing elsewhere; hidden until it is first updated."""
-    from rich import progress
-    from rich.console import Console
-
     console = Console(stderr=True)
     with progress.Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(what, total=1.0, visible=False)
@@ -46,8 +44,6 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]], title: int 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print sentences, on a terminal wrapped between words."""
-    from rich.console import Console
-
     wrap = sys.stdout.isatty()
     for line in lines:
         if wrap:
@@ -58,10 +54,6 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     """Print named facts: as two columns on a terminal, elsewhere as tab-separated lines."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     said = [(name, text) for name, text in facts if text]
     if not sys.stdout.isatty():
         for name, text in said:
@@ -82,11 +74,6 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: in
     Text that does not fit is wrapped between words, numbers never. If that leaves a column too
     narrow to read, each row is a paragraph instead.
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console()
     names = [name.replace("_", " ") for name in header]
     columns = [
@@ -168,10 +155,6 @@ def _paragraph(names: Sequence[str], row: Sequence[str], title: int, width: int)
 
     What takes most of a line has lines of its own.
     """
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.text import Text
-
     said = [
         f"{name}: {cell}"
         for place, (name, cell) in enumerate(zip(names, row, strict=True))
