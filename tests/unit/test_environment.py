@@ -256,3 +256,8 @@ def test_one_version_everywhere(project):
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert version == fedrepro.__version__ == citation["version"]
     assert f"## {version} " in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_of_a_release_a_user_reads_at_most_forty_lines():
+    _, *releases = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    assert all(len(text.splitlines()) <= 40 for text in releases if text[0].isdigit())
