@@ -264,7 +264,18 @@ class OverClients(OfMeasure):
         return self.model_copy(update={"mix": mix})
 
 
-class RoundsTo(MetricKind):
+Percentage = Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+
+
+class OfAccuracy(MetricKind):
+    """One number of a run, read from the test accuracies of its rounds."""
+
+    @property
+    def curve(self) -> MetricKind:
+        return ACCURACY
+
+
+class RoundsTo(OfAccuracy):
     """The first evaluated round with a test accuracy of at least ``rounds_to`` percent.
 
     Attributes:
@@ -272,7 +283,7 @@ class RoundsTo(MetricKind):
     """
 
     key = "rounds_to"
-    rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+    rounds_to: Percentage
     mean_of: PositiveWhole = later(
         1, "Use the mean accuracy of this many evaluated rounds, not each round's own."
     )
@@ -304,10 +315,6 @@ class RoundsTo(MetricKind):
         return [(number, number) for number in itertools.islice(reached, 1)]
 
     @property
-    def curve(self) -> MetricKind:
-        return ACCURACY
-
-    @property
     def reaches(self) -> float:
         return self.rounds_to if self.mean_of == 1 else math.inf
 
@@ -316,7 +323,7 @@ class RoundsTo(MetricKind):
         return self.model_copy(update={"speed_up": False}) if self.speed_up else None
 
 
-class MegabytesTo(MetricKind):
+class MegabytesTo(OfAccuracy):
     """The megabytes that all clients receive and send until a test accuracy is reached.
 
     The round is the first evaluated one with at least ``megabytes_to`` percent. Rounds that are not
@@ -327,7 +334,7 @@ class MegabytesTo(MetricKind):
     """
 
     key = "megabytes_to"
-    megabytes_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+    megabytes_to: Percentage
 
     @property
     def reading(self) -> Reading:
@@ -351,12 +358,8 @@ class MegabytesTo(MetricKind):
     def reaches(self) -> float:
         return self.megabytes_to
 
-    @property
-    def curve(self) -> MetricKind:
-        return ACCURACY
 
-
-class Reached(MetricKind):
+class Reached(OfAccuracy):
     """The greatest multiple of this many percent that every seed's test accuracy reaches.
 
     Attributes:
@@ -364,9 +367,7 @@ class Reached(MetricKind):
     """
 
     key = "reached_in_steps_of"
-    reached_in_steps_of: Annotated[
-        Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")
-    ]
+    reached_in_steps_of: Percentage
 
     @property
     def reading(self) -> Reading:
@@ -388,10 +389,6 @@ class Reached(MetricKind):
     @property
     def reaches(self) -> float:
         return math.inf
-
-    @property
-    def curve(self) -> MetricKind:
-        return ACCURACY
 
 
 class Least(OfMeasure):

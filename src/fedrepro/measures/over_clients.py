@@ -1,18 +1,12 @@
 """Performance and fairness over clients: pure functions of numpy arrays.
 
-Clients whose value is NaN (no test samples, or an undefined AUROC) are left out; :func:`undefined`
-counts them.
+Clients whose value is NaN (no test samples, or an undefined AUROC) are left out.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-
-
-def undefined(values: Array) -> int:
-    """The number of clients without a value."""
-    return int(np.isnan(values).sum())
 
 
 def average(values: Array, sizes: Array | None = None) -> float:
@@ -69,12 +63,6 @@ def gini(values: Array) -> float:
         return float("nan")
     ranks = 2 * np.arange(1, clients + 1) - clients - 1
     return float(100 * (ranks @ np.sort(values)) / (clients * total)) if total > 0 else 0.0
-
-
-def parity_gap(values: Array) -> float:
-    """The accuracy parity gap: the highest value minus the lowest."""
-    values, _ = _defined(values)
-    return float(values.max() - values.min()) if len(values) else float("nan")
 
 
 def _defined(values: Array, sizes: Array | None = None) -> tuple[Array, Array | None]:

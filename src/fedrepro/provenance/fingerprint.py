@@ -190,11 +190,6 @@ def core_files() -> tuple[Path, ...]:
     return tuple(map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring")))
 
 
-def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:
-    """The fingerprint of a module of this package and everything that it imports from it."""
-    return of_closure((module_path(name),), outside)
-
-
 def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
     """The fingerprint of some files and everything that they import from this package."""
     files = closure(starts, outside)

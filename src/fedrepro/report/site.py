@@ -19,7 +19,7 @@ from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
-from fedrepro.report.pages import overview
+from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page, findings_of, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
@@ -130,7 +130,7 @@ def write_site(
             renderer.write(Path(system, f"{item}.html"), "printed.html.j2", content)
             writer.bibliography(system)
     reference = reference_runs(workbench.root)
-    own = overview.runs_with_cost(workbench)
+    own = cost.runs_with_cost(workbench)
     writer.runs([*reference, *_without_page(workbench.root, targets.values(), own, written)])
     by_table = answers_by_table(workbench, computed_tables, published)
     views = views_of(workbench, published, computed_tables)
@@ -145,7 +145,7 @@ def write_site(
     compared = compare_pages(workbench, computed_tables)
     pages = {
         "discrepancies": overview.ledger(published, targets, by_table),
-        "cost": overview.cost(workbench, published, own, reference),
+        "cost": cost.cost(workbench, published, own, reference),
         "claims": claims,
     }
     for name, page in pages.items():

@@ -36,29 +36,25 @@ def test_worst_and_best_tenth() -> None:
     assert over_clients.worst(np.arange(20.0), np.arange(20.0) + 1) == pytest.approx(2 / 3)
 
 
-def test_gini_and_parity_gap() -> None:
+def test_gini() -> None:
     assert over_clients.gini(array(1, 1, 1)) == pytest.approx(0)
     assert over_clients.gini(array(0, 0, 0, 1)) == pytest.approx(75)
     assert over_clients.gini(array(0, 0)) == 0
-    assert over_clients.parity_gap(array(0.25, 0.75, 0.5)) == 0.5
 
 
-def test_clients_without_a_value_are_left_out_and_counted() -> None:
+def test_clients_without_a_value_are_left_out() -> None:
     values, sizes = array(0.4, NAN, 0.8), array(1, 100, 3)
-    assert over_clients.undefined(values) == 1
     assert over_clients.average(values) == pytest.approx(0.6)
     assert over_clients.average(values, sizes) == pytest.approx(0.7)
     assert over_clients.worst(values, sizes) == pytest.approx(0.4)
     assert over_clients.best(values, sizes) == pytest.approx(0.8)
     assert over_clients.gini(values) == over_clients.gini(array(0.4, 0.8))
-    assert over_clients.parity_gap(values) == pytest.approx(0.4)
     nobody = array(NAN, NAN)
     every = (
         over_clients.average,
         over_clients.worst,
         over_clients.best,
         over_clients.gini,
-        over_clients.parity_gap,
     )
     assert all(math.isnan(each(nobody)) for each in every)
 

@@ -46,13 +46,19 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def of_start() -> str:
+    """The fingerprint of the module `start` and of what it imports."""
+    start = fingerprint.module_path("fedrepro.start")
+    return fingerprint.of_closure([start], fingerprint.HANDLING)
+
+
 def changed(root: Path, file: str, text: str) -> bool:
     """Whether the fingerprint of the module `start` changes when a file gets a new text."""
 
     def now() -> str:
         for cached in (content_of, syntax_of, fingerprint._imported):
             cached.cache_clear()
-        return fingerprint.of_module("fedrepro.start")
+        return of_start()
 
     before = now()
     (root / file).write_text(text)
@@ -121,11 +127,11 @@ def test_two_files_of_one_name_are_told_apart(package: Path) -> None:
     (package / "far.py").write_text("import fedrepro.support.leaf\n")
     here, there = package / "part/leaf.py", package / "support/leaf.py"
     there.write_text("x = 1\n")
-    before = fingerprint.of_module("fedrepro.start")
+    before = of_start()
     one, other = here.read_text(), there.read_text()
     here.write_text(other)
     assert changed(package, "support/leaf.py", one)
-    assert fingerprint.of_module("fedrepro.start") != before
+    assert of_start() != before
 
 
 def test_what_an_error_says_changes_nothing_but_where_it_is_raised_does(package: Path) -> None:
@@ -185,7 +191,7 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     assert found - inside == {
         "run/assembly", "run/devices", "run/scoring", "run/state", "run/record",
         "measures/over_clients", "run/networks", "check/own_models", "check/traces",
-        "support/copies",
+        "run/stopping", "support/copies",
     }  # fmt: skip
 
 

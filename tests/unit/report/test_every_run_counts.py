@@ -16,7 +16,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.cells.readings import Answer, Both, in_both_readings
-from fedrepro.report.pages import overview
+from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
@@ -162,7 +162,7 @@ def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench)
         path = write_run(bench, run, [0.5] * rounds) / "timing.json"
         timing = checksummed_json.parsed(path)
         checksummed_json.write(path, timing | {"peak_memory_bytes": 1000 * rounds}, timing["what"])
-    found = overview.cost(bench, Published(), overview.runs_with_cost(bench), [])
+    found = cost.cost(bench, Published(), cost.runs_with_cost(bench), [])
     (row,) = found["rows"]
     assert (row["wall"], row["cpu"]) == (pytest.approx(36), pytest.approx(32))
     assert (row["memory"], row["gpu"], row["devices"]) == (30_000, 0, ["cpu"])

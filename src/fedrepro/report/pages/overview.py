@@ -1,4 +1,4 @@
-"""The pages besides the tables: state of all tables, discrepancies, cost, uses of each method."""
+"""The pages besides the tables: state of all tables, discrepancies, uses of each method."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from fedrepro.report.pages.claims import ClaimView
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Name, Published, System, label_of, natural
-from fedrepro.run.results import RunRecord, read_run
+from fedrepro.run.results import RunRecord
 from fedrepro.support.names import Composition
 
 Number = tuple[str, str]  # of a discrepancy: its system and number
@@ -42,13 +42,13 @@ def tables_of_runs(
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
             runs = with_inputs(workbench, target.runs) if given else target.runs
-            use = _use(target, papers)
+            use = use_of(target, papers)
             for run in wanted & set(runs):
                 by_run.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in by_run.items()}
 
 
-def _use(target: Target, papers: Published) -> dict[str, str]:
+def use_of(target: Target, papers: Published) -> dict[str, str]:
     """The address and name of a table or figure, for links."""
     system = papers.systems.get(target.system)
     published = target.table.published if isinstance(target, TableTarget) else None
@@ -377,90 +377,11 @@ def ledger(
     }
 
 
-def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
-    """All timed runs of this machine that tables need, directly or as inputs, at either scale."""
-    runs = dict.fromkeys(
-        run
-        for scale in ("paper", "demo")
-        for target in workbench.targets(scale).values()
-        for run in target.runs
-    )
-    records = (read_run(workbench.root, run) for run in with_inputs(workbench, runs))
-    return [record for record in records if record.timing]
-
-
-def cost(
-    workbench: Workbench, papers: Published, own: list[RunRecord], reference: Iterable[RunRecord]
-) -> dict[str, Any]:
-    """Measured costs of runs, per table and per setting and method."""
-    records = {record.run: record for record in own}
-    tables = []
-    for scale in ("paper", "demo"):
-        for target in workbench.targets(scale).values():
-            here = [records[run] for run in target.runs if run in records]
-            if here:
-                wanted = {*target.required, *(record.run for record in here)}
-                counts = {"runs": len(here), "wanted": len(wanted)}
-                tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
-    small: dict[RunKey, RunRecord] = {}
-    for table in workbench.tables("compact").values():
-        records = {run: read_run(workbench.root, run, reference=True) for run in table.runs}
-        here = [record for record in records.values() if record.archived and record.timing]
-        if here:
-            small |= {record.run: record for record in here}
-            counts = {"runs": len(here), "wanted": len(records)}
-            tables.append({**_use(table, papers), "scale": "compact", **counts, **_sum(here)})
-    reference = [record for record in reference if record.timing]
-    totals = {
-        ("Reference results", "paper"): reference,
-        ("Small runs of tables that are in the repository, each once", "compact"): [
-            *small.values()
-        ],
-    }
-    groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
-    for record in [*reference, *own]:
-        groups.setdefault((record.run.setting, record.run.method, record.reference), []).append(
-            record
-        )
-    rows = [
-        {
-            "setting": setting,
-            "method": method,
-            "reference": is_reference,
-            "records": group,
-            **_sum(group),
-        }
-        for (setting, method, is_reference), group in groups.items()
-    ]
-    return {
-        "tables": tables,
-        "rows": rows,
-        "totals": [
-            {"label": label, "scale": scale, "runs": len(those), **_sum(those)}
-            for (label, scale), those in totals.items()
-            if those
-        ],
-    }
-
-
-def _sum(records: list[RunRecord]) -> dict[str, Any]:
-    gpu = [record for record in records if str(record.manifest.get("device", ""))[:4] == "cuda"]
-    return {
-        "wall": sum(float(record.timing.get("wall_seconds", 0)) for record in records),
-        "cpu": sum(float(record.timing.get("cpu_seconds", 0)) for record in records),
-        "gpu": sum(float(record.timing.get("wall_seconds", 0)) for record in gpu),
-        "memory": max(float(record.timing.get("peak_memory_bytes", 0)) for record in records),
-        "speed": sum(float(record.timing.get("rounds_per_second", 0)) for record in records)
-        / len(records),
-        "devices": sorted({str(record.manifest.get("device", "unknown")) for record in records}),
-    }
-
-
 def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:
     """Part of a composition -> the tables and figures with a method that has this part."""
     by_part: dict[str, dict[str, dict[str, str]]] = {}
     for target in workbench.targets("paper").values():
-        use = _use(target, papers)
+        use = use_of(target, papers)
         for setting, method in {(run.setting, run.method) for run in target.runs}:
             composition, _ = workbench.compose(workbench.setting(setting), method)
             for name in Composition.parse(composition).names:
