@@ -21,6 +21,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run
+from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 
@@ -194,6 +195,123 @@ def test_the_examples_of_the_page_run() -> None:
         exec(block, space)
 
 
+# --- losses ------------------------------------------------------------------------------------
+def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets).abs()
+
+
+def absolute_mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return absolute(outputs, targets).mean()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [absolute, absolute_mean, nn.functional.l1_loss, nn.L1Loss(), lambda o, t: absolute_mean(o, t)],
+)
+def test_losses_of_one_meaning_give_one_run(loss: Any) -> None:
+    run, known = (regress(loss=each, rounds=2, test=None) for each in (loss, absolute))
+    pd.testing.assert_frame_equal(run.rounds, known.rounds, rtol=1e-5)
+    assert run.rounds["test_loss"].equals(run.rounds["test_loss"])
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(run.rounds["test_mae"].iloc[-1], 1e-5)
+    squared = regress(rounds=2, test=None).rounds
+    assert not np.allclose(squared["test_mse"], run.rounds["test_mse"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["scaffold", "aaggff_s"])
+def test_an_own_loss_and_class_weights_are_the_same_side_by_side(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXECUTORS, "vectorised", lambda *how: eager)
+    classes = [(x, (y > 0).astype(int)) for x, y in CLIENTS]
+    for given in (
+        {"loss": nn.SmoothL1Loss()},
+        {"task": "classification", "clients": classes, "class_weights": [0.3, 2.0]},
+        {"task": "binary", "clients": classes, "class_weights": "balanced"},
+        {"task": "binary", "clients": classes, "loss": nn.BCEWithLogitsLoss()},
+    ):
+        alone, stacked = (
+            regress(method, rounds=1, test=None, batch_size=8, executor=name, **given)
+            for name in ("sequential", "vectorised")
+        )
+        pd.testing.assert_frame_equal(alone.rounds, stacked.rounds, rtol=1e-4)
+
+
+def test_a_mean_has_no_value_for_padded_batches() -> None:
+    with pytest.raises(UserError, match="executor"):
+        regress(loss=absolute_mean, executor="vectorised")
+
+
+def test_a_weighted_mean_of_pytorch_is_kept_and_class_weights_are_the_same() -> None:
+    classes = [(x, (y > 0).astype(int)) for x, y in CLIENTS]
+    weights, given = [0.3, 2.0], {"task": "classification", "clients": classes, "test": None}
+    module = nn.Linear(3, 2)
+
+    def run(**more: Any) -> fr.Run:
+        return regress(model=module, weights="keep", rounds=2, **{**given, **more})
+
+    ours = run(class_weights=weights)
+    theirs = run(loss=nn.CrossEntropyLoss(weight=torch.tensor(weights)))
+    for one, other in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    assert not torch.allclose(run().model.weight, ours.model.weight, atol=1e-3)
+    counts = np.bincount(np.concatenate([y for _, y in classes]))
+    balanced = (counts.sum() / 2 / counts).tolist()
+    whole = {"test_fraction": 0.0, "test": classes[0]}
+    one, other = (run(**whole, class_weights=each) for each in ("balanced", balanced))
+    assert torch.equal(one.model.weight, other.model.weight)
+
+
+def test_another_loss_or_other_weights_are_another_run(tmp_path: Path) -> None:
+    def scaled(by: float) -> Any:
+        def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            return by * absolute(outputs, targets)
+
+        return loss
+
+    first = regress(loss=scaled(1.0), rounds=1, folder=tmp_path / "run")
+    again = regress(loss=scaled(1.0), rounds=1, folder=tmp_path / "run")
+    assert again.manifest == first.manifest
+    assert first.manifest["run"]["loss"] == "loss"
+    assert "loss" not in regress(rounds=1).manifest["run"]
+    with pytest.raises(UserError):
+        regress(loss=scaled(2.0), rounds=1, folder=tmp_path / "run")
+    with pytest.raises(UserError):
+        regress(rounds=1, folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "huber",
+        nn.MSELoss(reduction="sum"),
+        lambda outputs, targets: outputs.mean().item(),
+        lambda outputs, targets: outputs.detach(),
+        lambda outputs, targets: outputs[:1],
+        lambda outputs: outputs.mean(),
+    ],
+)
+def test_what_is_no_loss_is_refused(loss: Any) -> None:
+    with pytest.raises(UserError, match="loss") as refusal:
+        regress(loss=loss, model=linear)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"class_weights": [1.0]},
+        {"class_weights": [1.0, 1.0], "loss": nn.CrossEntropyLoss()},
+        {"class_weights": [1.0, -1.0]},
+        {"class_weights": "equal"},
+        {"class_weights": "balanced", "task": "regression", "clients": CLIENTS},
+    ],
+)
+def test_weights_that_fit_no_class_are_refused(given: dict[str, Any]) -> None:
+    classes = [(x, (y > 0).astype(int)) for x, y in CLIENTS]
+    with pytest.raises(UserError, match="class_weights"):
+        regress(**{"task": "classification", "clients": classes, "test": None, **given})
+
+
 # --- in settings -------------------------------------------------------------------------------
 DATASETS = """\
 datasets:
@@ -276,6 +394,36 @@ def test_arrays_in_a_file_may_have_several_targets(bench: Path) -> None:
     assert main(["check-data", "own"]) == 0
     assert main(["run", "own/s", "fedavg", "--seed", "1"]) == 0
     assert fr.load("own/s", "fedavg").model(torch.ones(4, 3)).shape == (4, 2)
+
+
+FOCAL = """
+def focal(outputs, targets):
+    return (outputs - targets).abs() ** 1.5
+"""
+
+
+def test_a_loss_is_a_file_of_the_workbench(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["run", "own/focal", "fedavg", "--seed", "1"]
+    setting = "  s:\n"
+    added = EXPERIMENT.replace(setting, "  focal: {extends: s, loss: focal}\n" + setting)
+    (bench / "config/experiments/own.yaml").write_text(added)
+    assert main(run) == 2
+    assert "plugins.losses" in capsys.readouterr().err
+    (bench / "losses").mkdir()
+    (bench / "losses/focal.py").write_text(FOCAL)
+    (bench / "config/config.yaml").write_text("plugins: {losses: losses}\n")
+    assert main(run) == 0
+    first = fr.load("own/focal", "fedavg").manifest
+    assert first["run"]["loss"] == "focal"
+    assert "plugins/losses/focal.py" in first["code_files"]
+    assert main(run) == 0
+    assert fr.load("own/focal", "fedavg").manifest == first
+    for folder, text in (("same", FOCAL), ("other", FOCAL.replace("1.5", "1.25"))):
+        (bench / folder).mkdir()
+        (bench / folder / "focal.py").write_text(text)
+        (bench / "config/config.yaml").write_text(f"plugins: {{losses: {folder}}}\n")
+        standing = standing_of(load_workbench(bench), RunKey("own/focal", "fedavg", 1))
+        assert standing.is_current == (folder == "same")
 
 
 def test_columns_of_a_table_are_labels(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

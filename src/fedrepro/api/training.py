@@ -6,17 +6,19 @@ import tempfile
 import uuid
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedrepro.api import given
 from fedrepro.api.runs import Architecture, Run
 from fedrepro.config.settings import BETAS
 from fedrepro.config.values import Device, Executor, Seed
 from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from fedrepro.config.run_spec import RunSpec
     from fedrepro.data.dataset import Dataset
+    from fedrepro.engine.losses import Loss
     from fedrepro.run.replacement import Replaces
 
 SETTING = "own/arrays"
@@ -38,6 +41,10 @@ ELSEWHERE = {
     "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
     "test_size": "test_fraction", "test_data": "test",
 }  # fmt: skip
+
+
+SAME = ("rounds", "participation", "epochs", "batch_size")  # keys of a setting, too
+OF_OPTIMIZER = ("lr", "momentum", "weight_decay", "betas")
 
 
 class _Outside(Typed):
@@ -59,6 +66,8 @@ def train(
     test: Any = None,
     test_fraction: float | None = None,
     task: Task = "classification",
+    loss: "Loss | None" = None,
+    class_weights: Literal["balanced"] | Sequence[float] | None = None,
     participation: float = 1.0,
     epochs: int = 1,
     batch_size: int = 32,
@@ -91,6 +100,12 @@ def train(
             class 1; "regression", whose y are numbers [n] or [n, ...] and whose outputs have their
             shape (or [n, 1] for [n]), with the mean squared error as loss; or "multi_label", whose
             y [n, labels] are 0 and 1 and whose outputs are each label's logit.
+        loss: (outputs, targets) -> losses of the samples, or their mean, in place of the task's:
+            a function, or a module such as ``torch.nn.HuberLoss()``. It gets outputs before any
+            softmax; with the tasks "regression", "multi_label" and "binary" in the shape of the
+            targets, which are floats.
+        class_weights: the weight of each class in the training loss, or "balanced". Test losses are
+            not weighted.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always
@@ -127,35 +142,34 @@ def train(
     """
     from fedrepro.data.arrays import NAME, dataset_of
 
+    arguments = dict(locals())  # before anything else is a local name
     _refuse_requirements(method)
-    outside = {"seed": seed, "device": device, "executor": executor, "weights": weights}
-    chosen = validate(_Outside, _plain(outside | {"task": task}), WHERE)
+    chosen = validate(_Outside, _plain(_only(_Outside.model_fields, arguments)), WHERE)
     dataset = dataset_of(clients, test, chosen.task)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
     _refuse_single(dataset, share)
     architecture = None if isinstance(model, str) else _architecture(model, chosen.weights)
+    objects = given.objects_of(loss)
     content = {
+        **_only(SAME, arguments),
         "dataset": NAME,
         "partition": {"scheme": "natural", "test_fraction": share},
-        "model": model if isinstance(model, str) else _name_of(model),
-        "rounds": rounds,
-        "participation": participation,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "optimizer": {
-            "name": optimizer,
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "betas": betas,
-        },
+        "model": model if isinstance(model, str) else given.name_of(model, "model"),
+        "optimizer": {"name": optimizer, **_only(OF_OPTIMIZER, arguments)},
         "evaluate": {"clients": share > 0, "every": evaluate_every},
+        "loss": next((name for kind, name, _ in objects if kind == "losses"), None),
+        "class_weights": given.listed(class_weights),
     }
-    spec = _spec_of(method, chosen, content, hyperparameters, dataset, len(clients))
+    plugins = Folders(objects=objects)
+    spec = _spec_of(method, chosen, content, hyperparameters, dataset, len(clients), plugins)
     run = _run_in(folder, architecture)
     replaces: Replaces = "others" if overwrite else "none"
     run.manifest.update(_carry_out(spec, dataset, run, folder is not None, replaces))
     return run
+
+
+def _only(names: Iterable[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: arguments[name] for name in names}
 
 
 def _spec_of(
@@ -165,18 +179,20 @@ def _spec_of(
     hyperparameters: Mapping[str, Any],
     dataset: "Dataset",
     clients: int,
+    plugins: Folders,
 ) -> "RunSpec":
     from fedrepro.config.run_spec import Execution, RunSpec
     from fedrepro.config.settings import Setting
     from fedrepro.data.catalogue.entries import Holding
 
-    setting = validate(Setting, _plain(content), WHERE)
+    setting = validate(Setting, _plain(content), WHERE, plugins)
     setting._name = SETTING
     parts = _by_part(method, _plain(hyperparameters))
     shape = tuple(dataset.input_shape)
     holds = Holding(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
-    return RunSpec(setting, method, method, parts, chosen.seed, execution, holds=holds)
+    seed = chosen.seed
+    return RunSpec(setting, method, method, parts, seed, execution, plugins=plugins, holds=holds)
 
 
 def _run_in(folder: str | Path | None, architecture: "Architecture | None") -> Run:
@@ -211,11 +227,15 @@ def _carry_out(
         if architecture:
             with rng.seeded(spec.seed):
                 module = registry.made(name, architecture, dataset.input_shape, dataset.outputs)
-            source = _identity_of(module, warns)
+            source = _identity_of(f"model {type(module).__name__}", module, warns)
             code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
             ids = numerics.of_composition(spec.method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+        for kind, name, each in spec.plugins.objects:
+            part = f"{given.PART[kind]} {name}"
+            source = _identity_of(part, each, warns)
+            code, ids = fingerprint.of_text(f"{code} {source}"), ids | {part: source}
         return runner.run(
             spec,
             dataset,
@@ -269,12 +289,6 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return tuple(map(_plain, value))
     return value
-
-
-def _name_of(model: "nn.Module | Architecture") -> str:
-    """The name of a model that was passed as an object."""
-    name = getattr(model, "__name__", type(model).__name__)
-    return name if name.isidentifier() else "model"
 
 
 def _architecture(
@@ -373,8 +387,8 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _identity_of(module: "nn.Module", warns: bool) -> str:
-    """The hash of a model that was passed as an object, with its weights before training.
+def _identity_of(part: str, of: Any, warns: bool) -> str:
+    """The hash of a model, with its weights before training, or of what else is an object.
 
     If it holds something that cannot be compared, the hash is random, so that no saved run is
     reused.
@@ -385,10 +399,10 @@ def _identity_of(module: "nn.Module", warns: bool) -> str:
     from fedrepro.api.model_identity import UnknownError, identity_of
 
     try:
-        return identity_of(module, weights=True)
+        return identity_of(of, weights=True)
     except UnknownError as error:
         if warns:
-            _warn(f"model {type(module).__name__}: no saved run is reused for it: it holds {error}")
+            _warn(f"{part}: no saved run is reused for it: it holds {error}")
         return uuid.uuid4().hex
 
 

@@ -65,6 +65,9 @@ class PluginFolders(Typed):
         default=None, description="Partition schemes: one class per file."
     )
     measures: Path | None = Field(default=None, description="Measures: one class per file.")
+    losses: Path | None = Field(
+        default=None, description="Losses: one function per file, named as the file."
+    )
 
     def under(self, root: Path) -> Folders:
         """The folders as absolute paths.

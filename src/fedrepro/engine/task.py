@@ -50,6 +50,7 @@ class Task(NamedTuple):
         hits: (logits, targets) -> number of correct predictions for each sample [n].
         predictions: targets -> number of predictions for each sample [n]: one, more for texts.
         has_accuracy: whether a prediction is right or wrong.
+        class_weights: the weight of each class in :meth:`loss` [classes]; None: all alike.
         alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
             Then ``measures`` are taken on the test set, too.
         measures: further measures on a client's own test samples, by name.
@@ -64,6 +65,7 @@ class Task(NamedTuple):
     batched: Mapping[str, OfClients] = {}
     has_accuracy: bool = True
     alike: bool = False
+    class_weights: Tensor | None = None
 
     def shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The outputs in the shape in which measures and losses compare them with ``targets``."""
@@ -73,13 +75,18 @@ class Task(NamedTuple):
         """The mean loss over the real samples of a mini-batch.
 
         A padded mini-batch (of clients that run side by side) marks its real samples with 1 in
-        ``batch["real"]`` [n].
+        ``batch["real"]`` [n]. With class weights, the mean is weighted, as PyTorch's is.
         """
+        y = batch["y"]
+        if self.class_weights is not None:
+            shares: Tensor = self.class_weights[y] * batch.get("real", 1)
+            total = shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
+            losses = self.losses(logits, y, "none") * shares
+            return losses.sum() / total
         if "real" not in batch:
-            return self.losses(logits, batch["y"], "mean")
-        losses = self.losses(logits, batch["y"], "none")
+            return self.losses(logits, y, "mean")
         real: Tensor = batch["real"]
-        return (losses * real).sum() / real.sum().clamp(min=1)
+        return (self.losses(logits, y, "none") * real).sum() / real.sum().clamp(min=1)
 
     def with_measures(self, further: Mapping[str, Measure]) -> "Task":
         """This task with further measures."""
@@ -137,7 +144,7 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
 def _binary_cross_entropies(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
     """The mean over a sample's labels. Targets are [n, labels]."""
     losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction=reduction)
-    return _by_sample(losses) if reduction == "none" else losses
+    return by_sample(losses) if reduction == "none" else losses
 
 
 def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
@@ -157,11 +164,11 @@ def _squared_errors(outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
     outputs = outputs.reshape(targets.shape)  # [n, 1] less [n] would be [n, n]
     if reduction == "mean":
         return functional.mse_loss(outputs, targets)
-    return _by_sample(functional.mse_loss(outputs, targets, reduction="none"))
+    return by_sample(functional.mse_loss(outputs, targets, reduction="none"))
 
 
-def _by_sample(losses: Tensor) -> Tensor:
-    """Means over all axes but the first."""
+def by_sample(losses: Tensor) -> Tensor:
+    """Losses [n, ...] as means over all axes but the first, [n]."""
     return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
 
 

@@ -125,9 +125,9 @@ def pays(spec: RunSpec) -> bool:
     """Whether stacking clients pays for compiling, by model, method and amount of data.
 
     With ``availability`` it does not: every other size of a cohort and number of steps would be
-    compiled anew.
+    compiled anew. A loss of the user's own may have no value for a single sample.
     """
-    if spec.setting.availability:
+    if spec.setting.availability or spec.setting.loss:
         return False
     family = models.find(spec.setting.model, spec.plugins).family
     kind = facts.steps_of(spec.composition, spec.plugins)

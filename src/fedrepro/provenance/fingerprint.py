@@ -31,7 +31,7 @@ from fedrepro.support.plugins import parse
 PLUGINS = "plugins"
 LONGEST_PATH = 250  # characters of a text in code that may name a file
 # Plug-ins whose files count in a run's code.
-KINDS: tuple[plugins.Kind, ...] = ("methods", "models", "measures")
+KINDS: tuple[plugins.Kind, ...] = ("methods", "models", "measures", "losses")
 PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng affects every number.
@@ -81,7 +81,7 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    plugged = (*code_of_setting(spec.setting), *measured_by(spec))
+    plugged = (*code_of_setting(spec.setting), *scored_by(spec).values())
     return _of_code(
         spec.composition, spec.setting.model, plugged, spec.plugins, spec.plugins.of("methods")
     )
@@ -121,7 +121,7 @@ def code_of_spec(spec: RunSpec) -> tuple[Path, ...]:
     named = models.find(model, spec.plugins).make is None
     seek = partial(code_of_run, model=model) if named else code_around_model
     starts = seek(spec.composition, folders=spec.plugins)
-    return (*starts, *code_of_setting(spec.setting), *measured_by(spec))
+    return (*starts, *code_of_setting(spec.setting), *scored_by(spec).values())
 
 
 def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None:
@@ -166,9 +166,12 @@ def code_of_setting(setting: Setting) -> tuple[Path, ...]:
     return (*changing, *(papers.files_of("cohorts")[name] for name in stream))
 
 
-def measured_by(spec: RunSpec) -> tuple[Path, ...]:
-    """The files of plug-in measures that a run's setting names."""
-    return tuple(measures.files_of(spec.setting.evaluate.measures, spec.plugins))
+def scored_by(spec: RunSpec) -> dict[str, Path]:
+    """The files of plug-in measures and of the loss that a run's setting names, by part."""
+    setting, losses = spec.setting, spec.plugins.files("losses")
+    named = measures.files_of(setting.evaluate.measures, spec.plugins)
+    loss = {f"loss {setting.loss}": losses[setting.loss]} if setting.loss in losses else {}
+    return {f"measure {file.stem}": file for file in named} | loss
 
 
 def code_of_run(

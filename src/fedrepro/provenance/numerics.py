@@ -50,7 +50,7 @@ def of_run(spec: RunSpec) -> dict[str, str]:
         **of_composition(spec.composition, spec.plugins),
         f"model {spec.setting.model}": of_model(spec),
         **{part: of_file(part, file) for part, file in of_papers.items()},
-        **{f"measure {file.stem}": _of_plugin(file) for file in fingerprint.measured_by(spec)},
+        **{part: _of_plugin(file) for part, file in fingerprint.scored_by(spec).items()},
     }
 
 

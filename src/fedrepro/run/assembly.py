@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedrepro.config.conditions import AttackSpec
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import AttackSpec, OptimizerSpec, Setting, StepDecay
+from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
@@ -21,6 +22,7 @@ from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
+from fedrepro.engine.losses import refuse_unfit
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -35,6 +37,7 @@ from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
 from fedrepro.run.networks import (
     Networks,
+    class_weights_of,
     measures_of,
     networks_of,
     refuse_precision,
@@ -169,6 +172,9 @@ def make_plan(
     devices.prepare(spec.execution.device)
     dataset = with_fitting_numbers(spec, dataset)
     networks = networks_of(spec, method, dataset)
+    if spec.setting.class_weights:
+        weights = class_weights_of(spec, dataset, partition.train_counts.sum(axis=0))
+        networks = networks._replace(task=networks.task._replace(class_weights=weights))
     _refuse_misfit(spec, dataset, partition)
     dataset = standardised(dataset, partition)
     attack = None if method.centralized else spec.setting.attack
@@ -190,6 +196,11 @@ def make_plan(
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
     federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
+    if spec.setting.loss and method.classifies:
+        x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
+        outputs = context.net.predict(context.net.bind(federation.initial), x)
+        stacked = executor == "vectorised"
+        refuse_unfit(context.task, spec.setting.loss, outputs, y, stacked)
     return _tested(
         Plan(
             spec,

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fedrepro.check.own_models import own_net
@@ -13,13 +14,15 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.tensors.samples import Scaling
+from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.task import TASKS, Task
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
 from fedrepro.models import registry as models
-from fedrepro.support.errors import bad_value
+from fedrepro.support import plugins
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
@@ -46,6 +49,8 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     from_outputs = [measure for measure in measures_of(spec, "client") if measure.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
+    if setting.loss:
+        task = with_loss(task, setting.loss, _own_loss(setting.loss, spec.plugins), device)
     outputs = dataset.outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
     scaling = Scaling.of(dataset, device, setting.scaling)
@@ -74,6 +79,43 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
     return Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def class_weights_of(spec: RunSpec, dataset: Dataset, counts: NDArray[np.int64]) -> torch.Tensor:
+    """The weight of each class in the training loss.
+
+    Args:
+        counts: all clients' training samples of each class, but for the last classes without any.
+
+    Raises:
+        UserError: for samples without one class each, and for another number of weights.
+    """
+    given, where = spec.setting.class_weights, f"setting {spec.setting.name}"
+    if dataset.task not in ("classification", "binary"):
+        wanted = f"none for {dataset.name}, whose samples have no class (task {dataset.task})"
+        raise bad_value(where, "class_weights", given, wanted)
+    if isinstance(given, list) and len(given) != dataset.classes:
+        raise bad_value(where, "class_weights", given, f"{dataset.classes} weights, as classes")
+    if not isinstance(given, list):
+        given = (counts.sum() / (dataset.classes * np.maximum(counts, 1))).tolist()
+        given += [1.0] * (dataset.classes - len(given))
+    kind = torch.get_default_dtype()
+    return torch.tensor(given, dtype=kind, device=spec.execution.device)
+
+
+def _own_loss(name: str, folders: Folders) -> Loss:
+    """The function of a loss plug-in, which has its file's name.
+
+    Raises:
+        UserError: if its file has none.
+    """
+    if given := folders.given("losses", name):
+        return cast(Loss, given)
+    file = folders.files("losses")[name]
+    function = getattr(plugins.import_file("losses", file), name, None)
+    if not callable(function):
+        raise UserError(f"{file}: expected a function {name}(outputs, targets)")
+    return cast(Loss, function)
 
 
 def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:

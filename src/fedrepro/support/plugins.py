@@ -1,4 +1,4 @@
-"""Plug-ins: users' methods, models, partition schemes and measures, found by their file names.
+"""Plug-ins: users' methods, models, partition schemes, measures and losses, found by file names.
 
 config/config.yaml names one folder for each kind (``plugins``). A loaded workbench and its runs
 carry these folders, so that two workbenches in one process keep their plug-ins apart. The
@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn
 from fedrepro.support.errors import UserError, bad_value, text_of
 from fedrepro.support.files import read_bytes
 
-Kind = Literal["methods", "models", "partitions", "measures"]
+Kind = Literal["methods", "models", "partitions", "measures", "losses"]
 VARIABLE = "FEDREPRO_METHODS"
 
 
@@ -41,6 +41,7 @@ class Folders:
 
     Attributes:
         root: the workbench's folder.
+        objects: what a program gives in place of files: kind, name, and the function or class.
     """
 
     root: Path | None = None
@@ -48,6 +49,16 @@ class Folders:
     models: Path | None = None
     partitions: Path | None = None
     measures: Path | None = None
+    losses: Path | None = None
+    objects: tuple[tuple[Kind, str, Any], ...] = ()
+
+    def given(self, kind: Kind, name: str) -> Any:
+        """The object that a program gives in place of a file; None if there is none."""
+        return next((each for k, n, each in self.objects if (k, n) == (kind, name)), None)
+
+    def names(self, kind: Kind) -> list[str]:
+        """The names of a kind's plug-ins, files and objects."""
+        return [*self.files(kind), *(name for each, name, _ in self.objects if each == kind)]
 
     def of(self, kind: Kind) -> Path | None:
         """The folder of a kind's plug-ins, if there is one.

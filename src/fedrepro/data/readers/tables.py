@@ -36,8 +36,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    numbers = spec.task in NUMBERS
-    words = [*([] if numbers else spec.labels), spec.group, spec.split]
+    words = [*(() if spec.task in NUMBERS else spec.labels), spec.group, spec.split]
     named = [column for column in words if column is not None]
     table = _table(path, named, [form for word in spec.missing for form in (word, f" {word}")])
     _refuse_unknown_columns(spec, table, path)
@@ -54,11 +53,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         _refuse_wrong_cell(spec, table, column, path)
     for key, column in (*predicted, ("group", spec.group)):
         _refuse_spaces(key, column, table, path)
-    if numbers:
-        class_names, labels = [*spec.labels], table[[*spec.labels]].to_numpy(np.float64)
-        labels = labels if len(class_names) > 1 or spec.task == "multi_label" else labels[:, 0]
-    else:
-        class_names, labels = classes_of(table[spec.labels[0]].to_numpy())
+    class_names, labels = _targets(spec, table)
     group = None
     group_names: list[str] = []
     if spec.group is not None:
@@ -96,6 +91,15 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         notes=notes,
         understood=understood,
     )
+
+
+def _targets(spec: TabularCsv, table: pd.DataFrame) -> tuple[list[str], np.ndarray]:
+    """The names of classes and the class of each row, or of the columns of numbers to predict."""
+    if spec.task not in NUMBERS:
+        return classes_of(table[spec.labels[0]].to_numpy())
+    numbers = table[[*spec.labels]].to_numpy(np.float64)
+    several = len(spec.labels) > 1 or spec.task == "multi_label"
+    return [*spec.labels], numbers if several else numbers[:, 0]
 
 
 def _with_indicators(features: pd.DataFrame, path: Path) -> pd.DataFrame:
