@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.report import site
 from fedrepro.report.papers import published

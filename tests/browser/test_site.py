@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey, TableTarget
 from fedrepro.report import site

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.methods import registry
 from fedrepro.report.pages.equations import (
     equations_in,

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedrepro.analysis import studies
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from fedrepro.cli.report import described_methods
+from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report import site
