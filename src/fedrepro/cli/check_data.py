@@ -13,10 +13,10 @@ import numpy as np
 from fedrepro.cli.console import print_facts, progress_bar
 from fedrepro.cli.data import words_of_test
 from fedrepro.cli.requested import values_of
-from fedrepro.config.loading import load_config
+from fedrepro.config.loading import folders_here, load_config
 from fedrepro.data.catalogue.catalogue import CATALOGUE, Catalogue, load_catalogue
 from fedrepro.data.catalogue.entries import Own
-from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.fetching.own_files import find_own
 from fedrepro.data.prepare import read_checked
 from fedrepro.data.readers.content import FIRST, Content
@@ -32,8 +32,9 @@ LISTS = ("drop", "missing")  # keys whose values are separated by commas
 
 def handle(arguments: argparse.Namespace) -> None:
     here = CONFIG.exists()  # a file can be checked anywhere
-    known = load_catalogue().datasets if here else {}
+    known = load_catalogue(folders=folders_here()).datasets if here else {}
     name, spec = _entry(arguments.data, arguments.set, known)
+    spec = spec.found_in(folders_here(), name) if isinstance(spec, Plugin) else spec
     path = find_own(spec.path, load_config().data.archives if here else None)
     if path is None:
         raise bad_value(name, "path", spec.path, "a file or folder that exists")

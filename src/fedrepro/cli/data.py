@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, progress_bar
-from fedrepro.config.loading import load, load_config
+from fedrepro.config.loading import folders_here, load, load_config
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.dataset import PREPARED, open_dataset, read_meta, refuse_damage
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
@@ -22,7 +22,7 @@ from fedrepro.support.terminal import say
 
 def _download(arguments: argparse.Namespace) -> None:
     # Not all of config/: a broken experiment file does not matter here.
-    archives, catalogue = load_config().data.archives, load_catalogue()
+    archives, catalogue = load_config().data.archives, load_catalogue(folders=folders_here())
     if arguments.name in catalogue.weights:
         path = fetch_weights(arguments.name, catalogue.weights[arguments.name], archives)
         print(f"{path}  sha256 {sha256_of(path)}")
@@ -36,7 +36,7 @@ def _download(arguments: argparse.Namespace) -> None:
 
 def _prepare(arguments: argparse.Namespace) -> None:
     archives = load_config().data.archives
-    spec = find_dataset(arguments.name, load_catalogue().datasets)
+    spec = find_dataset(arguments.name, load_catalogue(folders=folders_here()).datasets)
     with progress_bar(f"{arguments.name}: reading") as progress:
         folder = prepare(arguments.name, spec, archives, again=arguments.again, progress=progress)
     dataset = open_dataset(arguments.name)
@@ -93,7 +93,7 @@ def _partition(arguments: argparse.Namespace) -> None:
 
 def _datasets(arguments: argparse.Namespace) -> None:
     load_config()  # which says so where there is no workbench
-    known = load_catalogue().datasets
+    known = load_catalogue(folders=folders_here()).datasets
     if arguments.name is not None:
         row = _state(arguments.name, find_dataset(arguments.name, known))
         if arguments.json:

@@ -68,6 +68,9 @@ class PluginFolders(Typed):
     losses: Path | None = Field(
         default=None, description="Losses: one function per file, named as the file."
     )
+    data: Path | None = Field(
+        default=None, description="Data sets: one function per file, named as the file."
+    )
 
     def under(self, root: Path) -> Folders:
         """The folders as absolute paths.

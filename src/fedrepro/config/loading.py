@@ -46,7 +46,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
     plugins = config.plugins.under(root)
-    catalogue = load_catalogue(root / CATALOGUE)
+    catalogue = load_catalogue(root / CATALOGUE, plugins)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):

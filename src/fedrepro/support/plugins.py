@@ -1,4 +1,4 @@
-"""Plug-ins: users' methods, models, partition schemes, measures and losses, found by file names.
+"""Plug-ins: users' methods, models, partition schemes, measures, losses and data, by file names.
 
 config/config.yaml names one folder for each kind (``plugins``). A loaded workbench and its runs
 carry these folders, so that two workbenches in one process keep their plug-ins apart. The
@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn
 from fedrepro.support.errors import UserError, bad_value, text_of
 from fedrepro.support.files import read_bytes
 
-Kind = Literal["methods", "models", "partitions", "measures", "losses"]
+Kind = Literal["methods", "models", "partitions", "measures", "losses", "data"]
 VARIABLE = "FEDREPRO_METHODS"
 
 
@@ -50,6 +50,7 @@ class Folders:
     partitions: Path | None = None
     measures: Path | None = None
     losses: Path | None = None
+    data: Path | None = None
     objects: tuple[tuple[Kind, str, Any], ...] = ()
 
     def given(self, kind: Kind, name: str) -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from fedrepro.data.catalogue.entries import Name
-from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import bad_value
 from fedrepro.support.old_names import with_new_keys
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
 CATALOGUE = Path("config/datasets.yaml")
@@ -30,8 +31,11 @@ class Catalogue(Typed):
     weights: dict[Name, Weights] = Field(default={})
 
 
-def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
+def load_catalogue(path: Path = CATALOGUE, folders: Folders = NONE) -> Catalogue:
     """Read and check the file.
+
+    Args:
+        folders: the workbench's folders of plug-ins.
 
     Raises:
         UserError: for the first error in it.
@@ -42,6 +46,8 @@ def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
         if other is not None and (other == name or other not in catalogue.datasets):
             key = f"datasets.{name}.surrogate_for"
             raise bad_value(path, key, other, "another data set of this file", catalogue.datasets)
+        if isinstance(spec, Plugin):
+            catalogue.datasets[name] = spec.found_in(folders, f"{path}: datasets.{name}")
     return catalogue
 
 

@@ -3,9 +3,11 @@
 To add a kind, add a class here and a reader in data/readers, which the class names in ``reader``.
 """
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from fedrepro.data.catalogue.entries import (
     NUMBERS,
@@ -21,9 +23,12 @@ from fedrepro.data.catalogue.entries import (
     TestFraction,
     WordNetId,
 )
+from fedrepro.support.errors import bad_value
+from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
 
 Background = Literal["white", "black"]
+Argument = Annotated[bool | int | float | str, expected("a number, a word, true or false")]
 
 
 class IdxFiles(Typed):
@@ -291,6 +296,51 @@ class Text(Own):
     def labels(self) -> tuple[str, ...]:
         """The columns to predict."""
         return (self.label,) if isinstance(self.label, str) else self.label or ()
+
+
+class Plugin(Own):
+    """What a function of your own returns: a file in the folder `plugins.data` of config.yaml.
+
+    `waves.py` has the function `waves`, which returns a dict of arrays as kind `arrays` has them.
+    The global random generators are seeded while it runs.
+
+    Attributes:
+        function: the name of the file and of the function in it.
+        arguments: what the function is given, by name.
+        path: a file or folder that it reads, which it is given as `path`; left out: none.
+        test_fraction: as of kind `arrays`.
+    """
+
+    reader = "own_functions:read_plugin"
+    every_class = True
+    kind: Literal["plugin"]
+    function: Annotated[
+        str, StringConstraints(pattern=r"^[A-Za-z]\w*$"), expected("the name of a function")
+    ]
+    arguments: dict[str, Argument] = Field(default={})
+    path: str = ""
+    test_fraction: TestFraction | None = None
+    _file: Path | None = PrivateAttr(default=None)
+
+    def found_in(self, folders: Folders, where: object) -> Self:
+        """This entry with its function's file, which is its ``path`` if it has no other.
+
+        Raises:
+            UserError: if there is no such file.
+        """
+        files = folders.files("data")
+        if self.function not in files:
+            wanted = "a file of the folder `plugins.data` in config/config.yaml"
+            raise bad_value(where, "function", self.function, wanted, files)
+        file = files[self.function]
+        placed = self.model_copy(update={"path": self.path or os.path.relpath(file, folders.root)})
+        placed._file = file
+        return placed
+
+    @property
+    def file(self) -> Path | None:
+        """The function's file, once it has been found."""
+        return self._file
 
 
 class HeartDisease(Fetched):

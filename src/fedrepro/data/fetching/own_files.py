@@ -6,9 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.data.catalogue.entries import Own
+from fedrepro.data.catalogue.kinds import Plugin
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
+from fedrepro.support.plugins import content_of
 
 REMEMBERED, WHAT = Path(".snakemake/fedrepro-own-data"), "own data"
 
@@ -43,6 +45,18 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def with_code(spec: Own, digest: str) -> str:
+    """A digest of files together with that of the plug-in that reads them, if one does.
+
+    All code in the plug-in's folder counts, as the function may import it.
+    """
+    if not isinstance(spec, Plugin) or spec.file is None:
+        return digest
+    files = sorted(spec.file.parent.rglob("*.py"))
+    code = [hashlib.sha256(content_of(file)).hexdigest() for file in files]
+    return hashlib.sha256(" ".join([digest, *code]).encode()).hexdigest()
+
+
 def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
     """The digest of the files that the user supplies; None if there are none.
 
@@ -59,14 +73,14 @@ def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
     try:
         signature = _signature(path)
         if before.get("seen") == signature:
-            return before["sha256"]
+            return with_code(spec, before["sha256"])
         digest = digest_of(path)
     except OSError as error:
         raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
     entry = {"seen": signature, "sha256": digest}
     with suppress(UserError):  # read-only: the bytes are read again each time
         checksummed_json.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
-    return digest
+    return with_code(spec, digest)
 
 
 def _signature(path: Path) -> str:

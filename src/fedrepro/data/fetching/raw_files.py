@@ -16,7 +16,7 @@ from fedrepro.data.catalogue.entries import Fetched, Mirror, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
 from fedrepro.data.fetching.archives import gunzip, take_out
 from fedrepro.data.fetching.http import Fetcher, SourceError
-from fedrepro.data.fetching.own_files import digest_of, find_own, own_places
+from fedrepro.data.fetching.own_files import digest_of, find_own, own_places, with_code
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
@@ -51,7 +51,7 @@ def download(
         with exclusive_lock(folder):
             return _fetch_all(name, spec, archives, folder)
     path = _own_path(name, spec.path, archives)
-    digest = digest_of(path)
+    digest = with_code(spec, digest_of(path))
     if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
         raise UserError(
             f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "

@@ -1,0 +1,33 @@
+"""Arrays that a function of the user's own returns."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.data.catalogue.kinds import Plugin
+from fedrepro.data.readers.content import Content, Progress
+from fedrepro.data.readers.own_arrays import content_of
+from fedrepro.support import plugins, rng
+from fedrepro.support.errors import UserError
+
+
+def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -> Content:
+    """The arrays that a function of the user's own returns.
+
+    Raises:
+        UserError: if it can't be imported, fails, or returns something else.
+    """
+    file = spec.file
+    assert file is not None
+    function = getattr(plugins.import_file("data", file), spec.function, None)
+    if not callable(function):
+        raise UserError(f"{file}: expected a function {spec.function}")
+    given = {} if path.absolute() == file.absolute() else {"path": path}
+    with plugins.blamed(), rng.seeded(0):
+        made = function(**given, **spec.arguments)
+    if not isinstance(made, Mapping):
+        kind = type(made).__name__
+        raise UserError(f"{file}: returned a {kind}: expected a dict of arrays x, y, client, split")
+    arrays = {str(name): np.asarray(values) for name, values in made.items()}
+    return content_of(arrays, spec.task, spec.test_fraction, file)
