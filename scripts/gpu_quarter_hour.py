@@ -812,7 +812,7 @@ def rows_of_reference(options: Options) -> list[str]:
         if any(read_run(Path(), run, reference=True).manifest for run in runs):
             continue
         spec = bench.run_spec(setting, method, min(its))
-        dearer = DEARER.get(facts.steps_of(spec.composition, spec.plugins), 1.0)
+        dearer = DEARER.get(facts.facts_of(spec.composition, spec.plugins).steps, 1.0)
         cost[setting, method] = arithmetic.client_steps(spec) * dearer / cells[setting, method]
     ordered = sorted(cost, key=lambda each: (cost[each], each))
     rounds = sorted({seed for each in ordered for seed in seeds[each]})

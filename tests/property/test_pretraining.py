@@ -20,7 +20,7 @@ from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, pl
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
-from fedrepro.methods.facts import optional_of, requires_of
+from fedrepro.methods.facts import facts_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -318,10 +318,10 @@ def test_needs_are_what_the_classes_say(monkeypatch: pytest.MonkeyPatch) -> None
     parts = registry.parts()
     for name, part in parts.items():
         if not part.kind.startswith("server"):
-            assert requires_of(name) == part.cls.requires, name
-            assert optional_of(name) == part.cls.optional, name
-    assert requires_of("taught") == ("unlabelled", "judges")
-    assert optional_of("fedevg") == ("start",)
+            assert facts_of(name).requires == part.cls.requires, name
+            assert facts_of(name).optional == part.cls.optional, name
+    assert facts_of("taught").requires == ("unlabelled", "judges")
+    assert facts_of("fedevg").optional == ("start",)
     assert parts["maker"].kind == "pre-training" and parts["taught"].kind == "method"
 
 

@@ -250,9 +250,9 @@ def _carry_out(
 
 def _refuse_requirements(method: str) -> None:
     """Refuse a method that needs another run's artifact."""
-    from fedrepro.methods.facts import requires_of
+    from fedrepro.methods.facts import facts_of
 
-    if needs := requires_of(method):
+    if needs := facts_of(method).requires:
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
 

@@ -30,9 +30,7 @@ from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.methods.facts import (
     defaults_of,
-    optional_of,
-    requires_of,
-    shares_prefix_with_inner,
+    facts_of,
 )
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import UserError, bad_value, nearest
@@ -247,12 +245,13 @@ class Workbench:
             raise UserError(
                 f"{self._file_of(setting)}: given: {way}: circular: a run cannot be its own input"
             )
-        needs = requires_of(composition, self.plugins)
+        facts = facts_of(composition, self.plugins)
+        needs = facts.requires
         if unneeded := setting.unneeded_key(needs):
             where, key = self._file_of(setting), f"settings.{setting.local_name}.{unneeded[0]}"
             expectation = f"none for method {method}, which uses no {unneeded[1]}"
             raise bad_value(where, key, getattr(setting, unneeded[0]), expectation)
-        taken = (name for name in optional_of(composition, self.plugins) if name in setting.given)
+        taken = (name for name in facts.optional if name in setting.given)
         given = {
             name: self._source(setting, name, method, seed, (*above, here))
             for name in (*needs, *taken)
@@ -388,7 +387,7 @@ class Workbench:
         method = Composition.parse(run.method)
         first, inner = method.parts[0], method.inner
         base, values = self._experiment_of(setting).part(setting, first.name)
-        if shares_prefix_with_inner(base, self.plugins):
+        if facts_of(base, self.plugins).shares_prefix_with_inner:
             return RunKey(run.setting, str(inner) or "fedavg", run.seed)
         parent = values.get("parent")
         if not parent:

@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         departures: the numbers of the discrepancies that it can follow.
         shares_prefix_with_inner: whether it is a wrapper that starts as the wrapped method.
         steps: the kind of its local steps: "plain" as FedAvg's, the method's "own", of "two
-            models", "pooled" if one client has all data; "" where another part takes them.
+            models", "pooled" if one client has all data; "" for a part that takes none.
     """
 
     requires: tuple[str, ...]
@@ -53,35 +53,15 @@ class Facts(NamedTuple):
     steps: str
 
 
-def requires_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
-    """Names of the artifacts that its parts must be given."""
-    return _facts_of(composition, folders, folders.of("methods")).requires
-
-
-def optional_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
-    """Names of the artifacts that its parts use if given."""
-    return _facts_of(composition, folders, folders.of("methods")).optional
-
-
-def departures_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
-    """The numbers of the discrepancies that its parts can follow."""
-    return _facts_of(composition, folders, folders.of("methods")).departures
-
-
-def shares_prefix_with_inner(part: str, folders: plugins.Folders = plugins.NONE) -> bool:
-    """Whether a part is a wrapper whose first rounds are the wrapped method's."""
-    return _facts_of(part, folders, folders.of("methods")).shares_prefix_with_inner
+def facts_of(composition: str, folders: plugins.Folders = plugins.NONE) -> Facts:
+    """What the classes of its parts declare together; unknown parts are skipped."""
+    return _facts_of(composition, folders, folders.of("methods"))
 
 
 def late_wrapper_of(composition: str, folders: plugins.Folders = plugins.NONE) -> str:
     """The first part that is a wrapper whose first rounds are the wrapped method's, or ""."""
     names = Composition.parse(composition).names
-    return next((name for name in names if shares_prefix_with_inner(name, folders)), "")
-
-
-def steps_of(composition: str, folders: plugins.Folders = plugins.NONE) -> str:
-    """The kind of a composition's local steps, as in :class:`Facts`."""
-    return _facts_of(composition, folders, folders.of("methods")).steps or "plain"
+    return next((name for name in names if facts_of(name, folders).shares_prefix_with_inner), "")
 
 
 def defaults_of(
@@ -92,9 +72,9 @@ def defaults_of(
     Args:
         released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.deviation` says.
     """
-    found = _facts_of(part, folders, folders.of("methods"))
-    known = found.released if released else found.defaults
-    return {name: known.get(name, UNKNOWN) for name in found.fields}
+    facts = facts_of(part, folders)
+    known = facts.released if released else facts.defaults
+    return {name: known.get(name, UNKNOWN) for name in facts.fields}
 
 
 def are_written(folders: plugins.Folders) -> bool:
@@ -113,7 +93,6 @@ def write(folders: plugins.Folders) -> None:
 
 @cache  # every run of every page asks
 def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) -> Facts:
-    """The facts of a composition's parts together; unknown parts are skipped."""
     asked = "torch" in sys.modules or folders.root is None
     known = None if asked else _written(folders, methods)
     names = Composition.parse(composition).names
@@ -134,7 +113,7 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
         {name: value for each in found for name, value in each.released.items()},
         _joined(each.departures for each in found),
         any(each.shares_prefix_with_inner for each in found),
-        next((each.steps for each in found if each.steps), ""),
+        next((each.steps for each in found if each.steps), "plain"),
     )
 
 

@@ -130,7 +130,7 @@ def pays(spec: RunSpec) -> bool:
     if spec.setting.availability or spec.setting.loss:
         return False
     family = models.find(spec.setting.model, spec.plugins).family
-    kind = facts.steps_of(spec.composition, spec.plugins)
+    kind = facts.facts_of(spec.composition, spec.plugins).steps
     if kind == "plain" and spec.setting.optimizer.momentum:
         kind = "momentum"
     threshold = PAYS_FROM.get((family, spec.execution.device.partition(":")[0], kind))

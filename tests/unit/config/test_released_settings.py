@@ -12,7 +12,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods.facts import departures_of
+from fedrepro.methods.facts import facts_of
 from fedrepro.report.papers import published
 from support.places import ROOT
 
@@ -49,7 +49,7 @@ def test_each_place_is_a_key_with_its_discrepancy_or_has_a_reason(
             assert value_of(setting, place["key"]) != value_of(setting.as_released(), place["key"])
     elif place["how"] == "method":
         for name in which:
-            assert {*cited} <= {*departures_of(name)}, name
+            assert {*cited} <= {*facts_of(name).departures}, name
     elif place["how"] == "measure":
         assert all(bench.table(system, name) for name in which)
     else:

@@ -9,7 +9,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.methods import facts, registry
-from fedrepro.methods.facts import UNKNOWN, defaults_of, departures_of, shares_prefix_with_inner
+from fedrepro.methods.facts import UNKNOWN, defaults_of, facts_of
 from fedrepro.support import plugins
 from support import forks
 from support.places import ROOT
@@ -33,11 +33,11 @@ from fedrepro.methods import facts
 bench = load()
 defaults = facts.defaults_of("late", bench.plugins)
 print(json.dumps({
-    "inner": facts.shares_prefix_with_inner("late", bench.plugins),
+    "inner": facts.facts_of("late", bench.plugins).shares_prefix_with_inner,
     "fields": list(defaults),
     "share": defaults["share"],
     "odd": defaults["odd"] is facts.UNKNOWN,
-    "needs": facts.requires_of("fedgo", bench.plugins),
+    "needs": facts.facts_of("fedgo", bench.plugins).requires,
     "imported": "torch" in sys.modules,
 }))
 """
@@ -76,8 +76,8 @@ def test_what_classes_say() -> None:
         known = registry.hyperparameters_of(part.cls)
         assert defaults_of(name) == known  # all of them plain
         assert defaults_of(name, released=True) == known | released
-        assert {*departures_of(name)} == {str(each["item"]) for each in deviations}
-        assert shares_prefix_with_inner(name) == (name == "ima")
+        assert {*facts_of(name).departures} == {str(each["item"]) for each in deviations}
+        assert facts_of(name).shares_prefix_with_inner == (name == "ima")
 
 
 def test_it_is_written_by_the_one_process_that_imports_them(workbench: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_is_damaged_is_as_if_it_were_not_there(workbench: Path, text: str) 
 
 def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
     bench = load(workbench)
-    assert shares_prefix_with_inner("late", bench.plugins)
+    assert facts_of("late", bench.plugins).shares_prefix_with_inner
     assert defaults_of("late", bench.plugins)["odd"] is UNKNOWN
 
 
@@ -124,4 +124,4 @@ def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
     ],
 )
 def test_what_steps_take_is_said_by_the_method_that_takes_them(composition: str, kind: str) -> None:
-    assert facts.steps_of(composition) == kind
+    assert facts_of(composition).steps == kind

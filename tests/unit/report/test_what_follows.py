@@ -13,7 +13,7 @@ import yaml
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods.facts import departures_of
+from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.insights import PLACEHOLDER, looked_at
 from fedrepro.report.pages.claims import views_of
@@ -279,7 +279,7 @@ def test_departures_are_those_that_the_classes_have() -> None:
 
     for name, part in registry.parts().items():
         known = {str(each["item"]) for each in registry.describe(part)["deviations"]}
-        assert {*departures_of(name)} == known, name
+        assert {*facts_of(name).departures} == known, name
 
 
 def test_files_of_the_papers_are_read(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods.facts import departures_of
+from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.papers.published import Name, Printed, Published
 from fedrepro.support.names import Composition, SettingName
@@ -94,7 +94,7 @@ def answers_of(
             number
             for part in Composition.parse(composition).parts
             if part.released or not released
-            for number in departures_of(part.name, workbench.plugins)
+            for number in facts_of(part.name, workbench.plugins).departures
             if number in ledger
         )
         yield Answer(
