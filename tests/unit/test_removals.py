@@ -110,6 +110,7 @@ WHOSE = {
     "cli/init.py _write_paper write_atomically": "_check_free has looked for each",
     "cli/init.py _list write_atomically": "the list of papers gets a line",
     "cli/synth.py make_export atomic_folder": "there was no such folder",
+    "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": OUTPUT,
     "papers/aaggff/command_replay.py _write write_atomically": RESULT,
     # the site

@@ -30,8 +30,8 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Commands whose result is files. What they print is a remark on them, so they are done without it.
 MAKES_FILES = {
-    "decompose", "download", "init", "landscape", "page", "partition", "prepare", "quality",
-    "regret", "run", "schema", "site", "study", "synth", "table",
+    "decompose", "download", "export", "init", "landscape", "page", "partition", "prepare",
+    "quality", "regret", "run", "schema", "site", "study", "synth", "table",
 }  # fmt: skip
 
 # Words of earlier releases, which go on working: old word -> command.

@@ -1,4 +1,4 @@
-"""``fedrepro table``, ``page`` and ``site``: compute tables from runs, and render pages."""
+"""``fedrepro table``, ``page`` and ``export``: compute tables from runs, and show them."""
 
 import argparse
 from pathlib import Path
@@ -6,8 +6,12 @@ from pathlib import Path
 from fedrepro.config.loading import load
 from fedrepro.report import site
 from fedrepro.report.cells import tables
+from fedrepro.report.pages.export import appendix_of
 from fedrepro.report.pages.standalone import FOLDER, write_standalone
 from fedrepro.report.papers import published
+from fedrepro.support.errors import bad_value
+from fedrepro.support.files import atomic_folder
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 
 
@@ -23,6 +27,20 @@ def make_page(arguments: argparse.Namespace) -> None:
     page = site.write_page(workbench, target, published.load(workbench.root))
     write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)
+
+
+def export(arguments: argparse.Namespace) -> None:
+    workbench = load()
+    target = workbench.table(arguments.system, arguments.item, arguments.scale)
+    folder: Path = arguments.to or Path(f"{target.system}-{target.item}")
+    if folder.exists():
+        wanted = "a folder that does not exist yet"
+        raise bad_value("the command line", "--to", str(folder), wanted)
+    files = appendix_of(workbench, target, published.load(workbench.root))
+    with exclusive_lock(folder), atomic_folder(folder) as made:
+        for name, text in files.items():
+            (made / name).write_text(text, encoding="utf-8")
+    _say(folder)
 
 
 def _say(path: Path) -> None:

@@ -25,13 +25,12 @@ from fedrepro.report.pages.claims import claims_page, findings_of, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
-    as_csv,
-    as_latex,
     as_png,
     light_colours,
     rows_as_csv,
     standalone,
 )
+from fedrepro.report.pages.export import texts_of
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
@@ -191,7 +190,7 @@ class Writer:
             if table is None:
                 raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
             content = table_page(workbench, target, table, published)
-            self._table_downloads(page, table, content)
+            self._table_downloads(page, target, table)
             records = _runs_of(workbench.root, table)
         elif isinstance(target, FigureTarget):
             content = figure_page(workbench, target, published)
@@ -213,16 +212,10 @@ class Writer:
         self.bibliography(target.system)
         return self.renderer.write(page, TEMPLATES[type(target)], content), records
 
-    def _table_downloads(
-        self, page: Path, table: ComputedTable, content: Mapping[str, Any]
-    ) -> None:
+    def _table_downloads(self, page: Path, target: TableTarget, table: ComputedTable) -> None:
         """A table as CSV, LaTeX and JSON, beside its page."""
-        system = self.published.systems.get(table.system)
-        columns = [*content["shown"], *content["folded"]]
-        best = [row.best for row in content["rows"]]
-        latex = as_latex(table, columns, system.paper if system else "", content["own"], best)
-        texts = {".csv": as_csv(table), ".tex": latex, ".json": table.to_json()}
-        for ending, text in texts.items():
+        texts = texts_of(target, table, self.published)
+        for ending, text in {**texts, ".json": table.to_json()}.items():
             self.renderer.write_text(page.with_suffix(ending), text)
         write_unpaged(self.renderer, table)
 

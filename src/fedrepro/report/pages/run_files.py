@@ -138,7 +138,7 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     for setting in {record.run.setting for record in records if record.archived}:
         for href, file in landed_files(renderer.root, setting).items():
             renderer.write_changed(Path(href), file.read_bytes())
-    text = rows_as_csv(RUNS_HEADER, map(_identity_of, records))
+    text = rows_as_csv(RUNS_HEADER, map(identity_of, records))
     renderer.write_changed(Path(table.system, f"{table.item}-runs.csv"), text.encode())
 
 
@@ -160,7 +160,7 @@ def unpaged(table: ComputedTable) -> dict[RunKey, bool]:
     return dict(sorted(entries.items(), key=lambda each: astuple(each[0])))
 
 
-def _identity_of(record: RunRecord) -> list[str]:
+def identity_of(record: RunRecord) -> list[str]:
     """The values of :data:`RUNS_HEADER`; empty where its manifest has none."""
     manifest = record.manifest
     commits = commits_of(manifest)

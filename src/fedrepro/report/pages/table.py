@@ -114,7 +114,7 @@ def table_page(
 ) -> dict[str, Any]:
     """The content of a table's page, from its JSON and its runs."""
     system = published.systems.get(target.system)
-    own, shown, folded = _order(table, system.proposes if system else ())
+    own, shown, folded = order_of(table, system.proposes if system else ())
     counts = _counts(table.cells)
     demo = table.scale == "demo"
     surrogates = {workbench.setting(row.demo).dataset for row in table.rows if row.demo and demo}
@@ -253,7 +253,9 @@ def _alike(cells: Iterable[TableCell]) -> bool:
     return any(len(papers) > 1 for papers in shared.values())
 
 
-def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], list[int], list[int]]:
+def order_of(
+    table: ComputedTable, proposes: Sequence[str]
+) -> tuple[set[int], list[int], list[int]]:
     """The columns of the paper's own methods; those to show, own ones first; those to fold.
 
     A wrapper stays beside its inner method. Columns whose printed cells all have a number in an
