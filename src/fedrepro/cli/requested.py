@@ -17,14 +17,15 @@ def requested(
     """The run that :func:`add_run`'s arguments name.
 
     Raises:
-        UserError: for an invalid setting, seed or hyperparameter.
+        UserError: for an invalid setting, seed, hyperparameter or key.
     """
     require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
     setting, method = workbench.setting(arguments.setting), arguments.method
-    if values := values_of(arguments.set):
-        workbench, method = workbench.with_variant(setting, method, values)
-    return workbench, RunKey(setting.name, method, arguments.seed)
+    if not (values := values_of(arguments.set)):
+        return workbench, RunKey(setting.name, method, arguments.seed)
+    workbench, changed, method = workbench.with_variant(setting, method, values)
+    return workbench, RunKey(changed, method, arguments.seed)
 
 
 def values_of(texts: list[str]) -> dict[str, Scalar]:

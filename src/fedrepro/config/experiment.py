@@ -9,6 +9,7 @@ from fedrepro.config.config_file import Seeds
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import (
     LEAGUE_SHARE,
+    TEXT,
     Search,
     Searched,
     settings_of,
@@ -116,6 +117,7 @@ class Experiment(Typed):
     )
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
+    _changed: dict[str, Setting | None] = PrivateAttr(default_factory=dict)  # by name
 
     @property
     def all_searches(self) -> dict[str, Search]:
@@ -140,10 +142,11 @@ class Experiment(Typed):
             choice = partial(self.choice, search)
             variants = variants_of(search, choice)
             for name in {search.setting, *filter(None, [search.demo])} & self.plain_readings.keys():
+                plain = self.plain_readings[name]
                 for suffix, keys in {"": {}, **settings_of(search, choice)}.items():
                     reading = search.reading(name) + suffix
                     try:
-                        setting = found.get(reading) or self.plain_readings[name].with_keys(keys)
+                        setting = found.get(reading) or plain.with_keys(keys, self._own)
                     except UserError:  # a search goes no further than its key
                         continue
                     found[reading] = setting.validated(reading, search.validation, variants)
@@ -152,6 +155,29 @@ class Experiment(Typed):
             if own and reading not in found and not own.partition.validation:
                 found[reading] = own.validated(reading, LEAGUE_SHARE, {})
         return found
+
+    def reading(self, name: str) -> Setting | None:
+        """A setting by its name, or with other values of keys, such as ``s_optimizer.lr0.1``.
+
+        Raises:
+            UserError: for a value that a key can't have.
+        """
+        if name in self.readings:
+            return self.readings[name]
+        if name not in self._changed:
+            self._changed[name] = self._said_by_setting(name)
+        return self._changed[name]
+
+    def _said_by_setting(self, name: str) -> Setting | None:
+        parts = name.split("_")
+        for length in range(len(parts) - 1, 0, -1):
+            base = self.readings.get("_".join(parts[:length]))
+            values = (
+                values_in(name.removeprefix(base.local_name), base.scalars, TEXT) if base else {}
+            )
+            if base and values:
+                return base.with_keys(values, self._own).called(name)
+        return None
 
     @cached_property
     def plain_readings(self) -> dict[str, Setting]:
@@ -210,7 +236,7 @@ class Experiment(Typed):
         setting = self.plain_readings.get(search.setting)
         found: Hyperparameters = {}
         for key in searched.keys:
-            own = setting.value_of(key) if setting else None
+            own = setting.scalars.get(key) if setting else None
             value = searched.published.get(key, own)
             if value is None:
                 return None

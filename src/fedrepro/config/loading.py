@@ -19,6 +19,7 @@ from fedrepro.config.experiment import (
 from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
+from fedrepro.config.settings import Setting
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import Column, full_name, named_settings, settings_instead
 from fedrepro.config.values import SCALES
@@ -111,6 +112,8 @@ def _experiment(
             setting._name = f"{experiment.system}/{name}"
         if experiment.system != path.stem:
             raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
+        for searches in (experiment.search, experiment.compact_search):
+            searches.update({item: _named(experiment, each) for item, each in searches.items()})
         _check_references(experiment, file, datasets)
         return experiment
 
@@ -184,6 +187,39 @@ def _extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[o
     for name in raw:
         extend(name, ())
     return done
+
+
+def _named(experiment: Experiment, search: Search) -> Search:
+    """The search with the setting's keys under ``keys``, by their full names.
+
+    A grid may have them, too, and ``lr`` stands for ``optimizer.lr`` unless the method has one.
+    """
+    setting = experiment.plain_readings.get(search.setting)
+    if setting is None:  # which is reported with all other names
+        return search
+    methods = []
+    for searched in search.methods:
+        own = {key for key in searched.grid if _is_own(experiment, setting, searched, key)}
+        every = {*searched.all_values, *searched.published} - own
+        full = {key: setting.named(key) for key in every}
+        names = {key: named[0] for key, named in full.items() if len(named) == 1}
+        keys = {names.get(key, key): values for key, values in searched.keys.items()}
+        keys |= {names[key]: searched.grid[key] for key in searched.grid if key in names}
+        grid = {key: values for key, values in searched.grid.items() if key not in names}
+        published = {names.get(key, key): each for key, each in searched.published.items()}
+        changed = {"keys": keys, "grid": grid, "published": published}
+        twice = len(keys) + len(grid) < len(searched.all_values)  # which is reported
+        methods.append(searched if twice else searched.model_copy(update=changed))
+    return search.model_copy(update={"methods": methods})
+
+
+def _is_own(experiment: Experiment, setting: Setting, searched: Searched, key: str) -> bool:
+    """Whether a key of a grid names a hyperparameter of the method's."""
+    part, dot, _ = key.rpartition(".")
+    if dot or len(searched.parts) > 1:
+        return part in searched.parts
+    base, said = experiment.part(setting, searched.parts[0])
+    return key in {*defaults_of(base, experiment._own), *said}
 
 
 def _check_references(
@@ -284,12 +320,12 @@ def _check_keys(
         return
     for key, values in searched.keys.items():
         where = f"{at}.methods.{searched.method}.keys"
-        if setting.value_of(key) is None or key == "partition.validation":
+        if setting.scalars.get(key) is None or key == "partition.validation":
             wanted = f"a key of a setting, such as optimizer.lr, that {search.setting} has"
-            raise bad_value(shown, where, key, wanted)
+            raise bad_value(shown, where, key, wanted, setting.scalars)
         for value in values:
             try:
-                setting.with_keys({key: value})
+                setting.with_keys({key: value}, experiment._own)
             except UserError as error:
                 raise UserError(f"{shown}: {where}.{key}: {error}") from None
 

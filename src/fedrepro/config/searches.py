@@ -24,6 +24,7 @@ from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 MOST = 1000  # candidates of a method
 LONGEST = 120  # characters of a candidate's name, which is also a folder's name
 LEAGUE_SHARE = 0.2  # of its training samples that a client validates on in the league's searches
+KEPT = "-"  # in texts of settings' names, which methods' names do not have
 BEYOND = 3  # half-decades that a search may go on at either end of a grid
 
 Values = Annotated[
@@ -59,13 +60,13 @@ class Searched(Typed):
     grid: Annotated[dict[str, Values], Field(min_length=1)] = later(
         {},
         "Values by hyperparameter; for a composition, by <part>.<hyperparameter>. All combinations "
-        "are tried.",
+        "are tried. A key of the setting is one of `keys`.",
     )
     keys: Annotated[dict[str, Values], Field(min_length=1)] = later(
         {},
-        "Values by key of the setting, such as optimizer.lr. Numbers go on by half-decades while "
-        "the best is at an end, and of all within one standard error of the best the smallest is "
-        "selected.",
+        "Values by key of the setting, such as optimizer.lr, or lr for short. Numbers go on by "
+        "half-decades while the best is at an end, and of all within one standard error of the "
+        "best the smallest is selected.",
     )
     published: Hyperparameters = Field(
         default={},
@@ -110,7 +111,7 @@ class Searched(Typed):
         """The candidate with these values."""
         parts = Composition.parse(self.method).parts
         method = Composition.of(part.named(self._variant(part.name, values)) for part in parts)
-        own = (f"_{key}{_written(values[key])}" for key in sorted(self.keys))
+        own = (f"_{key}{_written(values[key], KEPT)}" for key in sorted(self.keys))
         return Candidate(values, str(method), "".join(own))
 
     def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:
@@ -189,12 +190,16 @@ def half_decade(value: float, *, up: bool) -> float | None:
     return float(further)
 
 
-def _written(value: Scalar) -> str:
-    """A value as a part of a method's name."""
+def _written(value: Scalar, kept: str = "") -> str:
+    """A value as a part of a method's name.
+
+    Args:
+        kept: further characters of a text that stay, as in a setting's name.
+    """
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, str):
-        return re.sub(r"[^A-Za-z0-9_.]", "_", value)
+        return re.sub(rf"[^A-Za-z0-9_.{kept}]", "_", value)
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
     if exact.is_finite() and abs(exact.adjusted()) > LONGEST:
         return "_" * LONGEST  # the name is too long, whatever the digits
@@ -204,18 +209,21 @@ def _written(value: Scalar) -> str:
 # As :func:`_written` writes them. A text with other characters cannot be told from what follows it.
 _NUMBER = r"(?:minus)?\d+(?:\.\d+)?|true|false|null"
 _WORD = r"[A-Za-z][A-Za-z0-9.]*"
+TEXT = r"[A-Za-z][A-Za-z0-9_.-]*?"  # of a setting's key
 
 
-def values_in(name: str, defaults: Mapping[str, object]) -> Hyperparameters:
+def values_in(name: str, defaults: Mapping[str, object], word: str = _WORD) -> Hyperparameters:
     """The values that a candidate's name has after its part's, such as ``_mu0.1``.
 
     Args:
-        defaults: the part's hyperparameters; one whose default is a text has a word as its value.
+        defaults: the part's hyperparameters; one whose default is a text has a word as its value,
+            and with :data:`TEXT` one without default.
+        word: a pattern.
 
     Returns: none if it is no such name, or has other hyperparameters than those known.
     """
     names = "|".join(map(re.escape, sorted(defaults, key=len, reverse=True)))
-    one = rf"_({names})({_NUMBER}|{_WORD})(?=_|$)"
+    one = rf"_({names})({_NUMBER}|{word})(?=_(?:{names})|$)"
     if not names or not re.fullmatch(f"(?:{one})+", name):
         return {}
     values: Hyperparameters = {}
@@ -224,7 +232,10 @@ def values_in(name: str, defaults: Mapping[str, object]) -> Hyperparameters:
             values[key] = text
         elif re.fullmatch(_NUMBER, text):
             values[key] = read_value(text.replace("minus", "-"), name, key)
-    written = "".join(f"_{key}{_written(values[key])}" for key in sorted(values))
+        elif word == TEXT and defaults[key] is None:
+            values[key] = text
+    kept = KEPT if word == TEXT else ""
+    written = "".join(f"_{key}{_written(values[key], kept)}" for key in sorted(values))
     return values if written == name else {}  # each once, in this order, and 010 is no number
 
 

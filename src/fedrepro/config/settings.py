@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -27,13 +27,14 @@ from fedrepro.config.values import (
     NonNegativeReal,
     PositiveReal,
     PositiveWhole,
+    Scalar,
 )
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.measures import registry
 from fedrepro.support import papers
-from fedrepro.support.errors import bad_value, nearest
+from fedrepro.support.errors import nearest
 from fedrepro.support.names import RELEASED, SettingName
-from fedrepro.support.plugins import NONE
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Real, Typed, expected, plain_or, validate
 from fedrepro.support.typed_yaml import later as later
 
@@ -185,6 +186,12 @@ if TYPE_CHECKING:
     OfPapers = Typed
 else:
     OfPapers = create_model("OfPapers", __base__=(*papers.keys_of_settings(), Typed))
+
+
+def _part_in(annotation: Any) -> type[Typed] | None:
+    """The kind of mapping that an optional key may have."""
+    kinds = (kind for kind in get_args(annotation) if isinstance(kind, type))
+    return next((kind for kind in kinds if issubclass(kind, Typed)), None)
 
 
 class Setting(OfPapers):
@@ -355,45 +362,65 @@ class Setting(OfPapers):
         """
         partition = self.partition.model_copy(update={"validation": share})
         methods = {**self.methods, **variants}
-        reading = self.model_copy(update={"partition": partition, "methods": methods})
-        reading._name = str(SettingName(self.system, name))
-        return reading
+        return self.model_copy(update={"partition": partition, "methods": methods}).called(name)
 
-    def value_of(self, key: str) -> Any:
-        """The value of a key such as ``optimizer.lr``; None if there is none."""
-        first, _, last = key.partition(".")
-        value = getattr(self, first, None) if first in type(self).model_fields else None
-        if not last:
-            return None if isinstance(value, Typed) else value
-        known = isinstance(value, Typed) and last in type(value).model_fields
-        return getattr(value, last) if known else None
+    def called(self, name: str) -> "Setting":
+        """The same under another name, without its system."""
+        same = self.model_copy()
+        same._name = str(SettingName(self.system, name))
+        return same
 
-    def with_keys(self, values: Mapping[str, Any]) -> "Setting":
-        """The setting with other values of keys such as ``optimizer.lr``.
+    @property
+    def scalars(self) -> dict[str, Scalar]:
+        """The value of every key of a run that is one word or number, such as ``optimizer.lr``."""
+        found: dict[str, Scalar] = {}
+        for first, info in type(self).model_fields.items():
+            value = getattr(self, first)
+            if info.exclude or first == "extends":
+                continue
+            if isinstance(value, Typed):
+                found |= {
+                    f"{first}.{name}": getattr(value, name) for name in type(value).model_fields
+                }
+            elif part := _part_in(info.annotation) if value is None else None:
+                found |= {f"{first}.{name}": None for name in part.model_fields}
+            else:
+                found[first] = value
+        return {key: each for key, each in found.items() if isinstance(each, Scalar)}
+
+    def named(self, key: str) -> list[str]:
+        """The keys that a name stands for: ``lr``, as nothing else is called so, for its one."""
+        known = self.scalars
+        return [key] if key in known else [each for each in known if each.rpartition(".")[2] == key]
+
+    def with_keys(self, values: Mapping[str, Any], own: Folders = NONE) -> "Setting":
+        """The setting with other values of :attr:`scalars`.
+
+        Args:
+            own: folders of plug-ins.
 
         Raises:
-            UserError: for a key that it does not have, and for a value that the key can't have.
+            UserError: for a value that the key can't have.
         """
-        found = self
+        changes: dict[str, Any] = {}
         for key, value in values.items():
-            if self.value_of(key) is None:
-                raise bad_value(self._name, "keys", key, "a key of a setting that has a value")
-            found = found._with_key(key.split("."), value)
-        return found
-
-    def _with_key(self, names: Sequence[str], value: Any) -> "Setting":
-        first, *further = names
-        if not further:
-            info = type(self).model_fields[first]
-            definition: Any = {first: (info.annotation, info)}
-            alone = create_model("Key", __base__=Typed, **definition)
-            checked = getattr(validate(alone, {first: value}, self._name), first)
-        else:
-            part = getattr(self, first)
-            (name,) = further
-            written = {**part.model_dump(exclude_unset=True), name: value}
-            checked = validate(type(part), written, f"{self._name}: {first}")
-        found = self.model_copy(update={first: checked})
+            first, _, name = key.partition(".")
+            if name:
+                part = getattr(self, first)
+                written = part.model_dump(exclude_unset=True) if part else {}
+                changes[first] = changes.get(first, written) | {name: value}
+            else:
+                changes[first] = value
+        for first, content in changes.items():
+            info, part = type(self).model_fields[first], getattr(self, first)
+            if isinstance(part, Typed):
+                checked = validate(type(part), content, f"{self._name}: {first}", own)
+            else:
+                definition: Any = {first: (info.annotation, info)}
+                alone = create_model("Key", __base__=Typed, **definition)
+                checked = getattr(validate(alone, {first: content}, self._name, own), first)
+            changes[first] = checked
+        found = self.model_copy(update=changes)
         found._name = self._name
         return found
 

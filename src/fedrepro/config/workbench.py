@@ -9,10 +9,7 @@ from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile,
 from fedrepro.config.config_file import Config, Seeds
 from fedrepro.config.experiment import EXPERIMENTS, Experiment, how_to_add
 from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
-from fedrepro.config.searches import (
-    LONGEST,
-    Searched,
-)
+from fedrepro.config.searches import LONGEST, Searched
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Table, full_name, wrapped
 from fedrepro.config.targets import (
@@ -72,14 +69,23 @@ class Workbench:
         Raises:
             UserError: when there is none, with the nearest name.
         """
-        if name not in self.settings:
+        found = self.find_setting(name)
+        if found is None:
             base = SettingName.parse(name).plain
             if str(base) in self.settings:
                 wanted = f"a setting with `released` keys; {base} has none"
                 raise bad_value(self.files[base.system], "setting", name, wanted)
             wanted = f"the name of a setting{how_to_add(name, self.root)}"
             raise bad_value(EXPERIMENTS, "setting", name, wanted, self.settings)
-        return self.settings[name]
+        return found
+
+    def find_setting(self, name: str) -> Setting | None:
+        """The same, or None; one with other values of keys, which ``--set`` makes, by its name."""
+        experiment = self.experiments.get(SettingName.parse(name).system)
+        found = experiment.reading(SettingName.parse(name).local) if experiment else None
+        if found and found.dataset not in self.datasets:  # of `--set`: files are checked
+            raise bad_value(name, "dataset", found.dataset, "a data set", self.datasets)
+        return found
 
     def seeds_of(self, setting: str, method: str, scales: Iterable[str]) -> set[int]:
         """The seeds of a setting's runs with a method in all tables and figures at some scales."""
@@ -314,18 +320,19 @@ class Workbench:
 
     def with_variant(
         self, setting: Setting, method: str, values: Mapping[str, Scalar], option: str = "--set"
-    ) -> "tuple[Workbench, str]":
-        """A workbench with a variant of a method that has some values, and the variant's name.
+    ) -> "tuple[Workbench, str, str]":
+        """A workbench with some values, and the names of the setting and the method with them.
 
-        The name is that of a search's candidate with these values.
+        The names are those of a search's candidate with these values.
 
         Args:
-            values: by hyperparameter, or <part>.<hyperparameter>.
+            values: by hyperparameter, <part>.<hyperparameter>, or a key of the setting; of one name
+                for both, the hyperparameter's.
             option: of the command line, which errors name.
 
         Raises:
-            UserError: for a hyperparameter that no part or more than one part has, or that the
-                method's name has a value of, and for a name that another method has.
+            UserError: for a name that stands for nothing or for several things, or of which the
+                method's name has a value, and for a name that another method has.
         """
         line, experiment = "the command line", self._experiment_of(setting)
         bases = {name: experiment.part(setting, name) for name in Composition.parse(method).names}
@@ -339,12 +346,18 @@ class Workbench:
             for key in defaults_of(base, self.plugins)
         }
         grid: dict[str, list[Scalar]] = {}
+        keys: dict[str, Scalar] = {}
         for key, value in values.items():
             having = [place for place, name in known.items() if key in (place, name)]
-            if len(having) != 1 or having[0] in grid:
-                choices = ", ".join(having or known)
-                wanted = f"one of {choices}, each once" if known else "none: it has none"
-                raise bad_value(line, option, key, wanted, (*known.values(), *known))
+            of_setting = [] if having else setting.named(key)
+            if len(having or of_setting) != 1 or {*having, *of_setting} & {*grid, *keys}:
+                of_key = "a key of the setting, such as optimizer.lr"
+                choices = ", ".join(having or of_setting or (*known, of_key))
+                every = (*known.values(), *known, *setting.scalars)
+                raise bad_value(line, option, key, f"one of {choices}, each once", every)
+            if of_setting:
+                keys[of_setting[0]] = value
+                continue
             (place,) = having
             name = place.removesuffix(f".{known[place]}")
             said = experiment.said_by(setting, name)
@@ -352,11 +365,16 @@ class Workbench:
                 wanted = f"none: the name {name} says {said[known[place]]}"
                 raise bad_value(line, f"{option} {key}", value, wanted)
             grid[place] = [value]
-        searched = Searched(method=method, grid=grid)
-        candidate = searched.candidate({place: value for place, (value,) in grid.items()})
-        if len(candidate.method) > LONGEST:
-            wanted = f"values that make a name of at most {LONGEST} characters"
-            raise bad_value(line, option, candidate.method, wanted)
+        parts = ("grid", grid), ("keys", {key: [value] for key, value in keys.items()})
+        tried = {name: part for name, part in parts if part}
+        searched = Searched.model_validate({"method": method, **tried})
+        candidate = searched.candidate(keys | {place: value for place, (value,) in grid.items()})
+        changed_setting = setting.name + candidate.suffix
+        for name in (candidate.method, changed_setting):
+            if len(name) > LONGEST:
+                wanted = f"values that make a name of at most {LONGEST} characters"
+                raise bad_value(line, option, name, wanted)
+        self._refuse_misread(setting, keys, changed_setting)
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
             base, said = bases[str(variant["use"])]
@@ -371,7 +389,14 @@ class Workbench:
                 methods[name] = variant
         changed = experiment.model_copy(update={"methods": methods})
         experiments = {**self.experiments, experiment.system: changed}
-        return replace(self, experiments=experiments), candidate.method
+        return replace(self, experiments=experiments), changed_setting, candidate.method
+
+    def _refuse_misread(self, setting: Setting, keys: Mapping[str, Scalar], name: str) -> None:
+        """Raise UserError if a changed setting's name does not say which keys it has."""
+        found, changed = self.find_setting(name), setting.with_keys(keys, self.plugins)
+        if found is None or found.model_dump() != changed.model_dump():
+            wanted = "numbers, true, false or words, which name a setting of its own"
+            raise bad_value("the command line", "--set", name, wanted)
 
     def _experiment_of(self, setting: Setting) -> Experiment:
         return self.experiments[setting.system]

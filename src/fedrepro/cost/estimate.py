@@ -281,7 +281,7 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
         UserError: for an unknown name, with the nearest one.
     """
     every = bench.targets(scale)
-    if len(names) == 2 and names[0] in bench.settings:
+    if len(names) == 2 and bench.find_setting(names[0]):
         return [_cell(bench, names[0], names[1], scale)]
     found: dict[tuple[str, str], Target] = {}
     for name in names:

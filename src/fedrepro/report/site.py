@@ -258,8 +258,8 @@ class Writer:
         cells = cells_of_runs(workbench, self.published, wanted)
         for record in records:
             run, partition = record.run, None
-            if run.setting in workbench.settings:
-                path = workbench.setting(run.setting).partition_path(run.seed)
+            if setting := workbench.find_setting(run.setting):
+                path = setting.partition_path(run.seed)
                 path = path.with_suffix(".json")
                 if path not in partitions:
                     there = (workbench.root / path).exists()

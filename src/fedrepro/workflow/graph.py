@@ -272,6 +272,8 @@ class Graph:
         with exit_on_user_error():
             spec = self._run_spec(wildcards)
             self._refuse_unknown(spec.composition)  # a target may name any method
+        # A setting that `--set` changed is known by its name only.
+        self._partitions.setdefault(spec.setting.partition_path(0).parent, spec.setting.name)
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *given_of(spec)]
 

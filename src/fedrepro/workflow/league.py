@@ -147,7 +147,7 @@ def _search_of(workbench: Workbench, match: Match, method: str, grid: Searched) 
     candidates: dict[str, Mapping[str, Scalar]] = {}
     for row in product(*grid.grid.values()):
         values = dict(zip(grid.grid, row, strict=True))
-        changed, name = workbench.with_variant(setting, method, values, "--grid")
+        changed, _, name = workbench.with_variant(setting, method, values, "--grid")
         composition = changed.compose(setting, name)
         compose(*composition, workbench.plugins)
         if workbench.compose(setting, name) != composition:  # as the run's own process reads it

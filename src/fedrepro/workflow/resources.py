@@ -147,14 +147,14 @@ class RunResources:
 
     def gpus(self, wildcards: Any) -> int:
         """The number of GPUs of a run."""
-        stated = self._stated[wildcards.setting].gpu
+        stated = self._of(wildcards.setting).gpu
         return 1 if stated is None else stated
 
     def resource(self, name: str) -> Any:
         """The function for a resource; ``name`` is its name in experiment files."""
 
         def own(wildcards: Any) -> str | int | None:
-            stated: str | int | None = getattr(self._stated[wildcards.setting], name)
+            stated: str | int | None = getattr(self._of(wildcards.setting), name)
             if stated is not None or name not in DOUBLED or not self._estimates:
                 return stated
             spec = self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
@@ -166,8 +166,10 @@ class RunResources:
     @cached_property
     def _stated(self) -> dict[str, Resources]:
         """The resources of each setting."""
-        default, settings = self.bench.config.resources, self.bench.settings
-        return {name: setting.resources.over(default) for name, setting in settings.items()}
+        return {name: self._of(name) for name in self.bench.settings}
+
+    def _of(self, setting: str) -> Resources:
+        return self.bench.setting(setting).resources.over(self.bench.config.resources)
 
     @cached_property
     def _estimates(self) -> dict[str, ResourceEstimate]:

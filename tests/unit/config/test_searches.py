@@ -244,7 +244,7 @@ def test_a_name_does_not_depend_on_the_order_of_values(tmp_path: Path) -> None:
     """Else the same run would be made twice."""
     bench = load(settle(tmp_path))
     values: list[dict[str, Any]] = [{"mu": 0.5, "halved": True}, {"halved": True, "mu": 0.5}]
-    names = {bench.with_variant(bench.setting("own/s"), "fedprox", each)[1] for each in values}
+    names = {bench.with_variant(bench.setting("own/s"), "fedprox", each)[2] for each in values}
     assert len(names) == 1
 
 
@@ -256,7 +256,7 @@ def test_a_run_with_values_of_its_own_is_found_by_its_name(
 ) -> None:
     """What `run --set` has made can be read, continued and made again."""
     bench = load(settle(tmp_path))
-    changed, name = bench.with_variant(bench.setting("own/s"), "fedprox", values)
+    changed, _, name = bench.with_variant(bench.setting("own/s"), "fedprox", values)
     for method in (name, f"ima+{name}"):
         spec = bench.run_spec("own/s", method, 1)
         assert spec.description() == changed.run_spec("own/s", method, 1).description()
@@ -313,6 +313,35 @@ def test_keys_and_hyperparameters_are_searched_together(tmp_path: Path) -> None:
     assert bench.run_spec(name, "fedprox_mu1.0", 1).hyperparameters == {"fedprox": {"mu": 1.0}}
 
 
+@pytest.mark.parametrize(
+    "searched",
+    [
+        {"method": "fedavg", "grid": {"lr": [0.01, 1.0]}},
+        {"method": "fedavg", "grid": {"optimizer.lr": [0.01, 1.0]}, "published": {"lr": 0.1}},
+        {"method": "fedavg", "keys": {"lr": [0.01, 1.0]}},
+    ],
+)
+def test_a_grid_may_have_keys_of_the_setting_and_short_names(
+    tmp_path: Path, searched: dict[str, Any]
+) -> None:
+    full = {"method": "fedavg", "keys": {"optimizer.lr": [0.01, 1.0]}}
+    short, long = (
+        load(settle(tmp_path / name, {"methods": [each]})).search("own", "grid", "paper")
+        for name, each in (("short", searched), ("long", full))
+    )
+    assert short.runs == long.runs
+    assert f"{READING}_optimizer.lr1.0" in {run.setting for run in short.runs}
+
+
+def test_in_a_grid_a_name_of_both_is_the_hyperparameter_s(tmp_path: Path) -> None:
+    searched = [{"method": "fedavg+fedadam", "grid": {"fedadam.lr": [0.5], "optimizer.lr": [0.2]}},
+                {"method": "afl", "grid": {"lr": [0.3]}}]  # fmt: skip
+    runs = load(settle(tmp_path, {"methods": searched})).search("own", "grid", "paper").runs
+    names = {(run.setting.removeprefix(READING), run.method) for run in runs}
+    assert ("_optimizer.lr0.2", "fedavg+fedadam_lr0.5") in names
+    assert ("", "afl_lr0.3") in names
+
+
 def test_values_of_the_setting_itself_do_not_make_candidates_again(tmp_path: Path) -> None:
     """The selected rate is written into the setting after the search."""
     searched = {"methods": [{"method": "fedavg", "keys": {"optimizer.lr": [0.01, 0.1]}}]}
@@ -331,7 +360,8 @@ def test_values_of_the_setting_itself_do_not_make_candidates_again(tmp_path: Pat
     [
         ({}, "methods.0.keys: {}: expected at least one entry"),
         ({"optimizer.rate": [1.0]}, "'optimizer.rate': expected a key of a setting, such as"),
-        ({"lr": [1.0]}, "'lr': expected a key of a setting, such as optimizer.lr, that s has"),
+        ({"clients": [1.0]}, "'clients': expected a key of a setting, such as optimizer.lr, that"),
+        ({"lr": [1.0], "optimizer.lr": [2.0]}, "'lr': expected a key of a setting, such as"),
         ({"optimizer": [1.0]}, "'optimizer': expected a key of a setting"),
         ({"partition.validation": [0.1]}, "'partition.validation': expected a key of a setting"),
         ({"optimizer.lr": [0.1, -0.1]}, "optimizer.lr: own/s: optimizer: lr: -0.1: expected"),

@@ -1,21 +1,21 @@
 """Hyperparameters on the command line: another run, filed under a name that says them."""
 
-import argparse
-
 import pytest
 
-from fedrepro.cli import run as command
+from fedrepro.cli import requested as command
+from fedrepro.cli.main import parser
+from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 
 SETTING = "ima/fmnist-shards2-demo"
 
 
 def requested(*arguments: str) -> tuple[RunKey, RunSpec]:
-    parser = argparse.ArgumentParser()
-    command.add_run(parser)
-    workbench, run = command.requested(parser.parse_args([SETTING, *arguments, "--seed", "1"]))
+    words = ["run", SETTING, *arguments, "--seed", "1"]
+    workbench, run = command.requested(parser().parse_args(words))
     return run, workbench.run_spec(run.setting, run.method, run.seed)
 
 
@@ -77,3 +77,65 @@ def test_what_is_not_set_stays_as_the_experiment_has_it() -> None:
 def test_what_is_none_is_refused(arguments: tuple[str, ...], line: str) -> None:
     with pytest.raises(UserError, match=line):
         requested(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "suffix", "changed"),
+    [
+        (["optimizer.lr=0.3"], "_optimizer.lr0.3", {"optimizer": {"lr": 0.3}}),
+        (["lr=3e-1"], "_optimizer.lr0.3", {"optimizer": {"lr": 0.3}}),
+        (["rounds=7", "momentum=0.5"], "_optimizer.momentum0.5_rounds7",
+         {"rounds": 7, "optimizer": {"momentum": 0.5}}),
+        (["stop.at=90", "patience=3"], "_stop.at90_stop.patience3",
+         {"stop": {"measure": "accuracy", "at": 90.0, "patience": 3}}),
+        (["attack.kind=sign_flip", "share=0.2"], "_attack.kindsign_flip_attack.share0.2",
+         {"attack": {"kind": "sign_flip", "share": 0.2, "scale": 1.0}}),
+        (["model=mcmahan_cnn", "epochs=1"], "_epochs1_modelmcmahan_cnn",
+         {"model": "mcmahan_cnn", "epochs": 1}),
+        (["augment=flip"], "_augmentflip", {"augment": "flip"}),
+    ],
+)  # fmt: skip
+def test_a_key_of_the_setting_makes_a_run_of_its_own(
+    values: list[str], suffix: str, changed: dict[str, object]
+) -> None:
+    """In a setting whose name says it, which every other command understands."""
+    plain, before = requested("fedprox")
+    options = [word for value in values for word in ("--set", value)]
+    run, spec = requested("fedprox", "--set", "mu=0.3", *options)
+    assert (run.setting, run.method) == (SETTING + suffix, "fedprox_mu0.3")
+    old, new = before.description(), spec.description()
+    for key, own in changed.items():
+        was = old.pop(key, {})
+        expected = {**was, **own} if isinstance(own, dict) and isinstance(was, dict) else own
+        assert new.pop(key) == expected != was
+    for key in ("setting", "method", "hyperparameters"):
+        assert old.pop(key) != new.pop(key)
+    assert old == new
+    found = load(ROOT).run_spec(run.setting, run.method, 1)
+    assert found.digest == spec.digest != before.digest
+    assert plain.setting == SETTING
+
+
+def test_a_name_of_both_is_the_hyperparameter_s() -> None:
+    run, spec = requested("fedprox+fedadam", "--set", "lr=0.5", "--set", "optimizer.lr=0.2")
+    assert run.setting == SETTING + "_optimizer.lr0.2" and spec.setting.optimizer.lr == 0.2
+    assert spec.hyperparameters["fedadam"]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("clients=5", "'clients': expected one of partition.clients, evaluate.clients"),
+        ("optimizer.rate=1", "'optimizer.rate': expected one of .*did you mean 'optimizer."),
+        ("note=x", "'note': expected one of "),  # not part of a run
+        ("optimizer=sgd", "'optimizer': expected one of "),
+        ("lr=-0.1", "optimizer: lr: -0.1: expected a finite number above 0"),
+        ("participation=3", "participation: 3: expected a number above 0 and at most 1"),
+        ("attack.kind=sign_flip", "attack.share: missing"),
+        ("model=a_rounds5", "expected numbers, true, false or words"),
+        ("dataset=mnist_5000", "dataset: 'mnist_5000': expected a data set; did you mean 'mnist"),
+    ],
+)
+def test_a_key_that_is_none_is_refused(value: str, line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        requested("fedavg", "--set", value)

@@ -10,7 +10,7 @@ from fedrepro.config.workbench import Workbench
 
 def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     """The runs that a run takes as inputs, by requirement, without files and samples."""
-    setting = workbench.settings.get(run.setting)
+    setting = workbench.find_setting(run.setting)
     if setting is None or not setting.given:
         return {}
     sources = workbench.run_spec(run.setting, run.method, run.seed).given
