@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -26,15 +26,21 @@ from fedrepro.cli.claims import print_claims
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.pages.claims import summary, views_of
+from fedrepro.report.pages import fairness
+from fedrepro.report.pages.claims import claims_page, summary, views_of
+from fedrepro.report.pages.fairness import FORM
+from fedrepro.report.pages.footer import software
+from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
-from fedrepro.report.papers.claim import CompactTest
+from fedrepro.report.papers.claim import CompactTest, Objection
 from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
+from support.places import ROOT
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
 NUMBER = r"[+\N{MINUS SIGN}]?\d+(?:\.\d+)?(?:e[+\N{MINUS SIGN}]\d+)?"
@@ -677,6 +683,55 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
             assert text or found.word != "does not hold", claim.anchor
             assert bool(text) == bool(claim.compact.looked_at), "no number is missing"
     assert "holds" in said
+
+
+def test_each_claim_has_a_page_on_which_its_authors_can_answer(
+    made: tuple[Path, Workbench], tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, bench = made
+    papers = published.load(bench.root)
+    claims = (site / "claims.html").read_text(encoding="utf-8")
+    views = views_of(bench, papers, tables)
+    for claim, finding in ((view.claim, view.compact) for view in views):
+        assert f'href="claims/{claim.anchor}.html"' in claims
+        markup = (site / "claims" / f"{claim.anchor}.html").read_text(encoding="utf-8")
+        assert all(f"<code>{place}</code>" in markup for place in claim.place)
+        if isinstance(claim.compact, CompactTest) and finding:
+            compared = differences.of_claim(bench, claim)
+            lines = parts(markup.partition("<tbody>")[2].partition("</tbody>")[0], "tr")
+            assert len(lines) == len(differences.grouped(compared)) > 0
+            assert (
+                f"make compact ONLY=&#39;{claim.system}/{claim.compact.table}&#39; AGAIN=1"
+                in markup
+            )
+            for setting, _ in finding.runs:
+                system, _, short = setting.partition("/")
+                folder = f"reports/papers/{system}/compact/{short}"
+                assert (ROOT / folder).is_dir() and f"<code>{folder}</code>" in markup
+    form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE" / FORM).read_text(encoding="utf-8"))
+    assert form["body"][0]["id"] == "claim"
+    said = Objection(
+        says="Its clients are too few.", by="An author", on="2026-11-27", answer="Yes."
+    )
+    view = next(view for view in views if view.claim.anchor == "fedgo-without-server-data")
+    view = replace(view, claim=view.claim.model_copy(update={"objections": [said]}))
+    monkeypatch.setattr(fairness, "repository", lambda: "https://host.example/us/fedrepro")
+    content = fairness.fairness_page(bench, papers.systems["fedgo"], view, views)
+    assert content["form"].endswith(
+        f"?template={FORM}&title=Objection%3A+{view.claim.anchor}&claim={view.claim.anchor}"
+    )
+    assert "fedgo-ensemble-above-server" in {other.anchor for other in content["witnesses"]}
+    assert "ima-accuracy" not in {other.anchor for other in content["witnesses"]}
+    templates = environment(ROOT / "reports/templates")
+    common = {"up": "", "page": "", "software": software()}
+    for name, page in (
+        ("fairness", content),
+        ("claims", {**claims_page(papers, [view]), "league": False}),
+    ):
+        text = templates.get_template(f"{name}.html.j2").render(**common, **page)
+        verdict, objection = (text.index(each) for each in ("does not hold, against", said.says))
+        assert verdict < objection < verdict + 1000, "beside the verdict"
+        assert "note" not in text[text.rindex("<p", 0, objection) : objection], "in its size"
 
 
 @pytest.mark.parametrize("columns", [80, 200])

@@ -21,7 +21,7 @@ from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import cells_of_runs
-from fedrepro.report.pages.claims import claims_page, findings_of, views_of
+from fedrepro.report.pages.claims import ClaimView, claims_page, findings_of, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
@@ -31,6 +31,7 @@ from fedrepro.report.pages.downloads import (
     standalone,
 )
 from fedrepro.report.pages.export import texts_of
+from fedrepro.report.pages.fairness import fairness_page
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
@@ -149,6 +150,7 @@ def write_site(
     }
     for name, page in pages.items():
         renderer.write(Path(f"{name}.html"), f"{name}.html.j2", page)
+    writer.claims(views)
     writer.comparisons(compared)
     writer.methods(methods, league, compared)
     writer.list_of_pages(targets, methods, [*reference, *own])
@@ -273,6 +275,14 @@ class Writer:
             files = write_files(self.renderer, record)
             content = run_page(record, partition, needed, asked, inputs, files, workbench.plugins)
             self.renderer.write(record.page, "run.html.j2", content)
+
+    def claims(self, views: Sequence[ClaimView]) -> None:
+        """A page for each claim: what its authors need to check the verdict, and to object."""
+        for view in views:
+            system = self.published.systems[view.claim.system]
+            content = fairness_page(self.workbench, system, view, views)
+            page = Path("claims", f"{view.claim.anchor}.html")
+            self.renderer.write(page, "fairness.html.j2", content)
 
     def comparisons(self, compared: Mapping[str, Mapping[str, Any]]) -> None:
         """A page for each method beside all others, one for each two methods, and their list."""

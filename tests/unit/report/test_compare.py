@@ -92,6 +92,10 @@ def test_verdicts_are_drawn_on_one_scale_about_zero_and_say_what_they_are_of() -
     assert 'd="M6.0,54H88.0" stroke="red"' in drawn
     assert '<a href="claims.html#a" aria-label="A &gt; B"><title>A &gt; B</title>' in drawn
     assert ">a &gt; b</text>" in drawn and 'aria-label="two claims"' in drawn
+    assert "<rect" not in drawn, "a dot"
+    rival = forest.Bar((1.0, 2.0, 3.0), "red", "", "c", "", "square", (-4.0, -3.0, -2.0))
+    drawn = forest.verdicts([rival], "a rival decides")
+    assert 'd="M6.0,37H88.0"' in drawn and drawn.count("<rect") == 2, "on its own side of the line"
     assert forest.verdicts([], "") == ""
 
 

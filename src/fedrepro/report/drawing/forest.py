@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 from fedrepro.report.drawing.frame import MINUS, Axis, text
 from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
 Interval = tuple[float, float, float]  # low, mean, high
+Mark = Literal["dot", "square", "ring"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,21 @@ class Scale:
         path = f"M{self.x(low):.1f},{y:g}H{self.x(high):.1f}"
         return f'<path d="{path}" stroke="{colour}" stroke-width="{width}"/>'
 
-    def interval(self, at: Interval, y: float, colour: str, width: float, radius: float) -> str:
-        """An interval with a dot at its mean."""
+    def interval(
+        self, at: Interval, y: float, colour: str, width: float, radius: float, mark: Mark = "dot"
+    ) -> str:
+        """An interval with a mark at its mean."""
         low, mean, high = at
-        dot = f'cx="{self.x(mean):.1f}" cy="{y:g}" r="{radius:.1f}"'
-        return f'{self.span(low, high, y, colour, width)}<circle {dot} fill="{colour}"/>'
+        x, round_ = self.x(mean), f'cy="{y:g}" r="{radius:.1f}"'
+        corner = f'x="{x - radius:.1f}" y="{y - radius:.1f}"'
+        marks = {
+            "dot": f'<circle cx="{x:.1f}" {round_} fill="{colour}"/>',
+            "square": f'<rect {corner} width="{2 * radius:.1f}" height="{2 * radius:.1f}" '
+            f'fill="{colour}"/>',
+            "ring": f'<circle cx="{x:.1f}" {round_} fill="var(--paper)" stroke="{colour}" '
+            f'stroke-width="1.4"/>',
+        }
+        return self.span(low, high, y, colour, width) + marks[mark]
 
     def zero(self, height: float) -> str:
         return f'<path d="M{self.width / 2:.0f},0V{height}" stroke="{INK}"/>'
@@ -129,6 +141,8 @@ class Bar:
         about: a sentence for those who point at it or hear it.
         name: of its claim, in a few words.
         page: the address of its claim.
+        mark: at the mean, which tells colours apart for those who see none.
+        rival: low, mean, high of the comparison that decides, drawn thin below; or None.
     """
 
     at: Interval
@@ -136,6 +150,8 @@ class Bar:
     about: str
     name: str
     page: str
+    mark: Mark = "dot"
+    rival: Interval | None = None
 
 
 def verdicts(bars: Sequence[Bar], about: str) -> str:
@@ -147,7 +163,8 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
     """
     if not bars:
         return ""
-    scale = Scale(max(1.0, *(abs(end) for bar in bars for end in bar.at)), width=340)
+    ends = [end for bar in bars for end in (*bar.at, *(bar.rival or ()))]
+    scale = Scale(max(1.0, *map(abs, ends)), width=340)
     step, top, middle = 22, 16, scale.width / 2
     height = top + step * len(bars) + 2
     parts = [
@@ -162,8 +179,11 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
             f"<title>{escape(bar.about)}</title>"
             f"{text(0, y - 5, bar.name, anchor='start', size=9)}"
             f'<path d="M0,{y:.0f}H{scale.width}" stroke="{GRID}"/>'
-            f"{scale.interval(bar.at, round(y), bar.colour, 2.5, 3.2)}</a>"
+            f"{scale.interval(bar.at, round(y), bar.colour, 2.5, 3.2, bar.mark)}"
         )
+        if bar.rival:
+            parts.append(scale.interval(bar.rival, round(y) + 5, bar.colour, 1.0, 1.8, bar.mark))
+        parts.append("</a>")
     # Not an image, whose links a screen reader would leave out.
     box = f'viewBox="0 0 {scale.width} {height}"'
     content = "".join(parts)

@@ -10,10 +10,10 @@ from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
-from fedrepro.report.cells.findings import Finding, experiments
+from fedrepro.report.cells.findings import Comparison, Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.drawing.forest import Bar, forest, verdicts
+from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import MINUS, figure
 from fedrepro.report.papers.claim import Claim
@@ -22,9 +22,10 @@ from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_pr
 from fedrepro.report.papers.published import Published
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
-COLOURS = {  # of a verdict's bar; others are grey
-    "holds": "var(--agrees)",
-    "does not hold": "var(--differs)",
+# Of a verdict's bar; others are grey rings.
+LOOKS_OF: dict[str, tuple[str, Mark]] = {
+    "holds": ("var(--agrees)", "dot"),
+    "does not hold": ("var(--differs)", "square"),
 }
 
 
@@ -231,12 +232,27 @@ def _bar_of(claim: Claim, finding: Finding) -> Bar | None:
     low, lead, _ = overall.interval
     if lead <= low:
         return None
-    at = max(-FARTHEST, min(FARTHEST, (lead - finding.by) / (lead - low)))
+    at = _clipped((lead - finding.by) / (lead - low))
     shown = f"{_lead_of(overall)} {finding.unit}".strip()
-    return Bar(
-        (at - 1, at, at + 1),
-        COLOURS.get(finding.word, INK),
-        f"{claim.says} {finding.verdict.capitalize()}, {shown}.",
-        claim.label,
-        f"claims.html#{claim.anchor}",
-    )
+    decider, rival = None if claim.is_of_the_mean else _decider(finding), None
+    if decider and decider.test and decider.test.interval:
+        ends = [_clipped((end - finding.by) / (lead - low)) for end in decider.test.interval]
+        rival = (ends[0], ends[1], ends[2])
+        shown += f"; {decider.pair.rival}: {_lead_of(decider.test)}"
+    colour, mark = LOOKS_OF.get(finding.word, (INK, "ring"))
+    about = f"{claim.says} {finding.verdict.capitalize()}, {shown}."
+    page = f"claims.html#{claim.anchor}"
+    return Bar((at - 1, at, at + 1), colour, about, claim.label, page, mark, rival)
+
+
+def _clipped(place: float) -> float:
+    return max(-FARTHEST, min(FARTHEST, place))
+
+
+def _decider(finding: Finding) -> Comparison | None:
+    """Of several comparisons, the one that is most against the claim."""
+    rows, end = finding.comparisons, 0
+    if against := [row for row in rows if row.word == "against"]:
+        rows, end = against, 2
+    ends = {row.test.interval[end]: row for row in rows if row.test and row.test.interval}
+    return ends[min(ends)] if ends and len(finding.computed) > 1 else None

@@ -29,6 +29,15 @@ class CompactTest(Typed):
     )
 
 
+class Objection(Typed):
+    """What somebody objects to a verdict, and what we answered."""
+
+    says: str
+    by: str
+    on: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="The day, such as 2026-11-27.")
+    answer: str = ""
+
+
 class Claim(Typed):
     """An entry of claims.yaml; ``system`` is its folder's name.
 
@@ -72,6 +81,10 @@ class Claim(Typed):
 
     compact: CompactTest | str = Field(
         default="", description="The cells of scale compact that test it, or why none can."
+    )
+
+    objections: list[Objection] = Field(
+        default_factory=list, description="Shown beside each of its verdicts, in the same size."
     )
 
     @property

@@ -1,0 +1,90 @@
+"""A claim's own page: all that its authors need to check our verdict, and how to object."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.pages.claims import ClaimView
+from fedrepro.report.pages.footer import repository
+from fedrepro.report.papers.claim import Quantifier
+from fedrepro.report.papers.published import System
+from fedrepro.run.run_archive import folder_of
+
+FORM = "objection.yml"  # in .github/ISSUE_TEMPLATE
+QUANTIFIERS: dict[Quantifier, str] = {
+    "each": "It is about each rival or setting: every comparison counts.",
+    "more": 'The text names no "every": the mean over the comparisons counts.',
+    "average": "It is about an average: the mean over the comparisons counts.",
+    "same": "It says that things are nearly the same: every interval must be within a limit.",
+    "amount": "It says by how much: small runs test the direction alone.",
+}
+
+
+class LandedRuns(NamedTuple):
+    """Runs of a setting that a claim rests on, and the folder that they are kept in."""
+
+    setting: str
+    methods: str
+    seeds: str
+    folder: str
+
+
+def fairness_page(
+    workbench: Workbench, system: System, view: ClaimView, views: Iterable[ClaimView]
+) -> dict[str, Any]:
+    """The content of a claim's page.
+
+    Args:
+        views: all claims, of which those that share runs are named.
+    """
+    claim, compact = view.claim, view.compact
+    experiment = workbench.experiments.get(claim.system)
+    runs = _runs(workbench, view)
+    settings = {each.setting for each in runs}
+    searches = [
+        (f"{claim.system}/{item}.html", search.title)
+        for item, search in (experiment.compact_search if experiment else {}).items()
+        if f"{claim.system}/{search.setting}" in settings
+    ]
+    first = next(iter(runs), None)
+    address = repository()
+    asked = {"template": FORM, "title": f"Objection: {claim.anchor}", "claim": claim.anchor}
+    return {
+        "system": system,
+        "view": view,
+        "quantifier": QUANTIFIERS[claim.quantifier],
+        "runs": runs,
+        "searches": searches,
+        "witnesses": [
+            other.claim
+            for other in views
+            if compact and other.compact and other is not view
+            if compact.runs & other.compact.runs
+        ],
+        "again": f"make compact ONLY='{claim.system}/{compact.item}' AGAIN=1" if compact else "",
+        "explain": f"fedrepro explain {first.setting} {first.methods.split(', ')[0]} --seed 1"
+        if first
+        else "",
+        "form": f"{address}/issues/new?{urlencode(asked)}" if address else "",
+        "file": f".github/ISSUE_TEMPLATE/{FORM}",
+    }
+
+
+def _runs(workbench: Workbench, view: ClaimView) -> list[LandedRuns]:
+    if view.compact is None:
+        return []
+    target = workbench.table(view.claim.system, view.compact.item, "compact")
+    methods: dict[str, dict[str, None]] = {}
+    for setting, names in sorted(view.compact.runs):
+        methods.setdefault(setting, {}).update(dict.fromkeys(names))
+    seeds = {cell.setting: cell.seeds for cell in target.cells}
+    return [
+        LandedRuns(
+            setting,
+            ", ".join(names),
+            ", ".join(map(str, seeds[setting])),
+            folder_of(setting).as_posix(),
+        )
+        for setting, names in methods.items()
+    ]
