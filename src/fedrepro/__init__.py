@@ -1,8 +1,8 @@
 """fedrepro: a reproducibility workbench for federated learning under statistical heterogeneity.
 
 ``import fedrepro as fr`` gives ``fr.train``, ``fr.load``, ``fr.methods``,
-``fr.compare``, ``fr.plot`` (:mod:`fedrepro.api`). They are imported on first use: every command
-imports this file, so it must stay light.
+``fr.compare``, ``fr.plot``, ``fr.callbacks`` (:mod:`fedrepro.api`). They are imported on first use:
+every command imports this file, so it must stay light.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
+    from fedrepro.api import callbacks as callbacks
     from fedrepro.api.comparing import compare, plot
     from fedrepro.api.methods import methods
     from fedrepro.api.runs import Run, load
@@ -48,6 +49,8 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "callbacks":
+        return import_module("fedrepro.api.callbacks")
     if name in _WHERE:
         return getattr(import_module(f"fedrepro.api.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'fedrepro' has no attribute {name!r}")

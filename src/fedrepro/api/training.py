@@ -6,14 +6,16 @@ import tempfile
 import uuid
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fedrepro.api import given
+from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.runs import Architecture, Run
 from fedrepro.config.settings import BETAS
 from fedrepro.config.values import Device, Executor, Seed
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from fedrepro.data.dataset import Dataset
     from fedrepro.engine.losses import Loss
     from fedrepro.run.replacement import Replaces
+    from fedrepro.run.runner import Report
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
@@ -43,7 +46,11 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-SAME = ("rounds", "participation", "epochs", "batch_size")  # keys of a setting, too
+# Keys of a setting, too.
+SAME = (
+    "rounds", "participation", "epochs", "batch_size", "lr_decay", "attack", "availability",
+    "noise",
+)  # fmt: skip
 OF_OPTIMIZER = ("lr", "momentum", "weight_decay", "betas")
 
 
@@ -76,7 +83,16 @@ def train(
     weight_decay: float = 0.0,
     optimizer: Literal["sgd", "adam"] = "sgd",
     betas: tuple[float, float] = BETAS,
+    lr_decay: float | Mapping[str, Any] = 1.0,
+    lr_schedule: "Literal['cosine'] | Sequence[float] | Callable[[int], float] | None" = None,
+    attack: Mapping[str, Any] | None = None,
+    availability: Mapping[str, Any] | None = None,
+    noise: Mapping[str, Any] | None = None,
     evaluate_every: int = 1,
+    measures: Sequence[Any] = (),
+    stop: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    initial: "Mapping[str, torch.Tensor] | str | Path | None" = None,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
@@ -108,6 +124,17 @@ def train(
             not weighted.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
+        lr_decay: factor on the learning rate after each round, or {"factor": .5, "every": 10}.
+        lr_schedule: factors on the learning rate: of each round (the last for all further ones), a
+            function of the round, counted from 0, or "cosine".
+        attack, availability, noise, stop: as the keys of an experiment file, such as
+            {"kind": "sign_flip", "share": 0.2}, {"dropout": 0.1}, {"kind": "pair", "rate": 0.2},
+            {"measure": "accuracy", "at": 90}.
+        measures: functions (outputs, targets) -> number, or classes that extend
+            :class:`fedrepro.measures.base.Measure`, of each client on its test samples. More of a
+            function's number is better.
+        callbacks: objects with the hooks of :class:`fedrepro.api.callbacks.Callback`.
+        initial: the model's weights before the first round: a state dict, or a file of safetensors.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always
             evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
@@ -140,36 +167,65 @@ def train(
         >>> print(run.rounds["test_accuracy"].iloc[-1])
         1.0
     """
+    return _trained(SimpleNamespace(**locals()))
+
+
+def _trained(said: SimpleNamespace) -> Run:
+    """The run that :func:`train`'s arguments ask for."""
     from fedrepro.data.arrays import NAME, dataset_of
 
-    arguments = dict(locals())  # before anything else is a local name
-    _refuse_requirements(method)
-    chosen = validate(_Outside, _plain(_only(_Outside.model_fields, arguments)), WHERE)
-    dataset = dataset_of(clients, test, chosen.task)
-    share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
+    _refuse_requirements(said.method)
+    chosen = validate(_Outside, _plain(_only(_Outside.model_fields, said)), WHERE)
+    dataset = dataset_of(said.clients, said.test, chosen.task)
+    share = said.test_fraction or 0.0
+    share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share)
-    architecture = None if isinstance(model, str) else _architecture(model, chosen.weights)
-    objects = given.objects_of(loss)
+    named = isinstance(said.model, str)
+    architecture = None if named else _architecture(said.model, chosen.weights)
+    if said.initial is not None:
+        if chosen.weights == "draw":
+            raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
+        architecture = given.starting_from(said.model, architecture, said.initial)
+    objects = given.objects_of(said.loss, said.measures)
     content = {
-        **_only(SAME, arguments),
+        **_only(SAME, said),
         "dataset": NAME,
         "partition": {"scheme": "natural", "test_fraction": share},
-        "model": model if isinstance(model, str) else given.name_of(model, "model"),
-        "optimizer": {"name": optimizer, **_only(OF_OPTIMIZER, arguments)},
-        "evaluate": {"clients": share > 0, "every": evaluate_every},
-        "loss": next((name for kind, name, _ in objects if kind == "losses"), None),
-        "class_weights": given.listed(class_weights),
+        "model": _called(said.model, said.initial is not None),
+        "optimizer": {"name": said.optimizer, **_only(OF_OPTIMIZER, said)},
+        "evaluate": {
+            "clients": share > 0,
+            "every": said.evaluate_every,
+            "measures": given.names(objects, "measures"),
+        },
+        "loss": next(iter(given.names(objects, "losses")), None),
+        "class_weights": given.listed(said.class_weights),
+        "lr_schedule": given.factors_of(said.lr_schedule, said.rounds),
+        "stop": given.stop_of(said.stop, said.callbacks),
     }
     plugins = Folders(objects=objects)
-    spec = _spec_of(method, chosen, content, hyperparameters, dataset, len(clients), plugins)
-    run = _run_in(folder, architecture)
-    replaces: Replaces = "others" if overwrite else "none"
-    run.manifest.update(_carry_out(spec, dataset, run, folder is not None, replaces))
+    hyperparameters, count = said.hyperparameters, len(said.clients)
+    spec = _spec_of(said.method, chosen, content, hyperparameters, dataset, count, plugins)
+    run = _run_in(said.folder, architecture)
+    replaces: Replaces = "others" if said.overwrite else "none"
+    watching = Several(said.callbacks)
+    watching._begin(spec)
+    saved = said.folder is not None
+    made = _carry_out(spec, dataset, run, saved, replaces, watching.on_round)
+    run.manifest.update(made)
+    watching.on_end(run)
     return run
 
 
-def _only(names: Iterable[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: arguments[name] for name in names}
+def _only(names: Iterable[str], said: SimpleNamespace) -> dict[str, Any]:
+    return {name: getattr(said, name) for name in names}
+
+
+def _called(model: Any, changed: bool) -> str:
+    """The name of a model: one of ours with other initial weights has another."""
+    if isinstance(model, str):
+        return f"{model}_initial" if changed else model
+    return given.name_of(model, "model")
 
 
 def _spec_of(
@@ -206,12 +262,18 @@ def _run_in(folder: str | Path | None, architecture: "Architecture | None") -> R
 
 
 def _carry_out(
-    spec: "RunSpec", dataset: "Dataset", run: Run, warns: bool, replaces: "Replaces"
+    spec: "RunSpec",
+    dataset: "Dataset",
+    run: Run,
+    warns: bool,
+    replaces: "Replaces",
+    report: "Report",
 ) -> dict[str, Any]:
     """The manifest of the run, made in its folder or there already.
 
     Args:
         warns: whether to warn that a model cannot be compared with that of a saved run.
+        report: called after every round.
     """
     from fedrepro.check.hooks import float32_by_default
     from fedrepro.data.partition.partition import make_partition
@@ -242,6 +304,7 @@ def _carry_out(
             partition,
             run.folder,
             code,
+            report,
             sharing=Sharing(KEPT, note=_warn),
             numerics=ids,
             replaces=replaces,

@@ -217,6 +217,11 @@ class Setting(OfPapers):
     lr_decay: Decay = Field(
         default=1.0, description="Factor on the learning rate, each round or every few rounds."
     )
+    lr_schedule: Literal["cosine"] | list[NonNegativeReal] | None = later(
+        None,
+        "Factors on the learning rate, one per round, the last for all further ones; `cosine`: "
+        "from 1 to 0 along half a cosine, as PyTorch's CosineAnnealingLR over all rounds.",
+    )
     decay_from: DecayFrom = later(
         0, "Exponent of the decay in the first round: 1 if a code counts rounds from 1."
     )
@@ -296,6 +301,12 @@ class Setting(OfPapers):
         if name is not None and name not in known:
             raise ValueError(f"the name of a file in plugins.losses{nearest(name, known)}")
         return name
+
+    @model_validator(mode="after")
+    def _scheduled_once(self) -> Self:
+        if self.lr_schedule is not None and (self.lr_decay != 1.0 or not self.lr_schedule):
+            raise ValueError("`lr_schedule` of at least one factor, without `lr_decay`")
+        return self
 
     @model_validator(mode="after")
     def _weighted_once(self) -> Self:

@@ -40,7 +40,11 @@ def known(*per: Per, folders: plugins.Folders = plugins.NONE) -> dict[str, Measu
     Raises:
         UserError: for the first plug-in file without a measure.
     """
-    mine = map(_load, folders.files("measures", BUILT_IN).values())
+    files = map(_load, folders.files("measures", BUILT_IN).values())
+    given = (
+        _checked(each, name, name) for kind, name, each in folders.objects if kind == "measures"
+    )
+    mine = (*files, *given)
     return {**packaged(*per), **{each.name: each for each in mine if each.per in per}}
 
 
@@ -50,6 +54,8 @@ def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measu
     Raises:
         UserError: if its file defines no measure.
     """
+    if given := folders.given("measures", name):
+        return _checked(given, name, name) if given.per in per else None
     file = folders.files("measures", BUILT_IN).get(name)
     ours = packaged(*per).get(name)
     if ours or not file:
@@ -89,8 +95,16 @@ def _load(file: Path) -> Measure:
     found = plugins.classes_in(plugins.import_file("measures", file), Measure)
     if len(found) != 1:
         raise UserError(f"{file}: expected one class that extends Measure, found {len(found)}")
-    (cls,) = found
-    cls.name = file.stem
+    return _checked(found[0], file.stem, file)
+
+
+def _checked(cls: type[Measure], name: str, file: object) -> Measure:
+    """The measure of a class.
+
+    Raises:
+        UserError: for a taken name, or a declaration that is missing or wrong.
+    """
+    cls.name = name
     if cls.name in TAKEN or cls.name.startswith(PARTS):
         raise UserError(f"{file}: rename it: the package already has a column {cls.name}")
     kinds: dict[str, tuple[type, str, tuple[Any, ...]]] = {

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedrepro.config.conditions import AttackSpec
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
+from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
@@ -43,6 +43,7 @@ from fedrepro.run.networks import (
     refuse_precision,
     with_fitting_numbers,
 )
+from fedrepro.run.schedules import schedule_of
 from fedrepro.run.store import refuse_other_constants
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
@@ -271,7 +272,7 @@ def _context(
         cohort_size=max(1, int(setting.participation * clients + 1e-9)),
         optimizer=_optimizer(setting.optimizer),
         server_optimizer=server_optimizer.build(),
-        schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
+        schedule=schedule_of(setting),
         server_lr=server_optimizer.lr,
         nets=networks.nets,
     )
@@ -453,14 +454,3 @@ def _attack(wanted: AttackSpec | None, clients: frozenset[int]) -> Attack | None
     if wanted is None or wanted.kind == "label_flip":
         return None
     return Attack(wanted.kind, wanted.scale, clients)
-
-
-def schedule(rate: float, decay: float | StepDecay, first: int = 0) -> Callable[[int], float]:
-    """The learning rate of a round, counted from 0.
-
-    Args:
-        first: number of rounds by which the decay is advanced.
-    """
-    if isinstance(decay, StepDecay):
-        return lambda round: rate * decay.factor ** ((round + first) // decay.every)
-    return lambda round: rate * decay ** (round + first)

@@ -18,7 +18,7 @@ from fedrepro.papers.superfed.cohorts_numpy_legacy import sampler
 from fedrepro.report.cells import coverage
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
-from fedrepro.run.assembly import schedule
+from fedrepro.run.schedules import schedule
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from support.places import ROOT

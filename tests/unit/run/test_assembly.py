@@ -13,8 +13,9 @@ from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.net import Precision
 from fedrepro.models import registry as models
-from fedrepro.run.assembly import _inputs, make_plan, schedule
+from fedrepro.run.assembly import _inputs, make_plan
 from fedrepro.run.networks import laid_out
+from fedrepro.run.schedules import schedule
 from fedrepro.support.errors import UserError
 from support import tiny_run
 

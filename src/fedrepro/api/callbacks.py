@@ -1,0 +1,126 @@
+"""Callbacks of :func:`fedrepro.train`: what is called while a run is under way."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fedrepro.api.runs import Run
+    from fedrepro.config.run_spec import RunSpec
+    from fedrepro.run.runner import Progress
+    from fedrepro.run.tracking import Tracker
+
+
+class Callback:
+    """Three hooks that watch a run; a class of yours overrides those that it needs.
+
+    They see rounds as they are played: none of a finished run that is reused, and those after the
+    last checkpoint of an interrupted one. They change no number: what ends a run early is part of
+    its description (:class:`EarlyStopping`).
+    """
+
+    def on_round(self, progress: "Progress") -> None:
+        """Called after each round with ``round``, ``rounds``, ``seconds_left`` and ``scores``."""
+
+    def on_evaluation(self, round: int, scores: Mapping[str, float]) -> None:
+        """Called after each evaluated round with its row of ``rounds``, by column."""
+
+    def on_end(self, run: "Run") -> None:
+        """Called with the finished run."""
+
+    def _begin(self, spec: "RunSpec") -> None:
+        """Called before the first round."""
+
+
+class EarlyStopping(Callback):
+    """End a run at a score, or when it has not improved; the setting's key ``stop``.
+
+    Args:
+        measure: such as "accuracy", "loss" or "mae", on validation samples if clients hold any out,
+            otherwise on test samples.
+        at: the score at which it ends, as tables show it: 97 is 97 %.
+        patience: it ends after so many evaluations without one better than all before.
+    """
+
+    def __init__(
+        self, measure: str = "accuracy", at: float | None = None, patience: int | None = None
+    ) -> None:
+        self.stop = {"measure": measure, "at": at, "patience": patience}
+
+
+class ProgressBar(Callback):
+    """A bar on the terminal or in the notebook, with the last score."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def on_round(self, progress: "Progress") -> None:
+        from rich.progress import Progress as Bar
+
+        if self._bar is None:
+            self._bar = Bar(transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=progress.rounds)
+        score = next((name for name in SHOWN if name in progress.scores), None)
+        said = f"{score.replace('_', ' ')} {progress.scores[score]:.4g}" if score else None
+        self._bar.update(self._task, completed=progress.round, description=said)
+
+    def on_end(self, run: "Run") -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+SHOWN = ("client_accuracy", "test_accuracy", "test_loss")
+
+
+class _Tracking(Callback):
+    """Reports to a tool, in the folder results of ``root``."""
+
+    _tool: Literal["tensorboard", "mlflow"]
+
+    def __init__(self, root: str | Path = ".") -> None:
+        self._root = Path(root)
+
+    def _begin(self, spec: "RunSpec") -> None:
+        from fedrepro.run.tracking import tracker_of
+
+        self._tracker: Tracker = tracker_of(self._tool, self._root, spec)
+
+    def on_evaluation(self, round: int, scores: Mapping[str, float]) -> None:
+        self._tracker.log(round, scores)
+
+    def on_end(self, run: "Run") -> None:
+        self._tracker.close(run.finished)
+
+
+class TensorBoard(_Tracking):
+    """Log evaluated rounds to TensorBoard, in ``root``/results/tensorboard."""
+
+    _tool = "tensorboard"
+
+
+class MLflow(_Tracking):
+    """Log evaluated rounds to MLflow's file store ``root``/results/mlflow."""
+
+    _tool = "mlflow"
+
+
+class Several(Callback):
+    """Callbacks that are called one after another."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._each = callbacks
+
+    def _begin(self, spec: "RunSpec") -> None:
+        for callback in self._each:
+            callback._begin(spec)
+
+    def on_round(self, progress: "Progress") -> None:
+        for callback in self._each:
+            callback.on_round(progress)
+            if progress.scores:
+                callback.on_evaluation(progress.round, progress.scores)
+
+    def on_end(self, run: "Run") -> None:
+        for callback in self._each:
+            callback.on_end(run)

@@ -1,0 +1,199 @@
+"""Arguments of `fr.train` that a training loop has: schedule, callbacks, initial weights, stop."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import fedrepro as fr
+from fedrepro.measures.base import Measure
+from fedrepro.run.runner import Progress
+from fedrepro.support.errors import UserError
+
+RANDOM = np.random.default_rng(0)
+
+
+def samples(n: int) -> tuple[Any, Any]:
+    y = RANDOM.integers(0, 3, n)
+    return (np.eye(3)[y] + 0.5 * RANDOM.normal(size=(n, 3))).astype(np.float32), y
+
+
+CLIENTS, TEST = [samples(30), samples(24), samples(40), samples(26)], samples(50)
+
+
+def train(method: Any = "fedavg", model: Any = "logistic", **more: Any) -> fr.Run:
+    given = {"clients": CLIENTS, "rounds": 4, "test": TEST, **more}
+    return fr.train(method, model, given.pop("clients"), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "rates"),
+    [
+        ({"lr_decay": 0.5}, [0.1, 0.05, 0.025, 0.0125]),
+        ({"lr_decay": {"factor": 0.5, "every": 2}}, [0.1, 0.1, 0.05, 0.05]),
+        ({"lr_schedule": [1, 0.5]}, [0.1, 0.05, 0.05, 0.05]),
+        ({"lr_schedule": lambda round: 1 / (1 + round)}, [0.1, 0.05, 0.1 / 3, 0.025]),
+        ({"lr_schedule": "cosine"}, [0.05 * (1 + math.cos(math.pi * at / 4)) for at in range(4)]),
+    ],
+)
+def test_the_rate_follows_a_schedule(given: dict[str, Any], rates: list[float]) -> None:
+    run = train(**given)
+    assert run.rounds["learning_rate"].tolist() == pytest.approx(rates)
+    assert not run.rounds["test_loss"].equals(train().rounds["test_loss"])
+
+
+def test_keys_of_experiment_files_are_arguments() -> None:
+    known = train().rounds
+    for given in (
+        {"attack": {"kind": "sign_flip", "share": 0.5}},
+        {"availability": {"dropout": 0.5}},
+        {"noise": {"kind": "pair", "rate": 0.5}},
+        {"lr_schedule": "cosine"},
+    ):
+        run = train(**given)
+        (key,) = given
+        assert key in run.manifest["run"]
+        assert not run.rounds["test_loss"].equals(known["test_loss"])
+
+
+def test_what_is_not_said_is_not_in_the_description() -> None:
+    new = {"attack", "availability", "noise", "stop", "loss", "class_weights", "lr_schedule"}
+    assert not new & train(rounds=1).manifest["run"].keys()
+
+
+class Watch(fr.callbacks.Callback):
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_round(self, progress: Progress) -> None:
+        self.seen.append(progress.round)
+
+    def on_evaluation(self, round: int, scores: Mapping[str, float]) -> None:
+        self.seen.append((round, scores["test_loss"]))
+
+    def on_end(self, run: fr.Run) -> None:
+        self.seen.append(run.rounds["round"].tolist())
+
+
+def test_callbacks_see_rounds_evaluations_and_the_end(tmp_path: Path) -> None:
+    watch = Watch()
+    given: dict[str, Any] = {"evaluate_every": 2, "folder": tmp_path / "run"}
+    run = train(callbacks=[watch, fr.callbacks.ProgressBar()], **given)
+    two, four = run.rounds["test_loss"]
+    assert watch.seen == [1, 2, (2, two), 3, 4, (4, four), [2, 4]]
+    assert run.manifest["run"] == train(evaluate_every=2).manifest["run"]
+    again = Watch()
+    train(callbacks=[again], **given)
+    assert again.seen == [[2, 4]]  # a finished run is reused
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"stop": {"measure": "accuracy", "at": 40}},
+        {"callbacks": [fr.callbacks.EarlyStopping("accuracy", at=40)]},
+    ],
+)
+def test_a_run_ends_at_a_score(given: dict[str, Any]) -> None:
+    run = train(rounds=30, lr=0.5, **given)
+    accuracies = run.rounds["test_accuracy"].tolist()
+    assert len(accuracies) < 30
+    assert accuracies[-1] >= 0.4 > max(accuracies[:-1], default=0)
+    assert run.manifest["run"]["stop"] == {"measure": "accuracy", "at": 40.0}
+
+
+def test_two_ends_are_refused() -> None:
+    with pytest.raises(UserError, match="stop"):
+        train(stop={"at": 90}, callbacks=[fr.callbacks.EarlyStopping(patience=3)])
+
+
+def test_training_begins_with_given_weights(tmp_path: Path) -> None:
+    first = train(rounds=2)
+    state = first.model.state_dict()
+    file = tmp_path / "weights.safetensors"
+    save_file({name: leaf.clone() for name, leaf in state.items()}, file)
+    for initial in (state, file, first.folder / "model.safetensors"):
+        still = train(rounds=1, lr=1e-30, initial=initial)
+        for one, other in zip(still.model.parameters(), first.model.parameters(), strict=True):
+            assert torch.allclose(one, other)
+    module = nn.Linear(3, 3)
+    given = {"weight": torch.ones(3, 3), "bias": torch.zeros(3)}
+    assert torch.allclose(
+        train(model=module, rounds=1, lr=1e-30, initial=given).model.weight, given["weight"]
+    )
+    folder = tmp_path / "run"
+    train(rounds=1, folder=folder, initial=state)
+    assert train(rounds=1, folder=folder, initial=file).folder == folder  # the same weights
+    with pytest.raises(UserError):
+        train(rounds=1, folder=folder, initial={name: 2 * leaf for name, leaf in state.items()})
+
+
+@pytest.mark.parametrize(
+    "initial",
+    [
+        3,
+        "missing.safetensors",
+        {"weight": torch.ones(3, 3)},
+        {"weight": torch.ones(3, 3), "bias": torch.ones(4)},
+        {"weight": torch.ones(3, 3), "bias": torch.ones(3), "more": torch.ones(1)},
+    ],
+)
+def test_other_weights_are_refused(initial: Any) -> None:
+    with pytest.raises(UserError, match="initial"):
+        train(model=nn.Linear(3, 3), initial=initial)
+
+
+def test_a_pickled_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(UserError, match="safetensors"):
+        train(initial=tmp_path / "weights.pt")
+
+
+def hinge(outputs: Any, targets: Any) -> float:
+    return float((outputs.argmax(1) == targets).mean() - 0.5)
+
+
+class MacroRecall(Measure):
+    words, unit, rising, per = "macro recall", "%", True, "client"
+
+    def of_outputs(self, outputs: Any, targets: Any) -> float:
+        hit = outputs.argmax(axis=1) == targets
+        return float(np.mean([hit[targets == label].mean() for label in np.unique(targets)]))
+
+
+def test_measures_are_functions_or_classes() -> None:
+    run = train(test=None, measures=[hinge, MacroRecall])
+    pd.testing.assert_series_equal(
+        run.clients["hinge"], run.clients["accuracy"] - 0.5, check_names=False
+    )
+    assert run.clients["macro_recall"].between(0, 1).all()
+    assert run.manifest["run"]["evaluate"]["measures"] == ["hinge", "macro_recall"]
+    with pytest.raises(UserError, match="measures"):
+        train(test=None, measures=[3])
+    with pytest.raises(UserError, match="measures"):
+        train(measures=[hinge])  # clients have no test samples
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lr_schedule": "linear"},
+        {"lr_schedule": []},
+        {"lr_schedule": [1.0], "lr_decay": 0.5},
+        {"lr_schedule": [-1.0]},
+        {"attack": {"kind": "sign"}},
+        {"availability": 3},
+        {"stop": {"at": 0.5}},
+        {"weights": "draw", "initial": {}},
+    ],
+)
+def test_wrong_values_are_refused_by_their_key(given: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(given))):
+        train(**given)
