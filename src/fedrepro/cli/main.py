@@ -25,7 +25,7 @@ from fedrepro.support.terminal import Unfailing, say
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
 Handler = Callable[[argparse.Namespace], int | None]
-TYPES = {"int": int, "path": Path}
+TYPES = {"float": float, "int": int, "path": Path}
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Commands whose result is files. What they print is a remark on them, so they are done without it.

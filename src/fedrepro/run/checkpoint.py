@@ -172,13 +172,13 @@ def _bring_back(partial: Path, subject: Mapping[str, Any]) -> None:
             _, facts = load_tree(aside / CHECKPOINT, checksummed=True)
         except UserError:  # damaged, or of something else
             continue
-        if not _unlike(facts, subject) and not any(partial.iterdir()) and _is_as_left(aside):
+        if not _unlike(facts, subject) and not any(partial.iterdir()) and is_as_left(aside):
             partial.rmdir()
             os.rename(aside, partial)
             return
 
 
-def _is_as_left(aside: Path) -> bool:
+def is_as_left(aside: Path) -> bool:
     """True if a folder has nothing but what a holder writes."""
     for path in aside.rglob("*"):
         first, *inside = path.relative_to(aside).parts
@@ -295,11 +295,11 @@ def keep(partial: Path, folder: Path, subject: Mapping[str, Any]) -> None:
         UserError: if the disk fails.
     """
     about = {"layout": LAYOUT, "subject": dict(subject)}
-    there = _about(folder)
+    there = about_of(folder)
     if there and not _unlike(there, subject) and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
-    with atomic_folder(folder, lambda there: _about(there).get("files", {})) as temporary:
+    with atomic_folder(folder, lambda there: about_of(there).get("files", {})) as temporary:
         for file in files:
             _link(file, temporary / file.relative_to(partial))
         hashes = {str(file.relative_to(partial)): sha256_of(file) for file in files}
@@ -322,7 +322,7 @@ def resume_from_parent(
         note: gets one line that says why a checkpoint cannot be used.
     """
     for round, folder in sorted(kept_in(parent.folder), reverse=True):
-        about = _about(folder)
+        about = about_of(folder)
         if round > parent.rounds:
             continue
         changed = next(changed_files(folder, about), None) if about else "about.json"
@@ -347,7 +347,7 @@ def resume_from_parent(
     return None
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def about_of(folder: Path) -> dict[str, Any]:
     """A kept checkpoint's metadata; empty if it is damaged, missing or of another checkpoint."""
     try:
         return checksummed_json.read(folder / ABOUT, checksummed_json.place(folder / ABOUT, PLACE))

@@ -1,0 +1,86 @@
+"""What of ``results`` can go: states that are made again when needed, never a result.
+
+That is what a parent run kept for child runs, and checkpoints that were moved aside because no run
+of today continues them. A file that neither a record lists nor a run writes there is someone's own.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.run.checkpoint import ABOUT, ASIDE, CLIENTS, about_of, is_as_left
+from fedrepro.run.shared_prefix import KEPT
+
+DAY = 86400.0  # seconds
+
+
+@dataclass(frozen=True)
+class Removable:
+    """A folder that can go.
+
+    Attributes:
+        what: it is, in words.
+        files: in it that fedrepro wrote.
+        days: since the newest of all its files was written.
+    """
+
+    folder: Path
+    what: str
+    files: tuple[Path, ...]
+    days: float
+
+    @property
+    def size(self) -> int:
+        """In bytes; a file that is also elsewhere, as a hard link, frees none."""
+        return sum(file.stat().st_size for file in self.files if file.stat().st_nlink == 1)
+
+    def remove(self) -> None:
+        """Remove its files, and the folders that are then empty."""
+        for file in self.files:
+            file.unlink(missing_ok=True)
+        empty = {
+            parent
+            for file in self.files
+            for parent in file.parents
+            if self.folder in parent.parents
+        }
+        for folder in [*sorted(empty, reverse=True), self.folder, *list(self.folder.parents)[:3]]:
+            with suppress(OSError):  # someone's own file is in it
+                folder.rmdir()
+
+
+def removable(root: Path, days: float) -> Iterator[Removable]:
+    """What was last written at least so many days ago and can go."""
+    kept = sorted((root / KEPT).glob(f"*/*/*/seed*/round*/{ABOUT}"))
+    for folder in (file.parent for file in kept):
+        listed = [Path(name) for name in about_of(folder).get("files", {})]
+        ours = (name for name in listed if name.parts[:-1] in ((), (CLIENTS,)))
+        files = (folder / ABOUT, *(folder / name for name in ours)) if listed else ()
+        yield from _old(folder, "a parent run's state for child runs", files, days)
+    for folder in sorted((root / "results/runs").glob(f"*/*/*/seed*{ASIDE}*")):
+        files = tuple(path for path in folder.rglob("*") if path.is_file())
+        if is_as_left(folder):
+            yield from _old(folder, "a checkpoint that no run of today continues", files, days)
+
+
+def _old(folder: Path, what: str, files: tuple[Path, ...], days: float) -> Iterator[Removable]:
+    there = tuple(file for file in files if file.is_file() and not file.is_symlink())
+    newest = max((path.stat().st_mtime for path in folder.rglob("*") if path.is_file()), default=0)
+    age = (time.time() - newest) / DAY
+    if there and age >= days:
+        yield Removable(folder, what, there, age)
+
+
+def sizes(results: Path) -> dict[str, int]:
+    """The bytes below each folder of ``results``, a file with several names once; largest first."""
+    found: dict[str, int] = {}
+    seen: set[tuple[int, int]] = set()
+    for folder in sorted(path for path in results.glob("*") if path.is_dir()):
+        for path in folder.rglob("*"):
+            facts = path.lstat()
+            if (facts.st_dev, facts.st_ino) not in seen:
+                seen.add((facts.st_dev, facts.st_ino))
+                found[folder.name] = found.get(folder.name, 0) + facts.st_size
+    return dict(sorted(found.items(), key=lambda each: -each[1]))

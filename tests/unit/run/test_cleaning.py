@@ -1,0 +1,65 @@
+"""`fedrepro clean`: only old states that are made again go, and nobody's own file."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fedrepro.cli.main import main
+from fedrepro.run.checkpoint import ABOUT, PLACE
+from fedrepro.support import checksummed_json
+from support.project import CONFIG
+
+TRUNK = Path("results/trunks/mine/skewed/fedavg/seed1/round3")
+ASIDE = Path("results/runs/mine/skewed/fedavg/seed1.aside-0123456789ab")
+RESULT = Path("results/runs/mine/skewed/fedavg/seed1/model.safetensors")
+
+
+def written(path: Path, days: float) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * 1000)
+    return aged(path, days)
+
+
+def aged(path: Path, days: float) -> Path:
+    then = time.time() - days * 86400
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config/config.yaml").write_text(CONFIG, encoding="utf-8")
+    names = ("checkpoint.safetensors", "clients/3.safetensors")
+    for name in names:
+        written(TRUNK / name, 40)
+        written(ASIDE / name, 40)
+    about = {"layout": 4, "files": dict.fromkeys(names, "0")}
+    checksummed_json.write(TRUNK / ABOUT, about, checksummed_json.place(TRUNK / ABOUT, PLACE))
+    aged(TRUNK / ABOUT, 40)
+    written(RESULT, 400)
+
+
+def test_only_with_remove_and_only_what_is_old(
+    bench: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clean"]) == 0
+    out, said = capsys.readouterr()
+    assert f"{TRUNK}\t" in out and f"{ASIDE}\t" in out and "would remove 2 folders" in said
+    assert (TRUNK / ABOUT).exists() and ASIDE.exists()
+    assert main(["clean", "--older", "41", "--remove"]) == 0
+    assert TRUNK.exists() and ASIDE.exists()
+    assert main(["clean", "--older", "39", "--remove"]) == 0
+    assert not TRUNK.exists() and not ASIDE.exists() and RESULT.exists()
+    assert main(["clean", "--older", "-1"]) == 2
+
+
+def test_somebody_s_own_file_stays(bench: None) -> None:
+    own = [written(folder / "notes.txt", 50) for folder in (TRUNK, ASIDE)]
+    assert main(["clean", "--remove"]) == 0
+    assert all(path.exists() for path in own)
+    assert [*TRUNK.iterdir()] == [own[0]]  # what the record lists is ours
+    assert (ASIDE / "clients/3.safetensors").exists()  # a folder with another's file is left alone
