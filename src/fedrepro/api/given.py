@@ -92,11 +92,13 @@ def starting_from(
         else:
             module = registry.made("model", build, shape, outputs)
         wanted = module.state_dict()
+        frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
         for name, leaf in wanted.items():
             if name in tensors and tensors[name].shape != leaf.shape:
                 shapes = [*tensors[name].shape], [*leaf.shape]
                 raise bad_value(WHERE, f"initial.{name}", shapes[0], f"the shape {shapes[1]}")
-            if name not in tensors and leaf.is_floating_point():  # a run keeps no counters
+            # A run keeps neither counters nor what is frozen.
+            if name not in tensors and name not in frozen and leaf.is_floating_point():
                 raise UserError(f"{WHERE}: initial: no {name}{nearest(name, tensors)}")
         for name in tensors.keys() - wanted.keys():
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fedrepro.run.checkpoint import SoFar
 
-Architecture = Callable[[tuple[int, ...], int], "nn.Module"]
+Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs) -> a model
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class Run:
         """
         if not self.finished:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
+        from fedrepro.data.packing import shapes_from
         from fedrepro.engine.modules import fill
         from fedrepro.models import registry
         from fedrepro.models.weights import untrained
@@ -132,7 +133,7 @@ class Run:
         tensors, facts = load_tree(self.folder / MODEL)
         if facts.get("part") != "" or facts["clients"] is not None:
             raise UserError(f"{self.folder}: {self.method} has no shared model")
-        shape, outputs = tuple(facts["input_shape"]), int(facts["outputs"])
+        shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
         with drawing_on(stream(self.seed, "init")), untrained():  # as in the run
             if self.architecture:
                 module = registry.made("model", self.architecture, shape, outputs)

@@ -105,10 +105,12 @@ def train(
 
     Args:
         method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts).
-        model: a model's name (`fedrepro models` lists them), a module, or a function that builds a
-            module from a sample's shape and the number of classes.
+        model: a model's name (`fedrepro models` lists them), a module, or a function or a class
+            that is called with a sample's shape and the number of outputs, or without arguments.
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set. Classes
-            are whole numbers from 0 without gaps.
+            are whole numbers from 0 without gaps. Each x may be a tuple or a dict of several
+            inputs [n, ...], which the model gets as ``model(user, item)`` or ``model(user=...,
+            item=...)`` if it takes as many, else as one tuple or dict.
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.
@@ -181,6 +183,9 @@ def _trained(said: SimpleNamespace) -> Run:
     share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share)
     named = isinstance(said.model, str)
+    if named and dataset.packing:
+        wanted = "a module or a function that builds one, as samples have several inputs"
+        raise bad_value(WHERE, "model", said.model, wanted)
     architecture = None if named else _architecture(said.model, chosen.weights)
     if said.initial is not None:
         if chosen.weights == "draw":
@@ -288,7 +293,7 @@ def _carry_out(
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             with rng.seeded(spec.seed):
-                module = registry.made(name, architecture, dataset.input_shape, dataset.outputs)
+                module = registry.made(name, architecture, dataset.shapes, dataset.outputs)
             source = _identity_of(f"model {type(module).__name__}", module, warns)
             code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
             ids = numerics.of_composition(spec.method) | {f"model {name}": source}
@@ -371,6 +376,7 @@ def _architecture(
         if not callable(model):
             wanted = "a name, a module, or a function that builds one"
             raise bad_value(WHERE, "model", model, wanted)
+        model = _builder(model)
         return _drawn_anew(model) if weights == "draw" else model
     refuse_unusable(model)
     try:
@@ -386,6 +392,37 @@ def _architecture(
 
     drawn = weights == "draw" or (weights is None and is_fresh(model))
     return _drawn_anew(build) if drawn else build
+
+
+def _builder(model: "Architecture") -> "Architecture":
+    """A function or a class that is called with a sample's shape and the number of outputs.
+
+    One that takes fewer is called without.
+
+    Raises:
+        UserError: if it takes neither, and from its call if it cannot use them.
+    """
+    signature, name = inspect.signature(model), getattr(model, "__name__", type(model).__name__)
+    given, wanted = 2, "pass an instance, or a function of a sample's shape and the outputs' number"
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        given = 0
+        try:
+            signature.bind()
+        except TypeError as error:
+            raise UserError(f"{WHERE}: model {name}{signature}: {error}: {wanted}") from None
+
+    def build(shape: Any, outputs: int) -> "nn.Module":
+        arguments = (shape, outputs)[:given]
+        try:
+            return model(*arguments)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{WHERE}: model {name}{arguments}: {error}: {wanted}") from error
+
+    return build
 
 
 def _drawn_anew(build: "Architecture") -> "Architecture":

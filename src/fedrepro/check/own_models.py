@@ -4,16 +4,17 @@ What it draws, keeps and changes in training and in testing decides what travels
 cannot travel or be repeated is refused in one line.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedrepro.check.traces import changes, generators
+from fedrepro.data.packing import Packing
 from fedrepro.engine.initialise import BatchNorm
-from fedrepro.engine.modules import leaves_of, outputs_of, refuse_unusable, replaced
+from fedrepro.engine.modules import leaves_of, one_input, outputs_of, refuse_unusable, replaced
 from fedrepro.engine.net import Net, Own, Precision
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
@@ -30,6 +31,7 @@ def own_net(
     binary: bool = False,
     precision: Precision = "float32",
     targets: tuple[int, ...] | None = None,
+    packing: Packing | None = None,
 ) -> Net:
     """A model of the user's own as a function of its parameters.
 
@@ -39,6 +41,7 @@ def own_net(
         x: two samples.
         outputs: how many it needs at least; None if it does not map samples to outputs.
         binary: whether it needs exactly one output.
+        packing: where each input is in ``x``, if they are several.
         targets: the shape of two samples' targets, if outputs need it, but for axes of length 1.
 
     Raises:
@@ -50,8 +53,10 @@ def own_net(
         module = build().train()
     refuse_unusable(module)
     own = Own(build)
+    arguments = packing.arguments_for(module.forward) if packing else one_input
     if outputs is not None:
-        there = _accepted(where, module, x)
+        given = arguments(x)
+        there = _accepted(where, module, given, str(packing or f"{[*x.shape[1:]]} of {x.dtype}"))
         if targets is not None and _long(there) != _long(targets):
             wanted = f"{[*targets]}, as targets have"
             raise bad_value(where, "outputs of two samples", [*there], wanted)
@@ -59,11 +64,14 @@ def own_net(
             raise bad_value(where, "outputs", there[-1], "1, as there are two classes")
         if targets is None and there[-1] < outputs:
             raise bad_value(where, "outputs", there[-1], f"at least {outputs}, one for each class")
-        own = _observed(where, own, module, x)
-    net = Net(module, precision, own)
+        own = _observed(where, own, module, given)
+    net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
         raise UserError(f"{where}: all of its parameters are frozen: expected some to train")
     return net
+
+
+_Given = tuple[Sequence[Any], Mapping[str, Any]]  # the arguments of a forward pass
 
 
 class _Call(NamedTuple):
@@ -75,17 +83,17 @@ class _Call(NamedTuple):
     replaced: set[str]
 
 
-def _called(module: nn.Module, x: Tensor, training: bool) -> _Call:
+def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
     """Call the module with copies of its tensors, seeded alike each time."""
     before = leaves_of(module)
     copies = {name: leaf.detach().clone() for name, leaf in before.items()}
-    after = dict(copies)
+    after, device = dict(copies), next(module.parameters()).device
     module.train(training)
     try:
-        with seeded(0, x.device), torch.no_grad():
-            start = generators(x.device)
-            outputs = outputs_of(functional_call(module, after, (x,)))
-            drawn = changes(start, generators(x.device))
+        with seeded(0, device), torch.no_grad():
+            start = generators(device)
+            outputs = outputs_of(functional_call(module, after, tuple(given[0]), dict(given[1])))
+            drawn = changes(start, generators(device))
     finally:
         module.train()
     return _Call(
@@ -107,12 +115,11 @@ def _long(shape: Sequence[int]) -> list[int]:
     return [length for length in shape if length > 1]
 
 
-def _accepted(where: str, module: nn.Module, x: Tensor) -> tuple[int, ...]:
+def _accepted(where: str, module: nn.Module, given: _Given, sample: str) -> tuple[int, ...]:
     """The shape of its outputs; torch's errors do not name the model."""
     try:
-        tested = _called(module, x, training=False)
+        tested = _called(module, given, training=False)
     except Exception as error:  # of any layer
-        sample = f"{list(x.shape[1:])} of {x.dtype}"
         raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
     if not isinstance(tested.outputs, Tensor) or not tested.outputs.ndim:
         kind = type(tested.outputs).__name__
@@ -130,10 +137,10 @@ def _accepted(where: str, module: nn.Module, x: Tensor) -> tuple[int, ...]:
     return tuple(tested.outputs.shape)
 
 
-def _observed(where: str, own: Own, module: nn.Module, x: Tensor) -> Own:
+def _observed(where: str, own: Own, module: nn.Module, given: _Given) -> Own:
     """What the model does in training, by two equal forward passes."""
     try:
-        first, again = (_called(module, x, training=True) for _ in range(2))
+        first, again = (_called(module, given, training=True) for _ in range(2))
     except Exception as error:
         raise UserError(f"{where}: cannot train on two samples: {error}") from error
     if _differ(first.outputs, again.outputs):

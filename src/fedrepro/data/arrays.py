@@ -3,13 +3,14 @@
 import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.packing import Packing, packed
 from fedrepro.data.readers.arrays import (
     inputs_of,
     kind_of,
@@ -23,6 +24,15 @@ NAME = "arrays"
 WHERE = "fedrepro.train"
 MOST_CLASSES = 2**31 - 1
 READ_AGAIN = 8  # samples of a data set
+ALONE = ""  # the name of an input that is the only one
+_Inputs = dict[str | int, NDArray[Any]]  # by key of a dict, or by place in a tuple
+
+
+class _Samples(NamedTuple):
+    """Inputs [n, ...] by name, and classes [n] or targets [n, ...]."""
+
+    x: _Inputs
+    y: NDArray[Any]
 
 
 def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classification") -> Dataset:
@@ -30,8 +40,9 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
 
     Args:
         clients: for each, a pair of arrays or tensors (x [n, ...], y [n]), or a torch data set of
-            pairs (x, class). uint8 is scaled to [0, 1]; other whole numbers are words' ids, or
-            features where the model takes no ids; other types are unchanged.
+            pairs (x, class). Each x may be a tuple or a dict of several inputs. uint8 is scaled to
+            [0, 1]; other whole numbers are words' ids, or features where the model takes no ids;
+            other types are unchanged.
         test: test samples in the same form, which belong to no client.
         task: "classification", "binary", "regression", whose y are numbers [n] or [n, ...], or
             "multi_label", whose y [n, labels] are 0 and 1.
@@ -45,25 +56,18 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         raise UserError(f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
-    parts = [_pair(f"clients.{number}", each, task) for number, each in enumerate(clients)]
-    held_out = None if test is None else _pair("test", test, task)
+    parts = [_samples(f"clients.{number}", each, task) for number, each in enumerate(clients)]
+    held_out = None if test is None else _samples("test", test, task)
     every = [*parts, *([held_out] if held_out else [])]
-    for number, pair in enumerate(every):
-        for part, first in zip(pair, parts[0], strict=True):
-            if part.shape[1:] != first.shape[1:] or kind_of(part) != kind_of(first):
-                key = f"clients.{number}" if number < len(parts) else "test"
-                wanted = f"{list(first.shape[1:])} of {first.dtype}, as the first client has"
-                raise bad_value(WHERE, key, f"{list(part.shape[1:])} of {part.dtype}", wanted)
-    stored = stored_as([x for x, _ in every])
-    x, y = (
-        np.concatenate([x.astype(stored) for x, _ in parts]),
-        np.concatenate([y for _, y in parts]),
-    )
-    group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
-    tests = [Split(held_out[0].astype(stored), held_out[1])] if held_out else []
+    for number, samples in enumerate(every):
+        _refuse_unlike(f"clients.{number}" if number < len(parts) else "test", samples, parts[0])
+    arrays, packing = _together([samples.x for samples in every])
+    x, y = np.concatenate(arrays[: len(parts)]), np.concatenate([part.y for part in parts])
+    group = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
+    tests = [Split(arrays[-1], held_out.y)] if held_out else []
     splits = [Split(x, y, group), *tests]
     classes = targets_of(x, y) if task in NUMBERS else _classes_of(splits, task)
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(packing).encode() if packing else b"")
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
         for array, plain in ((split.x, 2), (split.y, 1)):
@@ -79,7 +83,35 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         mean=None,
         std=None,
         meta={"content_sha256": digest.hexdigest()},
+        packing=packing,
     )
+
+
+def _refuse_unlike(key: str, samples: _Samples, first: _Samples) -> None:
+    """Refuse samples of other inputs, shapes or kinds of numbers than the first client's."""
+    inputs, wanted = samples.x, first.x
+    if inputs.keys() != wanted.keys():
+        given, expected = ("one" if ALONE in x else [*x] for x in (inputs, wanted))
+        raise bad_value(WHERE, f"{key}.x", given, f"{expected}, as the first client has")
+    pairs = [(key, samples.y, first.y)]
+    pairs += [(_named(key, name), inputs[name], wanted[name]) for name in wanted]
+    for where, array, other in pairs:
+        if array.shape[1:] != other.shape[1:] or kind_of(array) != kind_of(other):
+            expected = f"{list(other.shape[1:])} of {other.dtype}, as the first client has"
+            raise bad_value(WHERE, where, f"{list(array.shape[1:])} of {array.dtype}", expected)
+
+
+def _named(key: str, name: str | int) -> str:
+    """Where an input is, in words."""
+    return key if name == ALONE else f"{key}.x.{name}"
+
+
+def _together(clients: Sequence[_Inputs]) -> tuple[list[NDArray[Any]], Packing | None]:
+    """Each client's inputs as one array of the type that all are stored as."""
+    if ALONE not in clients[0]:
+        return packed(clients, WHERE)
+    stored = stored_as([inputs[ALONE] for inputs in clients])
+    return [inputs[ALONE].astype(stored) for inputs in clients], None
 
 
 def _classes_of(splits: Sequence[Split], task: str) -> int:
@@ -118,20 +150,24 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
     raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
 
 
-def _pair(key: str, samples: Any, task: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Inputs [n, ...] as whole numbers or finite float32, and classes [n] or float32 targets."""
+def _samples(key: str, samples: Any, task: str) -> _Samples:
+    """Inputs as whole numbers or finite float32, and classes [n] or float32 targets."""
     if isinstance(samples, tuple) and len(samples) == 2:
-        x, y = (_array(f"{key}.{name}", part) for name, part in zip("xy", samples, strict=True))
+        given, y = samples[0], _array(f"{key}.y", samples[1])
     else:
-        x, y = _columns(key, samples)
+        given, y = _columns(key, samples)
+    x = _inputs(key, given, len(y) if y.ndim else 0)
     numbers = task in NUMBERS
     what = "targets [n] or [n, ...]" if numbers else "classes [n]"
     wrong_axes = not y.ndim if numbers else y.ndim != 1
-    if not x.ndim or wrong_axes or len(x) != len(y) or not len(y):
-        shapes = f"{list(x.shape)} and {list(y.shape)}"
-        raise bad_value(WHERE, key, shapes, f"inputs [n, ...] and as many {what}, n above 0")
+    for name, array in x.items():
+        if not array.ndim or wrong_axes or len(array) != len(y) or not len(y):
+            shapes = f"{list(array.shape)} and {list(y.shape)}"
+            wanted = f"inputs [n, ...] and as many {what}, n above 0"
+            raise bad_value(WHERE, _named(key, name), shapes, wanted)
+    x = {name: inputs_of(WHERE, _of_x(key, name), array) for name, array in x.items()}
     if numbers:
-        return inputs_of(WHERE, f"{key}.x", x), numbers_of(WHERE, f"{key}.y", y, task)
+        return _Samples(x, numbers_of(WHERE, f"{key}.y", y, task))
     if y.dtype.kind not in "iu":
         wanted = "classes, whole numbers from 0"
         wanted += ', or `task="regression"`' if y.dtype.kind == "f" else ""
@@ -139,11 +175,35 @@ def _pair(key: str, samples: Any, task: str) -> tuple[NDArray[Any], NDArray[Any]
     if y.min() < 0 or y.max() > MOST_CLASSES:
         row = int(np.argmax((y < 0) | (y > MOST_CLASSES)))
         raise bad_value(WHERE, f"{key}.y, row {row}", int(y[row]), "a class, a whole number from 0")
-    return inputs_of(WHERE, f"{key}.x", x), y.astype(np.int64)
+    return _Samples(x, y.astype(np.int64))
 
 
-def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Inputs and classes of a torch data set, each sample of which is read once.
+def _inputs(key: str, x: Any, samples: int) -> _Inputs:
+    """The arrays of a dict or a tuple of inputs, or of one input."""
+    if isinstance(x, Mapping):
+        inputs: dict[str | int, Any] = {str(name): values for name, values in x.items()}
+    elif _are_several(x) and not (len(x) == samples and any(len(each) != samples for each in x)):
+        inputs = {**dict(enumerate(x))}
+    else:
+        inputs = {ALONE: x}
+    return {name: _array(_of_x(key, name), values) for name, values in inputs.items()}
+
+
+def _are_several(x: Any) -> bool:
+    """Return True for a tuple of arrays or tensors."""
+    return (
+        isinstance(x, tuple)
+        and len(x) > 0
+        and all(np.ndim(each) and hasattr(each, "dtype") for each in x)
+    )
+
+
+def _of_x(key: str, name: str | int) -> str:
+    return f"{key}.x" if name == ALONE else f"{key}.x.{name}"
+
+
+def _columns(key: str, samples: Any) -> tuple[Any, NDArray[Any]]:
+    """Inputs, perhaps several, and classes of a torch data set: each sample is read once.
 
     Raises:
         UserError: for samples in another form.
@@ -164,13 +224,18 @@ def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             )
     try:
         columns = zip(*pairs, strict=True)
-        x, y = (np.stack([np.asarray(part) for part in column]) for column in columns)
-    except (TypeError, ValueError, RuntimeError) as error:
+        x, y = map(_stacked, columns)
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
         raise UserError(
             f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
         ) from None
-    again = np.stack([np.asarray(samples[number][0]) for number in range(min(READ_AGAIN, len(x)))])
-    if not np.array_equal(again, x[: len(again)], equal_nan=again.dtype.kind == "f"):
+    few = range(min(READ_AGAIN, len(y)))
+    again = _inputs(key, _stacked([samples[number][0] for number in few]), len(few))
+    before = {name: values[: len(few)] for name, values in _inputs(key, x, len(y)).items()}
+    if any(
+        not np.array_equal(values, before[name], equal_nan=values.dtype.kind == "f")
+        for name, values in again.items()
+    ):
         warnings.warn(
             f"{WHERE}: {key}: samples differ when they are read again: they are read once, before "
             "training, so a transform that draws is applied once, and no seed of the run is its: "
@@ -178,6 +243,16 @@ def _columns(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             stacklevel=5,
         )
     return x, y
+
+
+def _stacked(column: Sequence[Any]) -> Any:
+    """The values of all samples as one array, or as a dict or a tuple of arrays, as each sample."""
+    first = column[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([sample[name] for sample in column]) for name in first}
+    if isinstance(first, tuple) and all(hasattr(each, "dtype") for each in first):
+        return tuple(map(_stacked, zip(*column, strict=True)))
+    return np.stack([np.asarray(each) for each in column])
 
 
 def _array(key: str, values: Any) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.data.packing import Packing, Shapes
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, nearest
 from fedrepro.support.files import plain, sha256_of
@@ -53,6 +54,7 @@ class Dataset:
         std: per channel, the divisor after that; None if not applied.
         client_standardised: the columns that each client standardises with its own training rows.
         standardised: whether its features were standardised, with all training rows.
+        packing: where each input is, if samples have several; their shape is flat then.
         meta: all of meta.json; `content_sha256` in it identifies the data.
     """
 
@@ -67,6 +69,12 @@ class Dataset:
     meta: dict[str, Any]
     client_standardised: tuple[int, ...] = ()
     standardised: bool = False
+    packing: Packing | None = None
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shape of one sample, or of each of its inputs."""
+        return self.packing.shapes if self.packing else self.input_shape
 
     @property
     def outputs(self) -> int:

@@ -1,6 +1,6 @@
 """What a torch module holds and returns, and what of it cannot be used."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
+# Inputs -> a forward pass's positional arguments, and those by name.
+Arguments = Callable[[Tensor], tuple[Sequence[Any], Mapping[str, Any]]]
 AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
 
 
@@ -27,6 +29,11 @@ def refuse_unusable(module: nn.Module) -> None:
                 f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
                 "of inputs, or call the model once on a sample"
             )
+
+
+def one_input(x: Tensor) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments of a forward pass of one input."""
+    return (x,), {}
 
 
 def outputs_of(returned: Any) -> Any:

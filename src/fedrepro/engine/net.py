@@ -1,9 +1,9 @@
 """A torch module as a function of its parameters."""
 
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch.func import functional_call
 from fedrepro.engine import internals, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.modules import (
+    Arguments,
     count_in_floats,
     draws_in_training,
     float_buffers,
@@ -19,6 +20,7 @@ from fedrepro.engine.modules import (
     lay_out,
     learned_elsewhere,
     leaves_of,
+    one_input,
     outputs_of,
     refuse_unusable,
     replaced,
@@ -71,6 +73,7 @@ class Net:
             testing keep the parameters' precision.
         own: of a model of the user's own; None: :func:`initialise` draws its weights.
         leaves: their names in the tree; None: all that training can change.
+        arguments: how the module is called with inputs [n, ...], if they are several in one.
 
     Attributes:
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
@@ -87,6 +90,7 @@ class Net:
         precision: Precision = "float32",
         own: Own | None = None,
         leaves: Collection[str] | None = None,
+        arguments: Arguments = one_input,
     ) -> None:
         refuse_unusable(module)
         count_in_floats(module)
@@ -96,6 +100,7 @@ class Net:
         self.graphs: Graphs | None = None
         self._kept: dict[object, Tree] = {}
         self._own = own
+        self._arguments = arguments
         parameters, buffers = dict(module.named_parameters()), float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
         self._untrained = {*buffers, *frozen}
@@ -198,14 +203,24 @@ class Net:
     def __call__(self, params: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``params`` for inputs ``x`` [n, ...]."""
         if self._holds(params) and self.precision != "bfloat16":
-            return outputs_of(self.module(x))  # type: ignore[no-any-return]
-        return self._call(self.module, params, x)
+            return self.plain(x)
+        return self._call(self.module, params, *self._arguments(x))
 
-    def _call(self, part: nn.Module, params: Tree, x: Tensor) -> Tensor:
+    def plain(self, x: Tensor) -> Tensor:
+        """The module's output at its own parameters."""
+        inputs, named = self._arguments(x)
+        return outputs_of(self.module(*inputs, **named))  # type: ignore[no-any-return]
+
+    def _call(
+        self, part: nn.Module, params: Tree, inputs: Sequence[Any], named: Mapping[str, Any]
+    ) -> Tensor:
         """The output of the module or a part of it; ``params`` has the names of that part."""
         low = part.training and self.precision == "bfloat16"
-        with torch.autocast(x.device.type, torch.bfloat16) if low else nullcontext():
-            returned = part(x) if self._holds(params) else functional_call(part, params, (x,))
+        with torch.autocast(self.device.type, torch.bfloat16) if low else nullcontext():
+            if self._holds(params):
+                returned = part(*inputs, **named)
+            else:
+                returned = functional_call(part, params, tuple(inputs), dict(named))
         output: Tensor = outputs_of(returned)
         return output.to(next(iter(params.values())).dtype) if low else output
 
@@ -245,7 +260,8 @@ class Net:
         self._require_parts()
         if not self.module.training:
             params = self._laid_out(params)
-        return self._call(self.module.get_submodule("body"), _of_part(params, "body"), x)
+        body = self.module.get_submodule("body")
+        return self._call(body, _of_part(params, "body"), *self._arguments(x))
 
     def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's output [n, outputs], in one pass.
@@ -254,7 +270,7 @@ class Net:
         """
         features = self.features(params, x)
         head = self.module.get_submodule("head")
-        return features, self._call(head, _of_part(params, "head"), features)
+        return features, self._call(head, _of_part(params, "head"), (features,), {})
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""
@@ -368,10 +384,10 @@ class Net:
         """
         with torch.no_grad(), self.testing():
             try:
-                alone = torch.cat([self.module(sample) for sample in x.split(1)])
+                alone = torch.cat([self.plain(sample) for sample in x.split(1)])
             except ValueError:  # BatchNorm refuses a single sample
                 return True
-            together: Tensor = self.module(x)
+            together = self.plain(x)
         largest = float(together.abs().max())
         return not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * largest)
 
@@ -380,7 +396,7 @@ class Net:
         copies = {name: leaf.detach().clone() for name, leaf in leaves_of(self.module).items()}
         try:
             with torch.no_grad(), seeded(0, self.device):
-                functional_call(self.module, copies, (x,))
+                self(copies, x)
         except ValueError as error:
             return TOO_FEW in str(error)
         return False

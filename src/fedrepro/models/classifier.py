@@ -7,15 +7,15 @@ from fedrepro.support.errors import bad_value
 
 
 class Classifier(nn.Module):
-    """``head(body(x))``."""
+    """``head(body(x))``, or ``head(body(user, item))`` and the like for several inputs."""
 
     def __init__(self, body: nn.Module, head: nn.Module) -> None:
         super().__init__()
         self.body = body
         self.head = head
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(x))  # type: ignore[no-any-return]
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        return self.head(self.body(*inputs, **named))  # type: ignore[no-any-return]
 
 
 def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid
@@ -34,8 +34,10 @@ class LearnedWeights(NamedTuple):
     content: bytes
 
 
+# The shape of a sample, or of each of its inputs in a tuple or a dict.
+Shapes = tuple[int, ...] | tuple[tuple[int, ...], ...] | dict[str, tuple[int, ...]]
 # (shape of a sample, outputs) -> a model of the user's own
-Make = Callable[[tuple[int, ...], int], "nn.Module"]
+Make = Callable[[Any, int], "nn.Module"]
 
 
 class ModelEntry(NamedTuple):
@@ -245,7 +247,7 @@ def module_file(name: str, folders: plugins.Folders = plugins.NONE) -> Path:
 
 def build(
     name: str,
-    input_shape: tuple[int, ...],
+    input_shape: Shapes,
     outputs: int,
     weights: LearnedWeights | None = None,
     folders: plugins.Folders = plugins.NONE,
@@ -256,7 +258,8 @@ def build(
 
     Args:
         input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
-            of sound, (length,) of words or (2, length) of tokens and their mask.
+            of sound, (length,) of words or (2, length) of tokens and their mask. For a model of the
+            user's own also a tuple or a dict of them, one for each input.
         outputs: classes or words, or 1 for a binary task.
         weights: the file that its entry names, for a model with pre-trained weights.
         folders: plug-in folders, which are searched too.
@@ -279,10 +282,10 @@ def build(
         return made(name, function, input_shape, outputs)
     given = (weights,) if model.weights else ()
     build = getattr(import_module(f"fedrepro.models.{model.module}"), model.function)
-    return build(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]
+    return build(input_shape, outputs, *given)  # type: ignore[no-any-return]
 
 
-def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) -> "nn.Module":
+def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Module":
     """A copy of what a function of the user's own returns, which may be the same module each time.
 
     Raises:
@@ -290,7 +293,7 @@ def made(name: str, function: Make, input_shape: tuple[int, ...], outputs: int) 
     """
     torch_nn = import_module("torch.nn")
     copied: Callable[[nn.Module], nn.Module] = import_module("fedrepro.support.copies").copied
-    module: nn.Module = function(tuple(input_shape), outputs)
+    module: nn.Module = function(input_shape, outputs)
     is_module = isinstance(module, torch_nn.Module)
     if not is_module:
         raise UserError(

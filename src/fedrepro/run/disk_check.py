@@ -45,7 +45,7 @@ def disk_of_kept(spec: RunSpec, dataset: Dataset, clients: int) -> Kept:
     method, _ = compose(spec)
     outputs = method.outputs or dataset.outputs
     with torch.device("meta"):  # shapes only
-        model = models.build(spec.setting.model, dataset.input_shape, outputs, folders=spec.plugins)
+        model = models.build(spec.setting.model, dataset.shapes, outputs, folders=spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]
     each = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
     cohort = max(1, int(spec.setting.participation * clients + 1e-9))

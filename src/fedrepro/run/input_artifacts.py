@@ -60,7 +60,7 @@ def facts_of(
     return {
         "model": spec.setting.model,
         "part": artifact.part,
-        "input_shape": list(dataset.input_shape),
+        "input_shape": dataset.shapes,
         "outputs": outputs,
         "range": _range(spec, dataset),
         "clients": len(partition.train) if artifact.each_client else None,

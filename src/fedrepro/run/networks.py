@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -11,11 +11,13 @@ from torch import nn
 
 from fedrepro.check.own_models import own_net
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
+from fedrepro.data.packing import Packing
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
+from fedrepro.engine.modules import one_input
 from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.task import TASKS, Task
 from fedrepro.measures import registry as measures
@@ -56,7 +58,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     scaling = Scaling.of(dataset, device, setting.scaling)
 
     def build() -> nn.Module:
-        model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
+        model = models.build(setting.model, dataset.shapes, outputs, weights, spec.plugins)
         return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
 
     targets = dataset.train.y[:2].shape if task.alike else None
@@ -70,6 +72,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             task.name == "binary",
             setting.precision,
             targets,
+            dataset.packing,
         )
     elif targets and len(targets) > 2:
         wanted = f"one of your own, as targets are {[*targets[1:]]}, and its outputs [{outputs}]"
@@ -119,32 +122,43 @@ def _own_loss(name: str, folders: Folders) -> Loss:
 
 
 def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:
-    """The data set with whole numbers as fractions, if the model takes no others.
+    """The data set with whole numbers of 64 bits or as fractions, if the model takes no others.
 
     Words' ids have to stay whole; counts and categories are features.
     """
-
-    def stored(split: Split) -> Split:
-        return replace(split, x=split.x.astype(np.float32))
-
-    model = spec.setting.model
-    entry = models.find(model, spec.plugins)
-    if dataset.train.x.dtype != np.int32 or entry.weights or entry.family in OF_IDS:
+    model, x = spec.setting.model, dataset.train.x
+    entry, packing = models.find(model, spec.plugins), dataset.packing
+    whole = x.dtype == np.int32 or (packing and x.dtype != np.uint8)
+    if not whole or entry.weights or entry.family in OF_IDS:
         return dataset
-    few = torch.from_numpy(np.array(dataset.train.x[:2]))
+    kinds: list[tuple[Any, Packing | None]] = [
+        (x.dtype, None),
+        (np.int64, None),
+        (np.float32, None),
+    ]
+    if packing:
+        kinds = [(x.dtype, packing), (np.float32, packing.of_fractions())]
     with torch.random.fork_rng([]), torch.no_grad():
-        shape = dataset.input_shape
-        module = models.build(model, shape, dataset.outputs, folders=spec.plugins).eval()
-        for x in (few, few.float()):
+        module = models.build(model, dataset.shapes, dataset.outputs, folders=spec.plugins).eval()
+        for kind, packing in kinds:
+            arguments = packing.arguments_for(module.forward) if packing else one_input
+            inputs, named = arguments(torch.from_numpy(x[:2].astype(kind)))
             try:
-                module(x)
+                module(*inputs, **named)
             except Exception:  # of any layer; `own_net` says so
                 continue
-            if x is few:
-                break
-            test = None if dataset.test is None else stored(dataset.test)
-            return replace(dataset, train=stored(dataset.train), test=test)
+            first = (kind, packing) == kinds[0]
+            return dataset if first else _stored_as(dataset, kind, packing)
     return dataset
+
+
+def _stored_as(dataset: Dataset, kind: Any, packing: Packing | None) -> Dataset:
+    """The data set with inputs of another type."""
+    train, test = (
+        split and replace(split, x=split.x.astype(kind)) for split in (dataset.train, dataset.test)
+    )
+    assert train
+    return replace(dataset, train=train, test=test, packing=packing)
 
 
 def measures_of(spec: RunSpec, per: Per) -> list[Measure]:

@@ -1,0 +1,125 @@
+"""Several inputs of a sample in one array: packed to be stored, taken apart for the model."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.readers.arrays import stored_as
+from fedrepro.support.errors import bad_value
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Shape = tuple[int, ...]
+Shapes = Shape | tuple[Shape, ...] | dict[str, Shape]  # of one input, a tuple of them, or a dict
+# [n, columns] -> a forward pass's positional arguments, and those by name
+Arguments = Callable[["Tensor"], tuple[Sequence[Any], Mapping[str, Any]]]
+LARGEST = 2**24  # whole numbers up to it are exact in float32
+
+
+class Part(NamedTuple):
+    """One of the inputs.
+
+    Attributes:
+        name: its key in a dict of inputs, its place in a tuple.
+        kind: "fractions", "whole" or "bool".
+    """
+
+    name: str | int
+    shape: Shape
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {[*self.shape]} of {self.kind}"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The inputs in the order of the array's columns."""
+
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+    @property
+    def shapes(self) -> Shapes:
+        shapes: Shapes = self._together([part.shape for part in self.parts])
+        return shapes
+
+    def of_fractions(self) -> "Packing":
+        """The same inputs, all as fractions."""
+        return replace(self, parts=tuple(part._replace(kind="fractions") for part in self.parts))
+
+    def apart(self, x: "Tensor") -> Any:
+        """The inputs [n, ...] in an array [n, columns], as a tuple or a dict."""
+        inputs, first = [], 0
+        for _, shape, kind in self.parts:
+            flat = x.narrow(1, first, prod(shape))
+            flat = flat.long() if kind == "whole" else flat.bool() if kind == "bool" else flat
+            inputs.append(flat.reshape(x.shape[0], *shape).contiguous())
+            first += prod(shape)
+        return self._together(inputs)
+
+    def _together(self, values: Sequence[Any]) -> Any:
+        """A value for each input as a dict by name, or as a tuple where inputs have places."""
+        if isinstance(self.parts[0].name, int):
+            return tuple(values)
+        return {part.name: value for part, value in zip(self.parts, values, strict=True)}
+
+    def arguments_for(self, forward: Callable[..., Any]) -> "Arguments":
+        """How a ``forward`` is called: with the inputs one by one if it takes as many, else as one.
+
+        Returns:
+            An array [n, columns] -> positional arguments and arguments by name.
+        """
+        names = self._together([None for _ in self.parts])
+        positions, by_name = ((), names) if isinstance(names, dict) else (names, {})
+        try:
+            inspect.signature(forward).bind(*positions, **by_name)
+        except TypeError:
+            return lambda x: ((self.apart(x),), {})
+        if isinstance(names, dict):
+            return lambda x: ((), self.apart(x))
+        return lambda x: (self.apart(x), {})
+
+
+def shapes_from(stated: Any) -> Shapes:
+    """Shapes as JSON gives them back."""
+    if isinstance(stated, dict):
+        return {name: tuple(shape) for name, shape in stated.items()}
+    return tuple(tuple(each) if isinstance(each, list) else each for each in stated)
+
+
+def packed(
+    clients: Sequence[Mapping[str | int, NDArray[Any]]], where: str
+) -> tuple[list[NDArray[Any]], Packing]:
+    """Each client's inputs [n, ...] as one array [n, columns].
+
+    Bytes alone stay bytes, and whole numbers alone int32. Together with fractions they are float32.
+
+    Raises:
+        UserError: for whole numbers that float32 cannot hold, beside fractions.
+    """
+    types = {name: stored_as([inputs[name] for inputs in clients]) for name in clients[0]}
+    common = next(iter(types.values())) if len({*types.values()}) == 1 else np.float32
+
+    def part(name: str | int, x: NDArray[Any]) -> Part:
+        whole = "bool" if x.dtype == bool else "whole"
+        return Part(name, x.shape[1:], whole if types[name] is np.int32 else "fractions")
+
+    def columns(name: str | int, x: NDArray[Any]) -> NDArray[Any]:
+        mixed = common is not types[name]
+        if mixed and types[name] is np.int32 and (most := int(np.abs(x).max(initial=0))) > LARGEST:
+            wanted = f"at most {LARGEST} beside fractions, or floats if they are no ids"
+            raise bad_value(where, f"x.{name}", most, wanted)
+        flat = x.astype(common).reshape(len(x), -1)
+        return flat / np.float32(255) if mixed and types[name] is np.uint8 else flat
+
+    arrays = [np.concatenate([columns(*each) for each in x.items()], 1) for x in clients]
+    return arrays, Packing(tuple(part(*each) for each in clients[0].items()))
