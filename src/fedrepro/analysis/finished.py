@@ -18,7 +18,7 @@ from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.input_artifacts import MODEL, data_of_plan, load
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import RunRecord, changed_files, read_run
+from fedrepro.run.results import RunRecord, changed_files, finished_run
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
 
@@ -69,12 +69,9 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     compose(spec)  # raises UserError for an unknown method
     setting = workbench.setting(run.setting)
-    again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
-    record = read_run(workbench.root, run)
-    if record.state != "finished":
-        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    record = finished_run(workbench.root, run)
     if changed := next(changed_files(workbench.root / run.folder, record.manifest, MODEL), None):
-        raise UserError(f"{run.folder}: damaged: {changed}: {again}")
+        raise UserError(f"{run.folder}: damaged: {changed}: {run.command}")
     refuse_damage(setting.dataset, workbench.root / PREPARED)
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
     torch.set_num_threads(spec.execution.threads)
@@ -85,7 +82,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     listed = other_numbers(differences_of(record, spec, data))
     # A model is read whatever code trained it: its analysis has an identity of its own.
     if why := in_words(each for each in listed if each.about in ("configuration", "data")):
-        raise UserError(f"{run.folder}: {why}: {again}")
+        raise UserError(f"{run.folder}: {why}: {run.command}")
     saved, facts = load_tree(workbench.root / run.folder / MODEL)
     left = tree.apply(lambda leaf: leaf.to(plan.federation.context.net.device), saved)
     return Finished(spec, record, dataset, partition, plan, left, facts)

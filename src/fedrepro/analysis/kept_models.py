@@ -96,8 +96,7 @@ class KeptModels:
             run = self.run
             raise UserError(
                 f"{run.folder}: it kept no models: expected `keep: {{ {run.method}: [ROUND, ...] "
-                f"}}` in the setting {run.setting}, then fedrepro run {run.setting} {run.method} "
-                f"--seed {run.seed}"
+                f"}}` in the setting {run.setting}, then {run.command}"
             )
 
     def client(self, number: int, client: int) -> KeptModel:

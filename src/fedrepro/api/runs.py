@@ -249,10 +249,7 @@ def load(
             }
             return Run(partial, about, plugins=plugins, tables=tables, finished=False)
         if not record.manifest:
-            raise UserError(
-                f"{record.folder}: {record.why}: run `fedrepro run {named.setting} {named.method} "
-                f"--seed {named.seed}`"
-            )
+            raise UserError(f"{record.folder}: {record.why}: run `{named.command}`")
         folder = Path(root) / record.folder
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)

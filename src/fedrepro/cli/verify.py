@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fedrepro.config.loading import load
 from fedrepro.run import landed
-from fedrepro.run.integrity import Check, runs_in
+from fedrepro.run.integrity import Check
+from fedrepro.run.results import runs_in
 from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import say

@@ -64,8 +64,7 @@ def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
     """
     record = find_run(workbench.root, run)
     if not record.manifest:
-        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
-        raise UserError(f"{record.folder}: {record.why}: make the run first: {again}")
+        raise UserError(f"{record.folder}: {record.why}: make the run first: {run.command}")
     return record
 
 

@@ -25,9 +25,29 @@ class RunKey:
         """The system whose experiment file has its setting."""
         return SettingName.parse(self.setting).system
 
+    @classmethod
+    def parse(cls, name: str) -> "RunKey":
+        """The run with this :attr:`name`.
+
+        Raises:
+            ValueError: if it is no name of a run.
+        """
+        system, setting, method, seed = name.split("/")
+        return cls(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
+
+    @property
+    def name(self) -> str:
+        """Its folder below ``results/runs``."""
+        return f"{self.setting}/{self.method}/seed{self.seed}"
+
     @property
     def folder(self) -> Path:
-        return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
+        return Path("results/runs") / self.name
+
+    @property
+    def command(self) -> str:
+        """The command that makes it."""
+        return f"fedrepro run {self.setting} {self.method} --seed {self.seed}"
 
     def analysis(self, kind: str, part: str = "") -> Path:
         """The file of an analysis such as ``landscapes``.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.results import manifest_in, name_of, reference_folder
+from fedrepro.run.results import manifest_in, reference_folder
 from fedrepro.run.run_archive import archived_run
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
@@ -24,12 +24,12 @@ def read_derived(root: Path, path: Path) -> dict[str, Any] | None:
         UserError: if it is damaged, or was made from other results than there are now.
     """
     try:
-        found = checksummed_json.read(root / path, checksummed_json.of_results(path), path)
+        content = checksummed_json.read(root / path, checksummed_json.of_results(path), path)
     except FileNotFoundError:
         return None
-    for name in changed_sources(found, lambda run: seal_of_run(root, run)):
+    for name in changed_sources(content, lambda run: seal_of_run(root, run)):
         raise UserError(f"{path}: {REPLACED.format(name)}; {checksummed_json.AGAIN}")
-    return found
+    return content
 
 
 def changed_sources(
@@ -41,23 +41,25 @@ def changed_sources(
         seal_of: the seal of a run's result now; None if it cannot be told.
     """
     for name, seal in content.get("of", {}).items():
-        system, setting, method, seed = name.split("/")
-        run = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
-        if seal_of(run) not in (seal, None):
+        if seal_of(RunKey.parse(name)) not in (seal, None):
             yield name
 
 
-_seals = ScopedCache[tuple[Path, RunKey], str]("_seals")
+_seals = ScopedCache[tuple[Path, RunKey, Path], str]("_seals")
 seals_once = _seals.within  # as results.read_once
 
 
-def seal_of_run(root: Path, run: RunKey) -> str:
-    """The seal in the manifest of this machine's result or else the reference result, or ""."""
-    return _seals.of((root, run), lambda: _seal_of_run(root, run))
+def seal_of_run(root: Path, run: RunKey, runs: Path = Path("results/runs")) -> str:
+    """The seal in the manifest of this machine's result or else the reference result, or "".
+
+    Args:
+        runs: the folder of this machine's results, relative to the root.
+    """
+    return _seals.of((root, run, runs), lambda: _seal_of_run(root, run, runs))
 
 
-def _seal_of_run(root: Path, run: RunKey) -> str:
-    for folder in (run.folder, reference_folder(run)):
+def _seal_of_run(root: Path, run: RunKey, runs: Path) -> str:
+    for folder in (runs / run.name, reference_folder(run)):
         try:
             return str(manifest_in(root / folder).get("seal"))
         except FileNotFoundError:
@@ -72,6 +74,6 @@ def _seal_of_run(root: Path, run: RunKey) -> str:
 
 
 def seals_of(root: Path, runs: Iterable[RunKey]) -> dict[str, str]:
-    """What a file made from those of these runs that have a result says of them."""
-    found = {name_of(run): seal_of_run(root, run) for run in runs}
-    return {name: seal for name, seal in found.items() if seal}
+    """The key ``of`` of a file made from those of these runs that have a result."""
+    seals = {run.name: seal_of_run(root, run) for run in runs}
+    return {name: seal for name, seal in seals.items() if seal}

@@ -25,7 +25,7 @@ from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
 from fedrepro.run.assembly import Plan, StoredArtifact
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import read_run
+from fedrepro.run.results import finished_run
 from fedrepro.run.standing import digest_of_server, digest_of_share
 from fedrepro.run.store import digest_of as digest_of_tensors
 from fedrepro.run.store import load_tree, save_tree
@@ -201,14 +201,11 @@ def _of_data(
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
     run = RunKey(spec.setting.name, spec.method, spec.seed)
-    record, again = read_run(root, run), f"fedrepro run {run.setting} {run.method}"
-    again = f"{again} --seed {run.seed}"
-    if record.state != "finished":
-        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    record = finished_run(root, run)
     if why := in_words(other_numbers(differences_of(record, spec))):
-        raise UserError(f"{run.folder}: {why}: {again}")
-    if record.manifest.get("files", {}).get(MODEL) != sha256_of(root / run.folder / MODEL):
-        raise UserError(f"{run.folder}/{MODEL}: changed since the run wrote it: {again}")
+        raise UserError(f"{run.folder}: {why}: {run.command}")
+    if record.manifest["files"].get(MODEL) != sha256_of(root / run.folder / MODEL):
+        raise UserError(f"{run.folder}/{MODEL}: changed since the run wrote it: {run.command}")
     return run.folder / MODEL
 
 

@@ -6,7 +6,6 @@ checked during runs.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,18 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import landed
-from fedrepro.run.derived_files import REPLACED, changed_sources
+from fedrepro.run.derived_files import REPLACED, changed_sources, seal_of_run
 from fedrepro.run.results import (
+    MANIFEST,
     REFERENCE,
     TIMING,
     changed_files,
     fault_of_manifest,
-    name_of,
-    reference_folder,
-    run_of,
+    manifest_in,
+    runs_in,
     timing_of,
 )
-from fedrepro.run.run_archive import PAPERS, archived_run, archived_runs, settings_with_results
+from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -88,9 +87,7 @@ class Check:
 
     def _faults_of(self, path: Path, what: str) -> Iterator[str]:
         try:
-            content = checksummed_json.parsed(path)
-            if why := checksummed_json.fault(content, what):
-                raise ValueError(why)
+            content = checksummed_json.checked(path, what)
             if what.startswith("data/"):
                 yield from self._arrays(path.parent)
             elif what.startswith("downloads/"):
@@ -110,14 +107,8 @@ class Check:
 
     def _seal_of(self, run: RunKey) -> str | None:
         """The seal of a run's result in this tree or of its reference result; None without one."""
-        reference = self.results.parent / reference_folder(run)
-        for folder in (self.results / "runs" / name_of(run), reference):
-            with suppress(FileNotFoundError, ValueError):
-                return str(checksummed_json.parsed(folder / "manifest.json").get("seal"))
-        with suppress(UserError):  # said of the file itself
-            if landed := archived_run(self.results.parent, run):
-                return str(landed.manifest.get("seal"))
-        return None
+        seal = seal_of_run(self.results.parent, run, Path(self.results.name) / "runs")
+        return None if seal in ("", "damaged") else seal  # damage is said of the file itself
 
     def _arrays(self, folder: Path) -> Iterator[str]:
         meta = read_meta(folder)
@@ -156,16 +147,12 @@ class Check:
 
     def _references(self) -> Iterator[str]:
         """Reference results, which keep neither models nor images."""
-        root = self.results / "papers"
-        for folder in sorted(root.glob(f"*/{REFERENCE}/*/*/seed*")):
-            system, _, setting, method, seed = folder.relative_to(root).parts
-            if seed.removeprefix("seed").isdigit():
-                self.counts["reference results"] += 1
-                run = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
-                yield from _faults_of_run(folder, run, reference=True)
-                if (folder / "quality.json").exists():
-                    what = checksummed_json.of_results(run.analysis("quality"))
-                    yield from self._faults_of(folder / "quality.json", what)
+        for folder, run in runs_in(self.results / "papers", REFERENCE):
+            self.counts["reference results"] += 1
+            yield from _faults_of_run(folder, run, reference=True)
+            if (folder / "quality.json").exists():
+                what = checksummed_json.of_results(run.analysis("quality"))
+                yield from self._faults_of(folder / "quality.json", what)
 
     def _landed(self) -> Iterator[str]:
         """Landed results of scale compact, which a folder `reports` has."""
@@ -185,22 +172,12 @@ class Check:
                 self.unrecorded.append(system)
 
 
-def runs_in(root: Path) -> Iterator[tuple[Path, RunKey]]:
-    """The folders of finished runs below a folder, each with the run that must be in it."""
-    for folder in sorted(root.glob("*/*/*/seed*")):
-        system, setting, method, seed = folder.relative_to(root).parts
-        if seed.removeprefix("seed").isdigit():
-            number = int(seed.removeprefix("seed"))
-            yield folder, RunKey(f"{system}/{setting}", method, number)
-
-
 def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[str]:
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     try:
-        manifest = checksummed_json.parsed(path)
-        run_of(manifest)
+        manifest = manifest_in(folder)
     except FileNotFoundError:
-        yield f"{folder}: damaged: there is no manifest.json"
+        yield f"{folder}: damaged: there is no {MANIFEST}"
         return
     except ValueError as error:
         yield f"{path}: damaged: {error}"
@@ -214,10 +191,7 @@ def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[st
     for fault in changed_files(folder, manifest, ".parquet" if reference else ""):
         yield f"{folder}: damaged: {fault}"
     try:
-        if why := checksummed_json.fault(
-            checksummed_json.parsed(folder / TIMING), timing_of(manifest)
-        ):
-            raise ValueError(why)
+        checksummed_json.checked(folder / TIMING, timing_of(manifest))
     except FileNotFoundError:
         yield f"{folder / TIMING}: missing"
     except ValueError as error:

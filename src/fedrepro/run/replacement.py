@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
-from fedrepro.run.results import TIMING, fault_of_result, run_of
-from fedrepro.support import checksummed_json
+from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import absorb, replace_folder, settle
 
-MANIFEST = "manifest.json"
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
 # command. Nobody else gives these names.
 LEFT_BY_SNAKEMAKE = re.compile(r"decisions\.parquet|mixtures\.parquet|round\d+-\w+\.safetensors")
@@ -24,11 +22,9 @@ Replaces = Literal["none", "others", "all"]
 def files_of_run(folder: Path) -> set[str]:
     """The files that a run wrote to its folder, by its manifest; empty without one of ours."""
     try:
-        content = checksummed_json.parsed(folder / MANIFEST)
-        run_of(content)
+        return {MANIFEST, TIMING, *manifest_in(folder)["files"]}
     except (FileNotFoundError, ValueError):
         return set()
-    return {MANIFEST, TIMING, *content["files"]}
 
 
 def _ours(folder: Path) -> set[str]:
@@ -102,7 +98,7 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
     """
     if not files_of_run(folder):
         return
-    there = checksummed_json.parsed(folder / MANIFEST)
+    there = manifest_in(folder)
     run = run_of(there)
     fault = fault_of_result(folder, there)
     listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))

@@ -33,6 +33,7 @@ REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
+MANIFEST = "manifest.json"
 TIMING = "timing.json"
 PAIRS = ".pairs.safetensors"  # beside quality.json: the nearest images
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
@@ -240,13 +241,19 @@ def read_once() -> Iterator[None]:
 
 
 def manifest_in(folder: Path) -> dict[str, Any]:
-    """The manifest of the run in a folder, unchecked, and not to be changed.
+    """The manifest in a run's folder, not compared with its checksum, and not to be changed.
 
     Raises:
         FileNotFoundError: if there is none.
-        ValueError: if it cannot be read.
+        ValueError: if it cannot be read, or lists no configuration or no files.
     """
-    return _manifests.of(folder, lambda: checksummed_json.parsed(folder / "manifest.json"))
+
+    def manifest() -> dict[str, Any]:
+        content = checksummed_json.parsed(folder / MANIFEST)
+        run_of(content)
+        return content
+
+    return _manifests.of(folder, manifest)
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
@@ -280,15 +287,13 @@ def _read_packed(root: Path, run: RunKey) -> RunRecord | None:
 
 def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) -> RunRecord:
     """Read a run whose files are, or should be, in ``folder``."""
-    path = folder / "manifest.json"
     try:
         manifest = manifest_in(root / folder)
-        run_of(manifest)
     except FileNotFoundError:
         state, why = _missing(root, run, reference)
         return RunRecord(root, run, folder, reference, state, why)
     except ValueError as error:
-        why = f"{path}: damaged: {error}"
+        why = f"{folder / MANIFEST}: damaged: {error}"
         return RunRecord(root, run, folder, reference, "damaged", why)
     state, why = status_of(manifest)
     changed = fault_of_manifest(manifest, run) or next(
@@ -301,7 +306,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
 
 
 def run_of(manifest: Mapping[str, Any]) -> RunKey:
-    """Which run a manifest says that it is of.
+    """The run that a manifest describes.
 
     Raises:
         ValueError: if it does not say, or lists no files.
@@ -326,10 +331,9 @@ def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
 def read_timing(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A run's timing.json; empty if it is missing, damaged, or of another result."""
     try:
-        found = checksummed_json.parsed(folder / TIMING)
+        return checksummed_json.checked(folder / TIMING, timing_of(manifest))
     except (FileNotFoundError, ValueError):
         return {}
-    return {} if checksummed_json.fault(found, timing_of(manifest)) else found
 
 
 def fault_of_result(folder: Path, manifest: Mapping[str, Any]) -> str:
@@ -339,14 +343,14 @@ def fault_of_result(folder: Path, manifest: Mapping[str, Any]) -> str:
 
 
 def timing_of(manifest: Mapping[str, Any]) -> str:
-    """What timing.json of a run with this manifest says that it is."""
+    """The key ``what`` of timing.json beside this manifest."""
     return f"timing of {manifest.get('seal')}"
 
 
 def read_any(root: Path, folder: Path) -> RunRecord:
-    """Read a run whichever it is."""
+    """Read the run in a folder, whose place need not say which run it is."""
     try:
-        run = run_of(checksummed_json.parsed(root / folder / "manifest.json"))
+        run = run_of(manifest_in(root / folder))
     except (FileNotFoundError, ValueError):
         run = RunKey(folder.as_posix(), "", 0)
     return read_folder(root, run, folder)
@@ -389,14 +393,23 @@ def find_run(root: Path, run: RunKey) -> RunRecord:
 
 def reference_runs(root: Path) -> list[RunRecord]:
     """All committed reference results, in order of name."""
-    found = []
-    for path in sorted((root / PAPERS).glob(f"*/{REFERENCE}/*/*/seed*/manifest.json")):
-        system, _, setting, method, seed = path.parent.relative_to(root / PAPERS).parts
-        number = seed.removeprefix("seed")
-        if number.isdigit():
-            run = RunKey(f"{system}/{setting}", method, int(number))
-            found.append(read_run(root, run, reference=True))
-    return found
+    return [
+        read_run(root, run, reference=True)
+        for folder, run in runs_in(root / PAPERS, REFERENCE)
+        if (folder / MANIFEST).exists()
+    ]
+
+
+def runs_in(folder: Path, within: str = "") -> Iterator[tuple[Path, RunKey]]:
+    """The folders of runs below a folder, each with the run that must be in it.
+
+    Args:
+        within: the folder of each system that has them, such as "reference".
+    """
+    for path in sorted(folder.glob("/".join(("*", *filter(None, [within]), "*/*/seed*")))):
+        system, *_, setting, method, seed = path.relative_to(folder).parts
+        if seed.removeprefix("seed").isdigit():
+            yield path, RunKey.parse(f"{system}/{setting}/{method}/{seed}")
 
 
 def status_of(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
@@ -441,10 +454,17 @@ def _reason(lines: Sequence[str]) -> str:
 
 
 def made_of(records: Iterable[RunRecord]) -> dict[str, str]:
-    """What a file made from runs says of them: name -> the seal of the manifest."""
-    return {name_of(record.run): str(record.manifest.get("seal")) for record in records}
+    """The key ``of`` of a file made from these runs: name -> the seal of the manifest."""
+    return {record.run.name: str(record.manifest.get("seal")) for record in records}
 
 
-def name_of(run: RunKey) -> str:
-    """A run's folder below ``results/runs``."""
-    return f"{run.setting}/{run.method}/seed{run.seed}"
+def finished_run(root: Path, run: RunKey) -> RunRecord:
+    """A run of this machine.
+
+    Raises:
+        UserError: if it is not finished, with the command that makes it.
+    """
+    record = read_run(root, run)
+    if record.state != "finished":
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {run.command}")
+    return record

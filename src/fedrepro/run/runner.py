@@ -43,8 +43,8 @@ from fedrepro.run.results import (
     FINISHED,
     TIMING,
     fault_of_result,
+    manifest_in,
     partial_of,
-    run_of,
     timing_of,
 )
 from fedrepro.run.shared_prefix import ALONE, Sharing
@@ -270,8 +270,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
 def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
     """The manifest of a finished run with this identity, if none of its files has changed."""
     try:
-        manifest = checksummed_json.parsed(folder / "manifest.json")
-        run_of(manifest)
+        manifest = manifest_in(folder)
         whole = not other_numbers(
             differences(Identity.of(manifest), wanted)
         ) and not fault_of_result(folder, manifest)

@@ -320,5 +320,4 @@ def refuse_stale_input(bench: Workbench, source: RunSpec) -> None:
     standing = standing_of(bench, run)
     if not standing.is_current or standing.record.state != "finished":
         why = standing.why or standing.record.why
-        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
-        raise UserError(f"{run.folder}: {why}: expected a finished run: {again}")
+        raise UserError(f"{run.folder}: {why}: expected a finished run: {run.command}")

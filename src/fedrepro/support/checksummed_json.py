@@ -65,7 +65,7 @@ def read(path: Path, what: str, shown: Path | None = None, again: str = AGAIN) -
     """The content of a sealed file.
 
     Args:
-        what: it must be.
+        what: the key that it must have.
         shown: its path in messages.
         again: what to do about a damaged file, in words.
 
@@ -74,13 +74,22 @@ def read(path: Path, what: str, shown: Path | None = None, again: str = AGAIN) -
         UserError: if it is damaged, or is something else.
     """
     try:
-        found = parsed(path)
-        why = fault(found, what)
+        return checked(path, what)
     except ValueError as error:
-        why = str(error)
-    if why:
-        raise UserError(f"{shown or path}: damaged: {why}; {again}")
-    return found
+        raise UserError(f"{shown or path}: damaged: {error}; {again}") from None
+
+
+def checked(path: Path, what: str) -> dict[str, Any]:
+    """The content of a sealed file.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+        ValueError: if it is damaged, or is something else.
+    """
+    content = parsed(path)
+    if why := fault(content, what):
+        raise ValueError(why)
+    return content
 
 
 def parsed(path: Path) -> dict[str, Any]:

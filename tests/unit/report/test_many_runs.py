@@ -21,7 +21,7 @@ from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.pages import run_files
 from fedrepro.report.papers import published
-from fedrepro.run.results import RunRecord, name_of, read_run, run_of
+from fedrepro.run.results import RunRecord, read_run, run_of
 from fedrepro.support import files
 from support.places import ROOT
 from support.report_world import fill, make_world
@@ -69,7 +69,7 @@ READS: dict[str, Callable[[Any], str]] = {
     "fedrepro.run.results:sha256_of": str,
     "pyarrow.parquet:ParquetFile": str,
     "fedrepro.support.checksummed_json:seal_of": lambda content: (
-        name_of(run_of(content)) if "run" in content else "no manifest"
+        run_of(content).name if "run" in content else "no manifest"
     ),
 }
 
@@ -86,7 +86,7 @@ def test_each_file_of_a_run_is_read_hashed_and_checked_once(bench: Workbench, ma
         calls[make]()
     runs = target.runs
     for name, file in zip(READS, ("manifest.json", *["rounds.parquet"] * 2, ""), strict=True):
-        wanted = {str(bench.root / run.folder / file) if file else name_of(run) for run in runs}
+        wanted = {str(bench.root / run.folder / file) if file else run.name for run in runs}
         of_runs = {path: times for path, times in reads[name].items() if path in wanted}
         assert [path for path, times in of_runs.items() if times > 1] == [], name
         if not (make == "site" and name == "pyarrow.parquet:ParquetFile"):

@@ -29,12 +29,11 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
         UserError: if the run is missing, or its method's regret has no bound.
     """
     record = find_run(root, run)
-    again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     if record.state != "finished":
-        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {run.command}")
     if record.archived:
         only = "landed results keep the losses of the last round only"
-        raise UserError(f"{run.folder}: {only}: expected a run of this machine: {again}")
+        raise UserError(f"{run.folder}: {only}: expected a run of this machine: {run.command}")
     replayed = regret_of(record, own)
     names = ("round", "regret", "bound")
     columns = {name: replayed.rounds[name].tolist() if replayed else [] for name in names}

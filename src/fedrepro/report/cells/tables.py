@@ -35,7 +35,7 @@ from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.derived_files import seals_of, seals_once
 from fedrepro.run.replayed import differences_of, identity_of_record
-from fedrepro.run.results import RunRecord, find_run, name_of, read_once
+from fedrepro.run.results import RunRecord, find_run, read_once
 from fedrepro.support import checksummed_json
 from fedrepro.support.scoped_cache import ScopedCache
 
@@ -109,7 +109,7 @@ def write(workbench: Workbench, target: TableTarget, published: Published) -> Pa
     """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``."""
     runs = {*target.runs, *workbench.table(target.system, target.item, "paper").runs}
     with computed_once():
-        seals = seals_of(workbench.root, sorted(runs, key=name_of))
+        seals = seals_of(workbench.root, sorted(runs, key=lambda run: run.name))
         content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
     checksummed_json.write(path, {**content, "of": seals}, what)

@@ -13,7 +13,7 @@ from fedrepro.report.pages.downloads import has_png
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
 from fedrepro.run.replayed import of_another
-from fedrepro.run.results import RunRecord, find_run, name_of
+from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support import papers
 
 
@@ -69,5 +69,5 @@ def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str
         if record.state == "finished" and not record.reference:
             today = workbench.run_spec(run.setting, run.method, run.seed)
             if why := in_words(of_another(record, today)):
-                differing.append({"name": name_of(run), "why": why})
+                differing.append({"name": run.name, "why": why})
     return differing
