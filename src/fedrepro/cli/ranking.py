@@ -22,6 +22,7 @@ from fedrepro.report.cells.league import (
     BASELINE,
     BASELINE_LABEL,
     Choice,
+    Chosen,
     Entry,
     League,
     Match,
@@ -52,6 +53,7 @@ from fedrepro.workflow.league import (
     searches_of,
 )
 
+SEARCHES = ("own", "each", "alike")
 SHOWN = 3  # rows named beside a reason that they share
 POLL = 0.1  # seconds between looks at Snakemake
 
@@ -69,6 +71,7 @@ class Request:
     matches: Sequence[Match]
     unable: Mapping[str, str]
     searches: Sequence[Search]
+    search: str
     seeds: int | None
     cores: int
 
@@ -78,18 +81,22 @@ class Request:
         runs = [run for search in self.searches for run in search.runs]
         return {run: False for run in runs if not is_there(self.bench, run)}
 
-    def runs(self, chosen: Mapping[tuple[str, str], str]) -> dict[RunKey, bool]:
+    def runs(self, chosen: Chosen) -> dict[RunKey, bool]:
         """The runs that count and are not there yet, and whether their synthetic set is judged.
 
         Args:
-            chosen: by setting and method, the variant that a search chose.
+            chosen: by setting and method, what a search chose.
         """
         runs: dict[RunKey, bool] = {}
         for match in self.matches:
-            method = match.method(self.method)
-            for seed in match.seeds[: self.seeds]:
-                run = RunKey(match.setting, chosen.get((match.setting, method), method), seed)
-                runs[run] = runs.get(run, False) or match.judged
+            own = match.setting, match.method(self.method)
+            rivals = (
+                (each.match.setting, each.method) for each in self.searches if each.candidates
+            )
+            for place in dict.fromkeys((own, *(each for each in rivals if each[0] == own[0]))):
+                for seed in match.seeds[: self.seeds]:
+                    run = RunKey(*chosen.get(place, place), seed)
+                    runs[run] = runs.get(run, False) or match.judged
         return {run: asks for run, asks in runs.items() if not is_there(self.bench, run, asks)}
 
 
@@ -152,10 +159,13 @@ def _requested(arguments: argparse.Namespace) -> Request:
     if not able:
         title, why = next(iter(unable.items()))
         raise UserError(f"method {name} can't run in any setting of the league: {title}: {why}")
-    grid = _grid(name, arguments.grid) if arguments.grid else None
-    searches = searches_of(bench, able, name, grid) if grid else []
+    grid, search = _grid(name, arguments.grid) if arguments.grid else None, arguments.search
+    if search not in SEARCHES or (search != "own" and not grid):
+        wanted = f"one of {', '.join(SEARCHES)}; other than own with --grid"
+        raise bad_value(LINE, "--search", search, wanted, SEARCHES)
+    searches = searches_of(bench, able, name, grid, search != "own") if grid else []
     cores = arguments.cores or max(1, usable_cores() // bench.config.threads)
-    return Request(bench, name, able, unable, searches, arguments.seeds, cores)
+    return Request(bench, name, able, unable, searches, search, arguments.seeds, cores)
 
 
 def _grid(method: str, texts: Sequence[str]) -> Searched:
@@ -170,13 +180,16 @@ def _grid(method: str, texts: Sequence[str]) -> Searched:
 
 
 def _choices(request: Request) -> list[Choice]:
-    return [choose(request.bench, search) for search in request.searches]
+    return choose(request.bench, request.searches, request.search == "alike")
 
 
-def _chosen(request: Request, choices: Sequence[Choice]) -> dict[tuple[str, str], str]:
-    """By setting and method, the variant whose runs count instead."""
+def _chosen(request: Request, choices: Sequence[Choice]) -> dict[tuple[str, str], tuple[str, str]]:
+    """By setting and method, the setting and the method whose runs count instead."""
     pairs = zip(request.searches, choices, strict=False)
-    return {(search.match.setting, search.method): choice.method for search, choice in pairs}
+    return {
+        (search.match.setting, search.method): (choice.setting + choice.suffix, choice.method)
+        for search, choice in pairs
+    }
 
 
 def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[dict[str, Any]]:
@@ -286,19 +299,16 @@ def _snakemake(files: Sequence[str], cores: int) -> int:
     return called.returncode
 
 
-def _league(
-    request: Request, chosen: Mapping[tuple[str, str], str], choices: Sequence[Choice]
-) -> League:
+def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> League:
     """Compute the league, and write its page.
 
     A match without any finished run of the method counts as one in which it cannot run.
     """
     bench, unable = request.bench, {**request.unable}
     for match in request.matches:
-        method = match.method(request.method)
-        name = chosen.get((match.setting, method), method)
-        seeds = match.seeds[: request.seeds]
-        records = [read_run(bench.root, RunKey(match.setting, name, seed)) for seed in seeds]
+        place = match.setting, match.method(request.method)
+        keys = (RunKey(*chosen.get(place, place), n) for n in match.seeds[: request.seeds])
+        records = [read_run(bench.root, run) for run in keys]
         if all(record.state == "failed" for record in records):
             unable[match.title] = records[0].why.removeprefix("failed: ")
     papers = published.load(bench.root)
@@ -316,6 +326,7 @@ def _league(
         seeds=request.seeds,
         unable=unable,
         searched=choices,
+        search=request.search,
     )
     renderer = Renderer(bench.root)
     renderer.write_assets()
@@ -368,16 +379,19 @@ def _remarks(league: League) -> Iterator[str]:
     if league.preliminary:
         yield f"{sentence_case(league.preliminary)}: a rank in the league needs at least five."
     for choice in league.searched:
+        who = choice.setting if league.search == "own" else f"{choice.setting} {choice.method}"
         if choice.chosen is None:
-            yield f"{choice.setting}: no search: {choice.why}."
+            yield f"{who}: no search: {choice.why}."
         else:
             values = ", ".join(f"{key}={value}" for key, value in choice.chosen.items())
             of = f"{choice.tried} of {choice.candidates} candidates scored on validation samples"
-            yield f"{choice.setting}: {values}, the best of {of}."
+            best = "the best for all methods together" if league.search == "alike" else "the best"
+            yield f"{who}: {values}, {best} of {of}."
     for title, why in league.unable.items():
         yield f"Can't run in {title}: {why}"
     for name, why in league.left_out:
         yield f"Left out: {name}: {why}."
-    yield "Built-in methods have their papers' hyperparameters; no choice used test samples."
+    same = "" if league.search == "own" else ", and tried the same values of the setting"
+    yield f"Built-in methods have their papers' hyperparameters{same}; no choice used test samples."
     yield f"Made with {league.about}."
     yield str(SITE / PAGE)

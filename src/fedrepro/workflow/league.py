@@ -1,17 +1,21 @@
 """Where a method of the reader's own can play in the league, and its search of hyperparameters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedrepro.config.experiment import COMPACT, shipped
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import LEAGUE_SHARE, Searched, validated_name
+from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
+from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
+from fedrepro.report.cells.compact import CENTRAL
 from fedrepro.report.cells.league import Choice, Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from fedrepro.engine.method import Method
 
 LINE = "the command line"
+# The keys of a setting that a search may change: how clients train, not on what, nor for how long.
+OF_TRAINING = ("optimizer", "lr_decay", "decay_from", "epochs", "batch_size")
 
 
 def chosen_matches(workbench: Workbench, group: str | None) -> list[Match]:
@@ -97,37 +103,76 @@ class Search:
     """A search of a method's hyperparameters in a setting, on clients' validation samples.
 
     Attributes:
-        candidates: the method of each candidate's run, and its values; empty without a search.
+        candidates: what follows the setting's name and the method in the name of each candidate's
+            run, and its values; empty without a search.
         why: why there is none, or "".
     """
 
     match: Match
     method: str
-    candidates: Mapping[str, Mapping[str, Scalar]]
+    candidates: Mapping[tuple[str, str], Mapping[str, Scalar]]
     why: str = ""
 
     @property
     def runs(self) -> list[RunKey]:
         """One of each candidate, with the first seed, where clients keep validation samples."""
         setting = validated_name(self.match.setting, LEAGUE_SHARE)
-        return [RunKey(setting, name, self.match.seeds[0]) for name in self.candidates]
+        seed = self.match.seeds[0]
+        return [RunKey(setting + suffix, name, seed) for suffix, name in self.candidates]
 
 
 def searches_of(
-    workbench: Workbench, matches: Iterable[Match], name: str, grid: Searched
+    workbench: Workbench, matches: Iterable[Match], name: str, grid: Searched, rivals: bool = False
 ) -> list[Search]:
     """A search for each setting and method; the first match of a setting says what is scored.
 
+    Args:
+        rivals: whether all other methods try the same values of the setting's keys.
+
     Raises:
-        UserError: for a hyperparameter that the method does not have, or a value that it refuses.
+        UserError: for a key that neither the method nor the setting has, or a refused value.
     """
-    firsts: dict[tuple[str, str], Match] = {}
+    searches: dict[tuple[str, str], Search] = {}
     for match in matches:
-        firsts.setdefault((match.setting, match.method(name)), match)
-    return [_search_of(workbench, match, method, grid) for (_, method), match in firsts.items()]
+        own, keys = match.method(name), _keys_of_setting(workbench, match, name, grid)
+        if rivals and not keys:
+            wanted = "a key of the setting, such as lr, which all methods have"
+            raise bad_value(LINE, "--grid", ", ".join(grid.grid), wanted)
+        asked = {own: grid.grid} | {
+            rival: keys for rival in (rivals_of(workbench, match) if rivals else ()) if rival != own
+        }
+        for method, values in asked.items():
+            if (match.setting, method) not in searches:
+                searches[match.setting, method] = _search_of(workbench, match, method, values)
+    return list(searches.values())
 
 
-def _search_of(workbench: Workbench, match: Match, method: str, grid: Searched) -> Search:
+def rivals_of(workbench: Workbench, match: Match) -> list[str]:
+    """The methods of a match's row in its setting, without those that choose by test samples."""
+    target = workbench.table(match.system, match.item, "compact")
+    columns = len(target.table.columns)
+    return [
+        cell.methods[0]
+        for cell in target.cells[match.row * columns : (match.row + 1) * columns]
+        if cell.setting == match.setting and len(cell.methods) == 1 and cell.methods != (CENTRAL,)
+        if not target.table.metric_of(cell.row, cell.column).selection
+    ]
+
+
+def _keys_of_setting(
+    workbench: Workbench, match: Match, name: str, grid: Searched
+) -> dict[str, list[Scalar]]:
+    """The values of ``--grid`` for keys of the setting, by full name."""
+    setting, experiment = workbench.setting(match.setting), workbench.experiments[match.system]
+    bases = (experiment.part(setting, part)[0] for part in Composition.parse(name).names)
+    own = {key for base in bases for key in defaults_of(base, workbench.plugins)}
+    named = {key: setting.named(key) for key in grid.grid if key not in own}
+    return {full[0]: grid.grid[key] for key, full in named.items() if full}
+
+
+def _search_of(
+    workbench: Workbench, match: Match, method: str, grid: Mapping[str, list[Scalar]]
+) -> Search:
     from fedrepro.methods.registry import compose
 
     inputs = workbench.run_spec(match.setting, method, match.seeds[0]).given
@@ -144,38 +189,85 @@ def _search_of(workbench: Workbench, match: Match, method: str, grid: Searched) 
     if workbench.setting(match.setting).partition.validation:
         return Search(match, method, {}, "its validation samples have another use")
     setting = workbench.setting(validated_name(match.setting, LEAGUE_SHARE))
-    candidates: dict[str, Mapping[str, Scalar]] = {}
-    for row in product(*grid.grid.values()):
-        values = dict(zip(grid.grid, row, strict=True))
-        changed, _, name = workbench.with_variant(setting, method, values, "--grid")
-        composition = changed.compose(setting, name)
+    candidates: dict[tuple[str, str], Mapping[str, Scalar]] = {}
+    for row in product(*grid.values()):
+        values = dict(zip(grid, row, strict=True))
+        changed, other, name = workbench.with_variant(setting, method, values, "--grid")
+        tried = workbench.setting(other)
+        _refuse_other_conditions(setting, tried)
+        composition = changed.compose(tried, name)
         compose(*composition, workbench.plugins)
-        if workbench.compose(setting, name) != composition:  # as the run's own process reads it
+        if workbench.compose(tried, name) != composition:  # as the run's own process reads it
             wanted = "numbers, true, false or words, which make names of runs"
             raise bad_value(LINE, "--grid", ", ".join(map(str, row)), wanted)
-        candidates[name] = values
+        candidates[other.removeprefix(setting.name), name] = values
     return Search(match, method, candidates)
 
 
-def choose(workbench: Workbench, search: Search) -> Choice:
-    """Choose by the validation scores that there are; never reads a test score."""
-    match, method = search.match, search.method
-    if search.why:
-        return Choice(match.setting, method, 0, 0, None, None, search.why)
-    measure = on_validation(match.measure)
-    scores = [
+def _refuse_other_conditions(setting: Setting, tried: Setting) -> None:
+    """Raise UserError if a candidate's setting differs in more than how clients train."""
+    before = setting.scalars
+    for key, value in tried.scalars.items():
+        if before.get(key) != value and key.partition(".")[0] not in OF_TRAINING:
+            wanted = f"a hyperparameter, or a key of {', '.join(OF_TRAINING)}: the rest is the same"
+            raise bad_value(LINE, "--grid", key, f"{wanted} for all methods")
+
+
+def choose(workbench: Workbench, searches: Sequence[Search], alike: bool = False) -> list[Choice]:
+    """Choose by the validation scores that there are; never reads a test score.
+
+    Args:
+        alike: whether all methods of a setting take the values with the best mean over them.
+    """
+    scores = {id(search): _scores(workbench, search) for search in searches}
+    choices = []
+    for search in searches:
+        setting, deciding = search.match.setting, [scores[id(search)]]
+        if alike:
+            same = (each for each in searches if each.match.setting == setting)
+            deciding = [scores[id(each)] for each in same if each.candidates]
+        choices.append(_choice(workbench, search, scores[id(search)], _means(deciding)))
+    return choices
+
+
+def _means(scores: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The mean of each candidate's scores over methods; None if one lacks it."""
+    return [
+        None if None in row else fmean(score for score in row if score is not None)
+        for row in zip(*scores, strict=True)
+    ]
+
+
+def _scores(workbench: Workbench, search: Search) -> list[float | None]:
+    """The score of each candidate on clients' validation samples; None without one."""
+    match, measure = search.match, on_validation(search.match.measure)
+    return [
         result_of(workbench, run.setting, {run.method: [run]}, measure, match.summary).mean
         if is_there(workbench, run)  # else what other code left: its own run may have failed
         else None
         for run in search.runs
     ]
-    best = select(scores, match.measure.rising, ())
+
+
+def _choice(
+    workbench: Workbench,
+    search: Search,
+    scores: Sequence[float | None],
+    deciding: Sequence[float | None],
+) -> Choice:
+    match, method = search.match, search.method
+    if search.why:
+        return Choice(match.setting, method, 0, 0, None, None, search.why)
+    best = select(deciding, match.measure.rising, ())
     if best is None:
         why = "no candidate has a validation score, so its defaults were used"
         return Choice(match.setting, method, len(scores), 0, None, None, why)
     tried = sum(score is not None for score in scores)
-    name, values = [*search.candidates.items()][best]
-    return Choice(match.setting, name, len(scores), tried, values, scores[best])
+    (suffix, name), values = [*search.candidates.items()][best]
+    ours = workbench.setting(match.setting).scalars
+    if workbench.setting(match.setting + suffix).scalars == ours:
+        suffix = ""  # the setting as it is: its runs may be there
+    return Choice(match.setting, name, len(scores), tried, values, scores[best], suffix=suffix)
 
 
 def is_there(workbench: Workbench, run: RunKey, judged: bool = False) -> bool:

@@ -193,6 +193,18 @@ def test_the_cost_is_said_and_plan_stops_there(
     assert alone not in capsys.readouterr().err
 
 
+def test_the_cost_of_a_search_by_all_methods(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("rank", "shrink", "--plan", "--on", "other", "--grid", "lr=0.5,2.0")
+    for search, runs in (("own", 5), ("each", 15), ("alike", 15)):
+        assert main([*words, "--search", search]) == 0
+        assert f"{runs} runs to train: " in capsys.readouterr().err
+    assert main([*words, "--search", "all"]) == 2
+    assert main(["rank", "shrink", "--plan", "--search", "each"]) == 2
+    assert "--search" in capsys.readouterr().err
+
+
 def test_without_others_there_is_no_rank(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "own/compact-b", "shrink", "--seed", "1"]) == 0
     capsys.readouterr()

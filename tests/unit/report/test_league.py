@@ -27,6 +27,7 @@ from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.report.site import write_site
 from fedrepro.run.results import find_run, made_of
 from fedrepro.support import checksummed_json
+from fedrepro.support.errors import UserError
 from fedrepro.workflow import league as plays
 from support.report_world import copy_inputs, write_run
 from support.search_world import settle
@@ -429,7 +430,61 @@ def test_a_search_chooses_the_best_on_validation(bench: Workbench, label: str) -
         write_run(bench, run, [0.5, 1 - kept / 2], more=more, status=status,
                   **({"epochs": 7} if mu == 0.5 else {}))  # fmt: skip
     assert [plays.is_there(bench, run) for run in search.runs] == [True, True, False, True]
-    choice = plays.choose(bench, search)
+    (choice,) = plays.choose(bench, [search])
     assert choice.chosen == {"mu": 0.1} and choice.method == "fedprox_mu0.1"
     assert (choice.candidates, choice.tried) == (4, 2)
     assert choice.score == pytest.approx(80 if label == "A" else -math.log(0.8))
+
+
+@pytest.mark.parametrize(
+    ("alike", "chosen"),
+    [
+        (False, {"fedprox": 1.0, "fedavg": 0.01, "fednova": 0.1}),
+        (True, {"fedprox": 0.01, "fedavg": 0.01, "fednova": 0.01}),
+    ],
+)
+def test_all_methods_search_the_same_rates(
+    bench: Workbench, alike: bool, chosen: dict[str, float]
+) -> None:
+    """Each for itself, or with one choice for all; their numbers are those of the chosen runs."""
+    (match, *_) = (each for each in matches_of(bench) if each.label == "A")
+    grid = Searched(method="fedprox", grid={"lr": [0.01, 0.1, 1.0]})
+    searches = plays.searches_of(bench, [match], "fedprox", grid, rivals=True)
+    assert [search.method for search in searches] == ["fedprox", "fedavg", "fednova"]
+    scores = {"fedprox": [0.8, 0.2, 0.9], "fedavg": [0.8, 0.5, 0.1], "fednova": [0.5, 0.6, 0.3]}
+    for search in searches:
+        assert len(search.runs) == 3  # the same budget
+        for run, kept in zip(search.runs, scores[search.method], strict=True):
+            more = {"validation_accuracy": [0.1, kept], "validation_loss": [9.0, 1.0]}
+            write_run(bench, run, [0.5, 1 - kept / 2], more=more)
+    choices = plays.choose(bench, searches, alike)
+    assert {choice.method: choice.chosen for choice in choices} == {
+        method: {"lr" if method == "fedprox" else "optimizer.lr": rate}
+        for method, rate in chosen.items()
+    }
+    places = {
+        (search.match.setting, search.method): (choice.setting + choice.suffix, choice.method)
+        for search, choice in zip(searches, choices, strict=True)
+    }
+    for number, (method, rate) in enumerate(chosen.items()):
+        suffix = f"_optimizer.lr{rate}" if rate != 0.1 else ""  # which the setting has
+        assert places["own/compact-a", method] == (f"own/compact-a{suffix}", method)
+        give(bench, f"compact-a{suffix}", method, around(60 + number))
+    (played,) = found(bench, matches=[match], own="fedprox", methods=places).played
+    means = {entry.name: entry.estimate.mean for entry in played.entries if entry.estimate}
+    assert means == {"fedprox": 60, "FedAvg": 61, "Nova": 62}
+
+
+@pytest.mark.parametrize("key", ["rounds", "participation", "partition.test_fraction", "dataset"])
+def test_a_search_changes_no_condition_that_methods_share(bench: Workbench, key: str) -> None:
+    (match, *_) = (each for each in matches_of(bench) if each.label == "A")
+    value: Any = {"dataset": "berka", "rounds": 9}.get(key, 0.5)
+    with pytest.raises(UserError, match=f"--grid: '{key}': expected a hyperparameter, or a key"):
+        plays.searches_of(bench, [match], "fedprox", Searched(method="x", grid={key: [value]}))
+
+
+def test_only_keys_of_the_setting_are_searched_by_all(bench: Workbench) -> None:
+    (match, *_) = (each for each in matches_of(bench) if each.label == "A")
+    grid = Searched(method="fedprox", grid={"mu": [0.1]})
+    with pytest.raises(UserError, match="--grid: 'mu': expected a key of the setting"):
+        plays.searches_of(bench, [match], "fedprox", grid, rivals=True)

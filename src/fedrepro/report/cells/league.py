@@ -25,6 +25,8 @@ from fedrepro.support.printing import counted
 
 BASELINE, BASELINE_LABEL = "fedavg", "FedAvg"  # the method that leads are over
 ALL = "all groups"
+# By setting and method, the setting and the method whose runs count instead.
+Chosen = Mapping[tuple[str, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Choice:
-    """The search of the own method's hyperparameters in a setting.
+    """The search of a method's values in a setting.
 
     Attributes:
         method: whose runs count: with the best values or, without a search, with the defaults.
@@ -222,6 +224,7 @@ class Choice:
         chosen: the values of the best; None if there was no search.
         score: its score on clients' validation samples, in printed units.
         why: why there was no search, or "".
+        suffix: what follows the setting's name in that of the runs that count.
     """
 
     setting: str
@@ -231,6 +234,7 @@ class Choice:
     chosen: Mapping[str, Scalar] | None
     score: float | None
     why: str = ""
+    suffix: str = ""
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,8 @@ class League:
         about: commit, data sets and seeds, in words.
         own: the name of the reader's method, or None.
         unable: matches in which it cannot run, and why.
+        search: who searched: "own", or with the same values all methods, "each" for itself or
+            "alike", with one choice for all.
     """
 
     played: tuple[PlayedMatch, ...]
@@ -249,6 +255,7 @@ class League:
     own: str | None = None
     unable: Mapping[str, str] = field(default_factory=dict)
     searched: tuple[Choice, ...] = ()
+    search: str = "own"
 
     @property
     def ranked(self) -> list[PlayedMatch]:
@@ -274,10 +281,11 @@ def league_of(
     *,
     matches: Iterable[Match] | None = None,
     own: str | None = None,
-    methods: Mapping[tuple[str, str], str] | None = None,
+    methods: Chosen | None = None,
     seeds: int | None = None,
     unable: Mapping[str, str] | None = None,
     searched: Sequence[Choice] = (),
+    search: str = "own",
 ) -> League:
     """The league of the numbers that there are.
 
@@ -285,7 +293,7 @@ def league_of(
         tables: computed, by system and item; a match without its table has no methods.
         matches: by default all.
         own: a method of the reader's own, which plays in all of these matches.
-        methods: by setting and method, the variant whose runs count instead.
+        methods: by setting and method, the setting and the method whose runs count instead.
         seeds: how many of the first seeds to compare; by default all.
         unable: by title, the matches in which ``own`` cannot run, and why.
 
@@ -296,9 +304,8 @@ def league_of(
     for match in matches_of(workbench) if matches is None else matches:
         if own and match.title in (unable or {}):
             continue
-        table, method = tables.get((match.system, match.item)), match.method(own or "")
-        runs = (own, (methods or {}).get((match.setting, method), method)) if own else None
-        played.append(_play(workbench, match, table, runs, match.seeds[:seeds]))
+        table = tables.get((match.system, match.item))
+        played.append(_play(workbench, match, table, own, methods or {}, match.seeds[:seeds]))
     groups: dict[str, list[PlayedMatch]] = {}
     for each in played:
         if each.counts:
@@ -307,7 +314,13 @@ def league_of(
         groups[ALL] = [each for each in played if each.counts]
     standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
     return League(
-        tuple(played), standings, _about(workbench, played), own, unable or {}, tuple(searched)
+        tuple(played),
+        standings,
+        _about(workbench, played),
+        own,
+        unable or {},
+        tuple(searched),
+        search,
     )
 
 
@@ -315,35 +328,46 @@ def _play(
     workbench: Workbench,
     match: Match,
     table: ComputedTable | None,
-    own: tuple[str, str] | None,
+    own: str | None,
+    chosen: Chosen,
     seeds: tuple[int, ...],
 ) -> PlayedMatch:
     """A match with the numbers that there are.
 
     Args:
-        own: the reader's method: its name, and that of its runs in this setting.
+        own: the reader's method.
+        chosen: by setting and method, the setting and the method whose runs count instead.
     """
+
+    def searched(place: tuple[str, str], measure: Reading) -> Result:
+        setting, method = chosen.get(place, place)
+        runs = {method: [RunKey(setting, method, seed) for seed in seeds]}
+        return result_of(workbench, setting, runs, measure, match.summary)
+
     entries, left_out = [], {}
+    place = match.setting, match.method(own or "")
     if own:
-        name, method = own
-        runs = [RunKey(match.setting, method, seed) for seed in seeds]
-        result = result_of(workbench, match.setting, {method: runs}, match.measure, match.summary)
-        entries.append(Entry.of(name, result, seeds))
+        entries.append(Entry.of(own, searched(place, match.measure), seeds))
     compact = workbench.experiments[match.system].compact[match.item]
     cells = table.cells[match.row * len(compact.columns) :] if table else ()
     for column, cell in zip(compact.columns, cells, strict=False):
         result = cell.paper
         if result.methods == (CENTRAL,):
             continue
-        if own and (result.setting, result.methods) == (match.setting, (own[1],)):
+        asked = result.setting, result.methods[0]
+        its = asked if asked == place else chosen.get(asked, asked)
+        if own and len(result.methods) == 1 and its == chosen.get(place, place):
             continue  # the same runs
-        selection = compact.metric_of(compact.rows[match.row], column).selection
+        metric = compact.metric_of(compact.rows[match.row], column)
+        selection = metric.selection
         if selection or len(result.methods) > 1:
             left_out[column.label] = selection or "the best of several methods is chosen by tests"
             continue
         label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
+        if its != asked:
+            result = searched(asked, metric.reading)
         entries.append(Entry.of(label, result, seeds))
-    return PlayedMatch(match, seeds, tuple(entries), own[0] if own else None, left_out)
+    return PlayedMatch(match, seeds, tuple(entries), own, left_out)
 
 
 def _about(workbench: Workbench, played: Sequence[PlayedMatch]) -> str:

@@ -52,6 +52,7 @@ def _page(league: League) -> dict[str, Any]:
         "standings": {each.group: _drawn(league, each) for each in league.standings},
         "unable": league.unable,
         "searched": league.searched,
+        "search": league.search,
         "about": league.about,
         "preliminary": league.preliminary,
         "widened": bool(intervals) and not league.preliminary,
