@@ -17,6 +17,7 @@ from fedrepro.report.cells.cell import (
     TableRow,
 )
 from fedrepro.report.cells.compact import by_seed, judge_compact, lasts_of, pairs_of
+from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.run.results import RunStatus
@@ -65,6 +66,13 @@ def test_a_star_that_fits_no_label_is_an_error(bench: Workbench, claim: Claim) -
     test = compact_test({"column": "* + AMI"}, {"column": "*"})
     with pytest.raises(UserError, match=r"\* \+ AMI.*the label of a column of its table"):
         list(pairs_of(bench, claim, test))
+
+
+def test_the_papers_here_have_no_fault(bench: Workbench) -> None:
+    """As `fedrepro check-paper` says."""
+    papers = published.load(ROOT)
+    for system in papers.systems:
+        assert [*unfilled(ROOT, system), *faults_of(bench, papers, system)] == []
 
 
 def test_every_claim_with_cells_finds_them(bench: Workbench) -> None:
