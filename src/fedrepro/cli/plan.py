@@ -73,6 +73,13 @@ def _hours(line: dict[str, Any], key: str) -> str:
     return f"> {line[key]:,.2f}" if line["runs"] - line["done"] > line["unknown"] else "?"
 
 
+def _wall(total: dict[str, Any]) -> str:
+    """The time of all of it, also where it is a few minutes."""
+    if total["unknown"] or total["wall"] >= 1:
+        return f"{_hours(total, 'wall')} hours"
+    return f"{60 * total['wall']:.1f} minutes"
+
+
 def _cells_of_rate(each: dict[str, Any]) -> tuple[str, ...]:
     rate = "?" if each["steps_per_second"] is None else f"{each['steps_per_second']:,.0f}"
     return each["workload"], f"{each['runs']:,}", f"{each['hours']:,.2f}", rate, each["source"]
@@ -103,8 +110,7 @@ def _remarks(content: dict[str, Any]) -> list[str]:
     jobs = ", ".join(f"{number:,} {kind}" for kind, number in content["jobs"].items() if number)
     lines = [
         f"Jobs left: {jobs or 'none'}; tables and pages (seconds each) are not counted.",
-        f"{where}, {content['at_once']} at a time: {_hours(total, 'wall')} hours, "
-        "if all of them fit in memory.",
+        f"{where}, {content['at_once']} at a time: {_wall(total)}, if all of them fit in memory.",
     ]
     if total["done"]:
         lines.append(f"Left out because they are finished: {total['done']:,} runs.")

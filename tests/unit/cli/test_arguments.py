@@ -139,6 +139,8 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     lines = plan._remarks(found)
     assert lines[0].startswith("Jobs left: 3 run;")
     assert lines[1].startswith("On this machine, 2 at a time: 2.50 hours")
+    found["lines"][-1]["wall"] = 0.05
+    assert ", 2 at a time: 3.0 minutes, " in plan._remarks(found)[1]
     assert lines[2] == "Left out because they are finished: 4 runs."
     reasons = plan._unknown(found)
     assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
