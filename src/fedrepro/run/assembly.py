@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,25 +15,23 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
 from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
-from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
-from fedrepro.engine.context import Context, Inputs, LoadedArtifact
+from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.losses import refuse_unfit
-from fedrepro.engine.method import SAMPLES, Method
-from fedrepro.engine.net import Net
+from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
-from fedrepro.engine.tree import Tree
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
+from fedrepro.run.given_artifacts import StoredArtifact, changed, loaded
 from fedrepro.run.networks import (
     Networks,
     class_weights_of,
@@ -44,25 +41,8 @@ from fedrepro.run.networks import (
     with_fitting_numbers,
 )
 from fedrepro.run.schedules import schedule_of
-from fedrepro.run.store import refuse_other_constants
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, nobody
-from fedrepro.support.plugins import Folders
-
-
-@dataclass(frozen=True)
-class StoredArtifact:
-    """An artifact that a run is given, as read from its file.
-
-    Attributes:
-        sha256: of its file, or of the selection of samples.
-        tensors: of an artifact, or stored inputs ``{"x": [n, ...]}``.
-        facts: the file's metadata; empty for the server's own data.
-    """
-
-    sha256: str
-    tensors: Tree
-    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -184,13 +164,13 @@ def make_plan(
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
     artifacts = {
-        name: _given(stored, networks.scaling, spec.execution.device, spec.plugins)
+        name: loaded(stored, networks.scaling, spec.execution.device, spec.plugins)
         for name, stored in (given or {}).items()
     }
     context = _context(spec, networks, server_optimizer, len(clients.sizes))
     context = replace(
         context,
-        artifacts=_changed(artifacts, spec, len(clients.sizes)),
+        artifacts=changed(artifacts, spec, len(clients.sizes)),
         inputs=_inputs(dataset, partition, networks.scaling),
     )
     record_on(spec.execution.device, [networks.net, *networks.nets.values()])
@@ -393,32 +373,6 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
         range=scaling.range if images else None,
         unheld=tuple(sorted(set(range(classes)) - held)),
     )
-
-
-def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) -> LoadedArtifact:
-    """An artifact as a method sees it: tensors on the run's device, and their network."""
-    tensors = tree.apply(lambda leaf: leaf.to(device), loaded.tensors)
-    facts, net = loaded.facts, None
-    if facts and facts["part"] != SAMPLES:
-        shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
-        module = models.build(facts["model"], shape, outputs, folders=own)
-        part = module.get_submodule(facts["part"])
-        whose = f"given: {facts['model']} {facts['part']}".rstrip()
-        refuse_other_constants(part, tensors, facts, whose)
-        net = Net(part.to(device), leaves=tensors)
-        net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
-    return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)
-
-
-def _changed(
-    given: Mapping[str, LoadedArtifact], spec: RunSpec, clients: int
-) -> Mapping[str, LoadedArtifact]:
-    """The artifacts, changed by the setting's keys that a paper's package implements."""
-    setting = spec.setting
-    for key in setting.keys_of_papers:
-        change = papers.load("given", key).changed
-        given = change(given, getattr(setting, key), clients, spec.seed, f"setting {setting.name}")
-    return given
 
 
 def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[int]] | None:

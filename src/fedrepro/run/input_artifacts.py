@@ -23,7 +23,8 @@ from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
-from fedrepro.run.assembly import Plan, StoredArtifact
+from fedrepro.run.assembly import Plan
+from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import finished_run
 from fedrepro.run.standing import digest_of_server, digest_of_share

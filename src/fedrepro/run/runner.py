@@ -28,7 +28,8 @@ from fedrepro.provenance import arithmetic, fingerprint
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
-from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
+from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import MODEL, data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.replacement import (

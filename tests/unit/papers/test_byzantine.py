@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedrepro.papers.fedgo.given_byzantine import Lying
-from fedrepro.run.assembly import _changed
+from fedrepro.run.given_artifacts import changed
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.tiny_run import run_spec
@@ -16,7 +16,7 @@ from support.worlds import federation
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
     given = federation("fedgo").context.artifacts
-    found = _changed(given, replace(run_spec("fedgo", byzantine=2), seed=seed), 6)
+    found = changed(given, replace(run_spec("fedgo", byzantine=2), seed=seed), 6)
     theirs = found["discriminators"]
     drawn = torch.randperm(6, generator=stream(seed, "byzantine"))[:2]
     assert isinstance(theirs, Lying) and theirs.liars == set(drawn.tolist())
@@ -24,12 +24,12 @@ def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
     assert found["unlabelled"] is given["unlabelled"]
 
 
-def test_without_the_key_nothing_is_changed() -> None:
+def test_without_the_key_nothing_ischanged() -> None:
     given = federation("fedgo").context.artifacts
-    assert _changed(given, run_spec("fedgo"), 6) is given
+    assert changed(given, run_spec("fedgo"), 6) is given
 
 
 def test_there_are_no_more_liars_than_clients() -> None:
     given = federation("fedgo").context.artifacts
     with pytest.raises(UserError, match="byzantine: 7: expected at most 6, the number of clients"):
-        _changed(given, run_spec("fedgo", byzantine=7), 6)
+        changed(given, run_spec("fedgo", byzantine=7), 6)

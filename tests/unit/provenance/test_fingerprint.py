@@ -191,7 +191,7 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     assert found - inside == {
         "run/assembly", "run/devices", "run/scoring", "run/state", "run/record",
         "measures/over_clients", "run/networks", "check/own_models", "check/traces",
-        "run/stopping", "support/copies",
+        "run/stopping", "run/given_artifacts", "support/copies",
     }  # fmt: skip
 
 
