@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
-    from fedrepro.api import callbacks as callbacks
+    import fedrepro.api.callbacks as callbacks  # noqa: F401
     from fedrepro.api.comparing import compare, plot
     from fedrepro.api.methods import methods
     from fedrepro.api.runs import Run, load

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedrepro as fr
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.tree import Tree
 from fedrepro.measures.base import Measure
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
@@ -197,3 +202,97 @@ def test_measures_are_functions_or_classes() -> None:
 def test_wrong_values_are_refused_by_their_key(given: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(given))):
         train(**given)
+
+
+# --- a method of the program -------------------------------------------------------------------
+@dataclass(frozen=True)
+class MyProx(Method):
+    """FedProx, written again."""
+
+    pull: float = 0.0
+
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> torch.Tensor:
+        before = super().loss(ctx, message, client_state, params, batch)
+        gap = sum(((leaf - message["params"][name]) ** 2).sum() for name, leaf in params.items())
+        return before + self.pull / 2 * gap
+
+
+def test_a_method_is_a_class_of_the_program(tmp_path: Path) -> None:
+    mine = train(MyProx, pull=2.0, folder=tmp_path / "run")
+    assert mine.method == "my_prox"
+    known = train("fedprox", mu=2.0).rounds
+    pd.testing.assert_frame_equal(mine.rounds, known, check_like=True, rtol=1e-4)
+    assert not np.allclose(known["test_loss"], train(MyProx).rounds["test_loss"], rtol=1e-4)
+    again = train(MyProx, pull=2.0, folder=tmp_path / "run")
+    assert again.manifest == mine.manifest
+    with pytest.raises(UserError):
+        train(MyProx, pull=1.0, folder=tmp_path / "run")
+    composed = train(["ima", MyProx, "fedadam"], pull=2.0)
+    assert composed.method == "ima+my_prox+fedadam"
+    pd.testing.assert_frame_equal(
+        composed.rounds, train("ima+fedprox+fedadam", mu=2.0).rounds, rtol=1e-4
+    )
+
+
+def test_another_body_is_another_method(tmp_path: Path) -> None:
+    def method(by: float) -> type[Method]:
+        @dataclass(frozen=True)
+        class Slow(Method):
+            def learning_rate(self, ctx: Context, round: int) -> float:
+                return by * ctx.schedule(round)
+
+        return Slow
+
+    first = train(method(0.5), rounds=1, folder=tmp_path / "run")
+    assert first.rounds["learning_rate"].tolist() == [0.05]
+    assert train(method(0.5), rounds=1, folder=tmp_path / "run").manifest == first.manifest
+    with pytest.raises(UserError):
+        train(method(0.25), rounds=1, folder=tmp_path / "run")
+
+
+def test_a_module_with_a_method_is_one() -> None:
+    module = ModuleType("mine")
+    code = (
+        "from dataclasses import dataclass\nfrom fedrepro.engine.method import Method\n"
+        "@dataclass(frozen=True)\nclass Plain(Method):\n    pass\n"
+    )
+    exec(code, vars(module))
+    assert train(module).rounds["test_loss"].equals(train().rounds["test_loss"])
+
+
+def misspelt() -> type[Method]:
+    @dataclass(frozen=True)
+    class Misspelt(Method):
+        def client_updates(self, ctx: Context) -> None:
+            pass
+
+    return Misspelt
+
+
+def undecorated() -> type[Method]:
+    class Undecorated(Method):
+        pull: float = 1.0
+
+    return Undecorated
+
+
+def impure() -> type[Method]:
+    @dataclass(frozen=True)
+    class Impure(Method):
+        def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Any) -> Tree:
+            server["params"] = {}
+            return super().server_update(ctx, server, updates, weights)
+
+    return Impure
+
+
+FedProx = dataclass(frozen=True)(type("fedprox", (Method,), {"__module__": __name__}))
+
+
+@pytest.mark.parametrize("method", [int, 3, misspelt(), undecorated(), impure(), FedProx])
+def test_what_is_no_method_is_refused(method: Any) -> None:
+    with pytest.raises(UserError) as refusal:
+        train(method)
+    assert "\n" not in str(refusal.value)

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.measures.base import Measure
 from fedrepro.support.errors import UserError, bad_value, nearest
-from fedrepro.support.plugins import Kind
+from fedrepro.support.plugins import Kind, classes_in
 
 # How the parts of a run's code are called.
-PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure"}
+PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
 WHERE = "fedrepro.train"
 Object = tuple[Kind, str, Any]
 
@@ -38,10 +39,53 @@ def objects_of(loss: Any, measures: Iterable[Any]) -> tuple[Object, ...]:
     return (*found, ("losses", name_of(getattr(loss, "func", loss), "loss"), loss))
 
 
+def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
+    """A composition's name, and the classes in it in place of methods' files.
+
+    Args:
+        method: a name, a class, a module with a class, or several of them from the outermost
+            wrapper to the server optimizer.
+
+    Raises:
+        UserError: for what is no part of a composition, and for the name of another part.
+    """
+    from fedrepro.methods.files import part_files
+    from fedrepro.methods.registry import as_own
+
+    names, objects = [], list[Object]()
+    for each in method if isinstance(method, list | tuple) else [method]:
+        if isinstance(each, str):
+            names.append(each)
+            continue
+        cls = _class_in(each)
+        name = _snake(cls.__name__)
+        if name in part_files():
+            raise UserError(f"{WHERE}: class {cls.__name__}: rename it: method {name} is built in")
+        names.append(name)
+        objects.append(("methods", name, as_own(cls, name)))
+    return "+".join(names), (*objects,)
+
+
+def _class_in(what: Any) -> type[Any]:
+    from fedrepro.engine.method import Method
+    from fedrepro.methods.server.base import ServerOptimizer
+
+    bases = Method, ServerOptimizer
+    found = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
+    if len(found) != 1 or not isinstance(found[0], type) or not issubclass(found[0], bases):
+        wanted = "a name, or a class or a module with one class that extends Method or Wrapper"
+        raise bad_value(WHERE, "method", what, wanted)
+    return found[0]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
 def _measure(what: Any) -> Object:
     """A measure: a class that extends Measure, or a function of a client's outputs and targets."""
     if isinstance(what, type) and issubclass(what, Measure):
-        return "measures", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", what.__name__).lower(), what
+        return "measures", _snake(what.__name__), what
     if isinstance(what, type | Measure) or not callable(what):
         wanted = "functions of outputs and targets, or classes that extend Measure"
         raise bad_value(WHERE, "measures", what, wanted)

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ class _Outside(Typed):
 
 
 def train(
-    method: str,
+    method: "str | type | ModuleType | Sequence[str | type | ModuleType]",
     model: "str | nn.Module | Architecture",
     clients: Sequence[Any],
     *,
@@ -104,7 +104,9 @@ def train(
     """Train a method on your own data, in the same way as `fedrepro run`.
 
     Args:
-        method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts).
+        method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts);
+            a class of yours that extends Method or Wrapper, or a module with one; or a list of
+            these, such as ["ima", MyMethod, "fedadam"]. MyMethod is called my_method.
         model: a model's name (`fedrepro models` lists them), a module, or a function or a class
             that is called with a sample's shape and the number of outputs, or without arguments.
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set. Classes
@@ -176,7 +178,8 @@ def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
     from fedrepro.data.arrays import NAME, dataset_of
 
-    _refuse_requirements(said.method)
+    method, classes = given.composition_of(said.method)
+    _refuse_requirements(method, Folders(objects=classes))
     chosen = validate(_Outside, _plain(_only(_Outside.model_fields, said)), WHERE)
     dataset = dataset_of(said.clients, said.test, chosen.task)
     share = said.test_fraction or 0.0
@@ -208,9 +211,9 @@ def _trained(said: SimpleNamespace) -> Run:
         "lr_schedule": given.factors_of(said.lr_schedule, said.rounds),
         "stop": given.stop_of(said.stop, said.callbacks),
     }
-    plugins = Folders(objects=objects)
+    plugins = Folders(objects=(*objects, *classes))
     hyperparameters, count = said.hyperparameters, len(said.clients)
-    spec = _spec_of(said.method, chosen, content, hyperparameters, dataset, count, plugins)
+    spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
     run = _run_in(said.folder, architecture)
     replaces: Replaces = "others" if said.overwrite else "none"
     watching = Several(said.callbacks)
@@ -248,7 +251,7 @@ def _spec_of(
 
     setting = validate(Setting, _plain(content), WHERE, plugins)
     setting._name = SETTING
-    parts = _by_part(method, _plain(hyperparameters))
+    parts = _by_part(method, _plain(hyperparameters), plugins)
     shape = tuple(dataset.input_shape)
     holds = Holding(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
@@ -316,11 +319,11 @@ def _carry_out(
         )
 
 
-def _refuse_requirements(method: str) -> None:
+def _refuse_requirements(method: str, plugins: Folders) -> None:
     """Refuse a method that needs another run's artifact."""
     from fedrepro.methods.facts import facts_of
 
-    if needs := facts_of(method).requires:
+    if needs := facts_of(method, plugins).requires:
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
 
@@ -441,7 +444,9 @@ def _drawn_anew(build: "Architecture") -> "Architecture":
     return drawn
 
 
-def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _by_part(
+    composition: str, values: Mapping[str, Any], plugins: Folders
+) -> dict[str, dict[str, Any]]:
     """Hyperparameters by part of the composition.
 
     Raises:
@@ -455,7 +460,7 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
     from fedrepro.support.names import Composition
     from fedrepro.support.plugins import NONE
 
-    known = registry.parts()
+    known = registry.parts(plugins)
     names = Composition.parse(composition).names
     for name in (name for name in names if name not in known):
         for part in (part for part in known if name.startswith(f"{part}_")):

@@ -94,10 +94,9 @@ def float32_by_default() -> Iterator[None]:
 def _refuse_dtype(dtype: torch.dtype) -> None:
     if dtype is torch.float32:
         return
-    files = (
-        str(module.__file__) for name, module in [*sys.modules.items()] if plugins.is_own(name)
-    )
-    setting = (file for file in files if b"set_default_dtype" in plugins.content_of(Path(file)))
+    own = (module for name, module in [*sys.modules.items()] if plugins.is_own(name))
+    files = (file for module in own if (file := Path(str(module.__file__))).is_file())
+    setting = (file for file in files if b"set_default_dtype" in plugins.content_of(file))
     where = next(setting, "this program")
     expected = "torch.float32, in which all of a process's runs compute: give `dtype` to layers"
     raise bad_value(where, "torch.set_default_dtype", dtype, expected)

@@ -103,6 +103,8 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
                 write(folders)
         files = part_files(folders)
         found = [_ask(files[name]) for name in names if name in files]
+        given = (folders.given("methods", name) for name in names)
+        found += [_declared(cls) for cls in given if cls]
     else:
         found = [known[name] for name in names if name in known]
     return Facts(
@@ -122,10 +124,15 @@ def _joined(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _ask(file: Path) -> Facts:
-    from fedrepro.engine.method import Method, Wrapper
-    from fedrepro.methods.registry import hyperparameters_of, part_in
+    from fedrepro.methods.registry import part_in
 
-    cls = part_in(file).cls
+    return _declared(part_in(file).cls)
+
+
+def _declared(cls: type[Any]) -> Facts:
+    from fedrepro.engine.method import Method, Wrapper
+    from fedrepro.methods.registry import hyperparameters_of
+
     defaults = hyperparameters_of(cls)
     deviations = cls.deviations()
     released = {each.name: each.metadata["released"] for each in deviations}

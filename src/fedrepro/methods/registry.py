@@ -6,9 +6,11 @@ import math
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,7 +75,7 @@ def part_in(file: Path) -> Part:
     Raises:
         UserError: for a file that defines none, or several.
     """
-    from fedrepro.engine.method import Method, Wrapper
+    from fedrepro.engine.method import Method
     from fedrepro.methods.server.base import ServerOptimizer
 
     module = _import(file)
@@ -84,13 +86,44 @@ def part_in(file: Path) -> Part:
             f"ServerOptimizer, found {len(found)}"
         )
     (cls,) = found
-    kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
-    base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
+    kind, base = _kind_of(cls)
     if plugins.is_own(module.__name__):
         source.refuse_class(file, cls, base)
-    if issubclass(cls, Method) and kind == "method" and not cls.classifies:
-        kind = "pre-training"
     return Part(file.stem, kind, cls, _headline(cls), file)
+
+
+def _kind_of(cls: type[Any]) -> tuple[str, type[Any]]:
+    """The kind of a part, and the base class whose hooks it overrides."""
+    from fedrepro.engine.method import Method, Wrapper
+    from fedrepro.methods.server.base import ServerOptimizer
+
+    kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
+    base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
+    pretrains = kind == "method" and not cls.classifies
+    return ("pre-training" if pretrains else kind), base
+
+
+def as_own(cls: type[Any], name: str) -> type[Any]:
+    """A part's class of a program, checked and named as if it were in a file ``name``.py.
+
+    Raises:
+        UserError: for the mistakes that are refused in a file.
+    """
+    with TemporaryDirectory() as folder, suppress(OSError, TypeError):  # no source
+        file = Path(folder, f"{name}.py")
+        file.write_text(textwrap.dedent(inspect.getsource(cls)), encoding="utf-8")
+        try:
+            source.refuse_text(file)
+            source.refuse_class(file, cls, _kind_of(cls)[1])
+        except UserError as error:
+            raise UserError(str(error).replace(str(file), f"class {cls.__name__}")) from None
+    module = ModuleType(f"{plugins.PACKAGE}_methods_given.{name}")
+    code = (value.__code__ for value in vars(cls).values() if inspect.isfunction(value))
+    files = (each.co_filename for each in code if Path(each.co_filename).is_file())
+    module.__file__ = next(files, f"class {cls.__name__}")
+    sys.modules[module.__name__] = module
+    own = {"__module__": module.__name__, "__doc__": cls.__doc__}
+    return dataclass(frozen=True)(type(cls.__name__, (cls,), own))
 
 
 def _headline(cls: type[Any]) -> str:
@@ -104,7 +137,12 @@ def parts(folders: plugins.Folders = plugins.NONE) -> dict[str, Part]:
     """
     files, mine = part_files(folders), folders.files("methods")
     packaged = {name: part_in(file) for name, file in files.items() if name not in mine}
-    return {**packaged, **load_valid(part_in, mine)}
+    given = {name: _given(name, cls) for kind, name, cls in folders.objects if kind == "methods"}
+    return {**packaged, **load_valid(part_in, mine), **given}
+
+
+def _given(name: str, cls: type[Any]) -> Part:
+    return Part(name, _kind_of(cls)[0], cls, _headline(cls), Path(name))
 
 
 def part(name: str, folders: plugins.Folders = plugins.NONE) -> Part | None:
@@ -113,6 +151,8 @@ def part(name: str, folders: plugins.Folders = plugins.NONE) -> Part | None:
     Raises:
         UserError: if its file defines none, or several.
     """
+    if cls := folders.given("methods", name):
+        return _given(name, cls)
     file = part_files(folders).get(name)
     return part_in(file) if file else None
 
