@@ -10,18 +10,8 @@ from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.report import site
 from fedrepro.report.papers import published
-from support.places import ROOT
+from support.another_paper import FILES, settle
 
-PAPER = "reports/papers/mcmahan"
-FILES = {  # in the order of the page's blocks
-    "cells": f"{PAPER}/cells.csv",
-    "paper": f"{PAPER}/paper.yaml",
-    "caption": f"{PAPER}/captions/table_1.md",
-    "experiment": "config/experiments/mcmahan.yaml",
-    "discrepancies": f"{PAPER}/discrepancies.yaml",
-    "claims": f"{PAPER}/claims.yaml",
-    "compact": "config/compact/mcmahan.yaml",
-}
 PRINTED = 'table_1,1,MNIST,"IID, C=0.0","FedAvg, B=10",rounds,316,,\n'
 COLUMN = "      - { label: FedAvg, method: fedavg }\n"
 # Faults that can be there together: file, what is replaced, by what, and words of the line.
@@ -61,14 +51,7 @@ ALONE = {
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workbench with the paper as the page has it."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "bench", "--paper", "mcmahan"]) == 0
-    monkeypatch.chdir(tmp_path / "bench")
-    text = (ROOT / "docs/another_paper.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(?:csv|yaml|markdown)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    for file, block in zip(FILES.values(), blocks, strict=True):
-        assert file in text and Path(file).exists(), file  # init has written it
-        Path(file).write_text(block, encoding="utf-8")
+    monkeypatch.chdir(settle(tmp_path))
     return Path()
 
 
