@@ -109,7 +109,9 @@ def train(
             these, such as ["ima", MyMethod, "fedadam"]. MyMethod is called my_method.
         model: a model's name (`fedrepro models` lists them), a module, or a function or a class
             that is called with a sample's shape and the number of outputs, or without arguments.
-        clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set. Classes
+        clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a data set of pairs or of
+            dicts with a label, such as torch's and Hugging Face's. One that draws from the global
+            generators (random transforms) is read anew in every epoch, by the run's seed. Classes
             are whole numbers from 0 without gaps. Each x may be a tuple or a dict of several
             inputs [n, ...], which the model gets as ``model(user, item)`` or ``model(user=...,
             item=...)`` if it takes as many, else as one tuple or dict.
@@ -306,6 +308,9 @@ def _carry_out(
             part = f"{given.PART[kind]} {name}"
             source = _identity_of(part, each, warns)
             code, ids = fingerprint.of_text(f"{code} {source}"), ids | {part: source}
+        if dataset.redraw:
+            source = _identity_of("data that draw", dataset.redraw.drawing, warns)
+            code, ids = fingerprint.of_text(f"{code} {source}"), ids | {"transform": source}
         return runner.run(
             spec,
             dataset,

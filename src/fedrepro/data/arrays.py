@@ -1,7 +1,6 @@
 """Turn clients' arrays or torch data sets into a data set with one natural client for each."""
 
 import hashlib
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,12 +17,12 @@ from fedrepro.data.readers.arrays import (
     stored_as,
     targets_of,
 )
+from fedrepro.data.reading import ReadAnew, columns
 from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
 WHERE = "fedrepro.train"
 MOST_CLASSES = 2**31 - 1
-READ_AGAIN = 8  # samples of a data set
 ALONE = ""  # the name of an input that is the only one
 _Inputs = dict[str | int, NDArray[Any]]  # by key of a dict, or by place in a tuple
 
@@ -40,9 +39,10 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
 
     Args:
         clients: for each, a pair of arrays or tensors (x [n, ...], y [n]), or a torch data set of
-            pairs (x, class). Each x may be a tuple or a dict of several inputs. uint8 is scaled to
-            [0, 1]; other whole numbers are words' ids, or features where the model takes no ids;
-            other types are unchanged.
+            pairs (x, class) or of dicts with a label, which is read anew in every epoch if it draws
+            from the global generators. Each x may be a tuple or a dict of several inputs. uint8 is
+            scaled to [0, 1]; other whole numbers are words' ids, or features where the model takes
+            no ids; other types are unchanged.
         test: test samples in the same form, which belong to no client.
         task: "classification", "binary", "regression", whose y are numbers [n] or [n, ...], or
             "multi_label", whose y [n, labels] are 0 and 1.
@@ -56,8 +56,9 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         raise UserError(f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
-    parts = [_samples(f"clients.{number}", each, task) for number, each in enumerate(clients)]
-    held_out = None if test is None else _samples("test", test, task)
+    read = [columns(f"{WHERE}: clients.{number}", each) for number, each in enumerate(clients)]
+    parts = [_samples(f"clients.{number}", each, task) for number, (each, _) in enumerate(read)]
+    held_out = None if test is None else _samples("test", columns(f"{WHERE}: test", test)[0], task)
     every = [*parts, *([held_out] if held_out else [])]
     for number, samples in enumerate(every):
         _refuse_unlike(f"clients.{number}" if number < len(parts) else "test", samples, parts[0])
@@ -67,6 +68,14 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     tests = [Split(arrays[-1], held_out.y)] if held_out else []
     splits = [Split(x, y, group), *tests]
     classes = targets_of(x, y) if task in NUMBERS else _classes_of(splits, task)
+    sets = [
+        each if drawn else part.x.get(ALONE)
+        for each, (_, drawn), part in zip(clients, read, parts, strict=True)
+    ]
+    ends = np.cumsum([len(part.y) for part in parts])
+    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:]) if any(drawn for _, drawn in read) else None
+    if redraw and packing:
+        raise UserError(f"{WHERE}: clients: several inputs that are drawn: expected one input")
     digest = hashlib.sha256(repr(packing).encode() if packing else b"")
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
@@ -82,6 +91,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         test=tests[0] if tests else None,
         mean=None,
         std=None,
+        redraw=redraw,
         meta={"content_sha256": digest.hexdigest()},
         packing=packing,
     )
@@ -150,12 +160,9 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
     raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
 
 
-def _samples(key: str, samples: Any, task: str) -> _Samples:
+def _samples(key: str, samples: tuple[Any, Any], task: str) -> _Samples:
     """Inputs as whole numbers or finite float32, and classes [n] or float32 targets."""
-    if isinstance(samples, tuple) and len(samples) == 2:
-        given, y = samples[0], _array(f"{key}.y", samples[1])
-    else:
-        given, y = _columns(key, samples)
+    given, y = samples[0], _array(f"{key}.y", samples[1])
     x = _inputs(key, given, len(y) if y.ndim else 0)
     numbers = task in NUMBERS
     what = "targets [n] or [n, ...]" if numbers else "classes [n]"
@@ -200,59 +207,6 @@ def _are_several(x: Any) -> bool:
 
 def _of_x(key: str, name: str | int) -> str:
     return f"{key}.x" if name == ALONE else f"{key}.x.{name}"
-
-
-def _columns(key: str, samples: Any) -> tuple[Any, NDArray[Any]]:
-    """Inputs, perhaps several, and classes of a torch data set: each sample is read once.
-
-    Raises:
-        UserError: for samples in another form.
-    """
-    try:
-        pairs = [samples[number] for number in range(len(samples))]
-    except Exception as error:  # of the user's code
-        raise UserError(
-            f"{WHERE}: {key}: {type(samples).__name__}: expected (x, y), or a data set of such "
-            f"pairs that has a length and an index: {error}"
-        ) from None
-    for number, pair in enumerate(pairs):
-        if isinstance(pair, Mapping):
-            keys = listed([*map(repr, pair)])
-            raise UserError(
-                f"{WHERE}: {key}, sample {number}: a dict of {keys}: expected (x, class), "
-                "a tuple of two of its values"
-            )
-    try:
-        columns = zip(*pairs, strict=True)
-        x, y = map(_stacked, columns)
-    except (TypeError, ValueError, RuntimeError, KeyError) as error:
-        raise UserError(
-            f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
-        ) from None
-    few = range(min(READ_AGAIN, len(y)))
-    again = _inputs(key, _stacked([samples[number][0] for number in few]), len(few))
-    before = {name: values[: len(few)] for name, values in _inputs(key, x, len(y)).items()}
-    if any(
-        not np.array_equal(values, before[name], equal_nan=values.dtype.kind == "f")
-        for name, values in again.items()
-    ):
-        warnings.warn(
-            f"{WHERE}: {key}: samples differ when they are read again: they are read once, before "
-            "training, so a transform that draws is applied once, and no seed of the run is its: "
-            "leave it out, or draw it beforehand with a seed of your own",
-            stacklevel=5,
-        )
-    return x, y
-
-
-def _stacked(column: Sequence[Any]) -> Any:
-    """The values of all samples as one array, or as a dict or a tuple of arrays, as each sample."""
-    first = column[0]
-    if isinstance(first, Mapping):
-        return {name: _stacked([sample[name] for sample in column]) for name in first}
-    if isinstance(first, tuple) and all(hasattr(each, "dtype") for each in first):
-        return tuple(map(_stacked, zip(*column, strict=True)))
-    return np.stack([np.asarray(each) for each in column])
 
 
 def _array(key: str, values: Any) -> NDArray[Any]:

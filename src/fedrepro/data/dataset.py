@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,17 @@ class Split:
         return len(self.y)
 
 
+class Redraw(Protocol):
+    """Inputs of training samples that are drawn whenever they are read, as by random transforms."""
+
+    @property
+    def drawing(self) -> list[Any]:
+        """The objects that draw."""
+
+    def __call__(self, seed: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The inputs [n, ...] of the samples at ``rows``, drawn by ``seed``."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A prepared data set.
@@ -55,6 +66,7 @@ class Dataset:
         client_standardised: the columns that each client standardises with its own training rows.
         standardised: whether its features were standardised, with all training rows.
         packing: where each input is, if samples have several; their shape is flat then.
+        redraw: inputs of training samples drawn anew, for data that draw; else None.
         meta: all of meta.json; `content_sha256` in it identifies the data.
     """
 
@@ -69,6 +81,7 @@ class Dataset:
     meta: dict[str, Any]
     client_standardised: tuple[int, ...] = ()
     standardised: bool = False
+    redraw: Redraw | None = None
     packing: Packing | None = None
 
     @property

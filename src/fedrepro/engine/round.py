@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, overload
 
 import torch
@@ -55,6 +55,7 @@ class Federation:
         batch_size: of local training.
         seed: seed of all randomness.
         flips: whether clients mirror each image with probability 1/2.
+        redraw: seed, rows -> inputs [n, ...] drawn anew for an epoch; None: the stored ones.
         sample_cohort: round -> its clients, in order; None: sample uniformly, by ``seed``.
         availability: which clients can be asked, and how much they get done; None: all, everything.
         attack: (context, updates) -> what arrives at the server; None: the updates.
@@ -68,6 +69,7 @@ class Federation:
     seed: int
     execute: Executor = sequential
     flips: bool = False
+    redraw: Callable[[int, Tensor], Tensor] | None = None
     sample_cohort: Callable[[int], list[int]] | None = None
     availability: Availability | None = None
     attack: Callable[[Context, Tree], Tree] | None = None
@@ -184,6 +186,13 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
         flips = [
             sent(torch.rand(len(order), generator=coin) < 0.5, rows.device) for order in orders
         ]
+    redraws: list[Callable[[Tensor], Tensor]] = []
+    if federation.redraw:
+        seeds = [
+            number(federation.seed, "transform", ctx.round, client, epoch)
+            for epoch in range(ctx.epochs)
+        ]
+        redraws = [partial(federation.redraw, seed) for seed in seeds]
     return Steps(
         federation.clients.samples,
         orders,
@@ -191,6 +200,7 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
         drawn,
         layers_seed=number(federation.seed, "layers", ctx.round, client),
         flips=flips,
+        redraws=redraws,
     )
 
 

@@ -7,7 +7,7 @@ Each epoch is padded separately, so that epochs stay aligned. The functions at t
 module work on both forms, and methods need nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class Steps:
         first: index of this object's first step in ``drawn``.
         layers_seed: seed of the model's random layers (dropout) in the client's round.
         flips: which samples are mirrored, one mask per order; empty: none.
+        redraws: rows -> inputs drawn anew in place of the stored ones, one function per order;
+            empty: none.
     """
 
     samples: Samples
@@ -47,6 +49,7 @@ class Steps:
     first: int = 0
     layers_seed: int = 0
     flips: list[Tensor] = field(default_factory=list)
+    redraws: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
 
     @property
     def per_epoch(self) -> int:
@@ -59,6 +62,8 @@ class Steps:
         step = self.first
         for epoch, order in enumerate(self.orders):
             inputs, targets = self.samples.at(order)
+            if self.redraws:
+                inputs = self.redraws[epoch](order)
             if self.flips:
                 inputs = mirrored(inputs, self.flips[epoch])
             pairs = zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
@@ -105,6 +110,11 @@ def side_by_side(cohort: Sequence[Steps]) -> Tree:
     sizes = torch.tensor([len(steps.orders[0]) for steps in cohort], device=device)
     real = torch.arange(rows.shape[2], device=device) < sizes[:, None, None]
     x, y = first.samples.at(rows.view(len(cohort), -1, width))
+    if first.redraws:
+        by_epoch = x.view(*rows.shape, *x.shape[3:])
+        for client, steps in enumerate(cohort):
+            for epoch, (order, redraw) in enumerate(zip(steps.orders, steps.redraws, strict=True)):
+                by_epoch[client, epoch, : len(order)] = redraw(order)
     if first.flips:
         flips = torch.zeros_like(rows, dtype=torch.bool)
         for client, steps in enumerate(cohort):
@@ -145,6 +155,7 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
             steps,
             orders=steps.orders[first:last],
             flips=steps.flips[first:last],
+            redraws=steps.redraws[first:last],
             first=steps.first + first * steps.per_epoch,
         )
     per_epoch = steps["real"].shape[0] // epochs
@@ -156,6 +167,7 @@ def samples_of(steps: Steps | Tree, epochs: int) -> tuple[Tensor, Tensor, Tensor
     epoch = some_epochs(steps, epochs, 0, 1)
     if isinstance(epoch, Steps):
         x, y = epoch.samples.at(epoch.orders[0])
+        x = epoch.redraws[0](epoch.orders[0]) if epoch.redraws else x
         return x, y, y.new_ones(len(y))
     x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
     return x, y, real

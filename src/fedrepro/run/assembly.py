@@ -177,6 +177,11 @@ def make_plan(
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
     federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
+    if redraw := dataset.redraw:
+        federation = replace(
+            federation,
+            redraw=lambda seed, rows: training.redrawn(redraw(seed, rows.cpu().numpy())),
+        )
     if spec.setting.loss and method.classifies:
         x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
         outputs = context.net.predict(context.net.bind(federation.initial), x)

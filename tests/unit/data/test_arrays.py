@@ -1,6 +1,5 @@
 """Clients' arrays as a data set: types, forms, and what is refused."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -116,22 +115,9 @@ class Endless(torch.utils.data.IterableDataset[Any]):
         return zip(X, Y, strict=True)
 
 
-class Drawn(torch.utils.data.Dataset[Any]):
-    def __init__(self, generator: Any) -> None:
-        self.generator = generator
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, at: int) -> Any:
-        flipped = self.generator.random() < 0.5
-        return X[at][::-1].astype(np.float32) if flipped else X[at].astype(np.float32), int(Y[at])
-
-
 def test_data_sets_of_another_form_are_one_line() -> None:
     loader = torch.utils.data.DataLoader(Dicts(), batch_size=4)
     cases: list[tuple[Any, str]] = [
-        ([Dicts()], "clients.0, sample 0: a dict of 'image', 'label': expected"),
         ([loader], "clients.0: DataLoader: expected"),
         ([Endless()], "clients.0: Endless: expected"),
         ({"north": (X, Y)}, "clients: a dict of 'north': expected a list"),
@@ -140,15 +126,6 @@ def test_data_sets_of_another_form_are_one_line() -> None:
     for clients, line in cases:
         with pytest.raises(UserError, match=line):
             fr.train("fedavg", "logistic", clients, rounds=1)
-
-
-def test_a_transform_that_draws_is_said() -> None:
-    with pytest.warns(UserWarning, match="clients.0: samples differ when they are read again"):
-        dataset_of([Drawn(np.random.default_rng(1))])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        pairs = torch.utils.data.TensorDataset(torch.as_tensor(X).float(), torch.as_tensor(Y))
-        dataset_of([pairs])
 
 
 def test_all_that_makes_other_data_is_in_its_hash() -> None:

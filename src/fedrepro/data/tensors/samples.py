@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -101,6 +101,10 @@ class TensorSamples:
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The samples at ``rows``, an index tensor of any shape."""
         return self.scaling(self.x[rows]), self.y[rows]
+
+    def redrawn(self, inputs: NDArray[Any]) -> Tensor:
+        """Other inputs [n, ...], in the type of these and scaled like them."""
+        return self.scaling(torch.from_numpy(inputs).to(self.x.device, self.x.dtype))
 
     def some(self, indices: NDArray[np.int64]) -> "TensorSamples":
         """A copy of the samples at ``indices``."""

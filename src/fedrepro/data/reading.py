@@ -1,0 +1,178 @@
+"""Read the samples of a client's data set: once, and in every epoch anew where it draws."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrepro.support import rng
+from fedrepro.support.errors import UserError, listed
+
+LABELS = ("label", "labels", "y", "target", "targets")
+READ_AGAIN = 32  # samples, to tell whether a seed determines them
+GREY = ("1", "L")  # Pillow's modes of images that have one channel
+
+
+def pair_of(where: str, sample: Any) -> Any:
+    """A sample's inputs and its label, of a dict with one of :data:`LABELS`; others as they are.
+
+    It may be a dict of all samples' columns as well. Several other keys are several inputs.
+
+    Raises:
+        UserError: for a dict without a label or without inputs, or with two labels.
+    """
+    if not isinstance(sample, Mapping):
+        return sample
+    labels = [name for name in LABELS if name in sample]
+    inputs = {name: values for name, values in sample.items() if name not in labels}
+    if len(labels) != 1 or not inputs:
+        keys = listed([*map(repr, sample)])
+        wanted = f"one label ({', '.join(LABELS)}) and inputs"
+        raise UserError(f"{where}: a dict of {keys}: expected {wanted}")
+    if words := next((name for name, values in inputs.items() if isinstance(values, str)), None):
+        raise UserError(
+            f"{where}: {words!r} is text: expected numbers: tokenize it, or leave it out"
+        )
+    return next(iter(inputs.values())) if len(inputs) == 1 else inputs, sample[labels[0]]
+
+
+def array_of(value: Any) -> NDArray[Any]:
+    """A value as an array; a Pillow image as bytes [channels, height, width], as torchvision's."""
+    if not hasattr(value, "getbands"):
+        return np.asarray(value)
+    if value.mode in GREY:
+        return np.asarray(value.convert("L"))[None]
+    pixels = np.asarray(value if value.mode in ("RGB", "RGBA") else value.convert("RGB"))
+    return pixels.transpose(2, 0, 1)
+
+
+def columns(where: str, samples: Any) -> tuple[tuple[Any, Any], bool]:
+    """Inputs [n, ...] and labels [n] of a client, and whether they are drawn when they are read.
+
+    Args:
+        samples: a pair or a dict of them, or a data set of pairs or dicts.
+
+    Raises:
+        UserError: for samples in another form.
+    """
+    if isinstance(samples, Mapping):
+        samples = pair_of(where, samples)
+    if isinstance(samples, tuple) and len(samples) == 2:
+        return (samples[0], samples[1]), False
+    pairs, draws = _read(where, samples)
+    try:
+        x, y = map(_stacked, zip(*pairs, strict=True))
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
+        raise UserError(f"{where}: expected (x, y), or a data set of such pairs: {error}") from None
+    return (x, y), draws
+
+
+def _stacked(column: Sequence[Any]) -> Any:
+    """The values of all samples as one array, or as a dict or a tuple of arrays, as each sample."""
+    first = column[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([sample[name] for sample in column]) for name in first}
+    if isinstance(first, tuple) and all(hasattr(each, "dtype") for each in first):
+        return tuple(map(_stacked, zip(*column, strict=True)))
+    return np.stack([array_of(each) for each in column])
+
+
+def _read(where: str, samples: Any) -> tuple[list[Any], bool]:
+    """All samples of a data set as pairs, and whether they are drawn when they are read.
+
+    Raises:
+        UserError: if it can't be read, or draws from a generator that no seed reaches.
+    """
+    try:
+        with rng.seeded(0):
+            before = _states()
+            pairs = [pair_of(f"{where}, sample {at}", samples[at]) for at in range(len(samples))]
+            draws = _states() != before
+        with rng.seeded(0):
+            few = range(min(READ_AGAIN, len(pairs)))
+            again = [pair_of(where, samples[at]) for at in few]
+    except UserError:
+        raise
+    except Exception as error:  # of the user's code
+        raise UserError(
+            f"{where}: {type(samples).__name__}: expected (x, y), or a data set of such "
+            f"pairs that has a length and an index: {error}"
+        ) from None
+    if any(not _equal(one, other) for one, other in zip(pairs, again, strict=False)):
+        raise UserError(
+            f"{where}: samples differ when they are read again with the same seed: expected a "
+            "transform that draws from the global generator of torch, numpy or Python, which the "
+            "run seeds: it has a generator of its own"
+        )
+    return pairs, draws
+
+
+def _states() -> tuple[bytes, str]:
+    """The states of the global generators."""
+    others = repr((np.random.get_state(), random.getstate()))  # noqa: NPY002
+    return torch.get_rng_state().numpy().tobytes(), others
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two samples have the same numbers."""
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    first, second = array_of(one), array_of(other)
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+
+
+@dataclass(frozen=True)
+class ReadAnew:
+    """Inputs of clients' samples, read anew (:class:`fedrepro.data.dataset.Redraw`).
+
+    Attributes:
+        clients: each client's data set, or its array of inputs [n, ...] if that does not draw.
+        ends: of each client's rows among those of all, int64 [clients].
+        shape: of a sample.
+    """
+
+    where: str
+    clients: Sequence[Any]
+    ends: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    @property
+    def drawing(self) -> list[Any]:
+        """The data sets that draw."""
+        return [each for each in self.clients if not isinstance(each, np.ndarray)]
+
+    def __call__(self, seed: int, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The inputs at ``rows``, drawn by ``seed``.
+
+        Raises:
+            UserError: if a sample fails, or has another shape than when it was first read.
+        """
+        owners = np.searchsorted(self.ends, rows, side="right")
+        places = rows - np.concatenate([[0], self.ends])[owners]
+        with rng.seeded(seed):
+            inputs = [
+                self._input(client, at)
+                for client, at in zip(owners.tolist(), places.tolist(), strict=True)
+            ]
+        return np.stack(inputs)
+
+    def _input(self, client: int, at: int) -> NDArray[Any]:
+        samples, where = self.clients[client], f"{self.where}: clients.{client}, sample {at}"
+        if isinstance(samples, np.ndarray):
+            return np.asarray(samples[at])
+        try:
+            x = array_of(pair_of(where, samples[at])[0])
+        except UserError:
+            raise
+        except Exception as error:  # of the user's code
+            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+        if x.shape != self.shape:
+            wanted = f"{list(self.shape)}, as when it was first read"
+            raise UserError(f"{where}: {list(x.shape)}: expected {wanted}")
+        return x

@@ -1,0 +1,215 @@
+"""Clients' data sets: of pairs and of dicts, read once, or anew in every epoch where they draw."""
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fedrepro as fr
+from fedrepro.data.arrays import dataset_of
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
+from fedrepro.engine.steps import Steps, samples_of, side_by_side, some_epochs
+from fedrepro.support.errors import UserError
+
+X = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
+Y = np.arange(24) % 3
+Draw = Callable[[np.ndarray], np.ndarray]
+
+
+class Samples(torch.utils.data.Dataset[Any]):
+    """Pairs, or dicts with the ``keys``, of inputs that a transform changes."""
+
+    def __init__(self, transform: Any = None, keys: tuple[str, str] | None = None) -> None:
+        self.transform, self.keys = transform, keys
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, at: int) -> Any:
+        x = X[at] if self.transform is None else self.transform(X[at])
+        return (x, int(Y[at])) if self.keys is None else {self.keys[0]: x, self.keys[1]: int(Y[at])}
+
+
+def by_torch(x: np.ndarray) -> np.ndarray:
+    return x + torch.randn(6).numpy()
+
+
+def by_numpy(x: np.ndarray) -> np.ndarray:
+    return x * np.float32(np.random.choice([-1, 1]))  # noqa: NPY002
+
+
+def by_python(x: np.ndarray) -> np.ndarray:
+    return x[::-1].copy() if random.random() < 0.5 else x
+
+
+def stronger(x: np.ndarray) -> np.ndarray:
+    return x + 2 * torch.randn(6).numpy()
+
+
+def scores(data: Any, **keys: Any) -> Any:
+    keys = {"rounds": 2, "epochs": 2, "batch_size": 7, "lr": 0.05, "test": (X, Y), **keys}
+    return fr.train("fedavg", keys.pop("model", "logistic"), [data, (X, Y)], **keys)
+
+
+def losses(data: Any, **keys: Any) -> list[float]:
+    found: list[float] = scores(data, **keys).rounds["test_loss"].tolist()
+    return found
+
+
+@pytest.mark.parametrize("keys", [("image", "label"), ("pixel_values", "labels"), ("x", "target")])
+def test_samples_as_dicts_are_those_as_pairs(keys: tuple[str, str]) -> None:
+    wanted = dataset_of([(X, Y)]).meta["content_sha256"]
+    assert dataset_of([Samples(keys=keys)]).meta["content_sha256"] == wanted
+    rows = [{keys[0]: torch.as_tensor(x), keys[1]: y} for x, y in zip(X, Y, strict=True)]
+    assert dataset_of([rows]).meta["content_sha256"] == wanted
+    assert dataset_of([{keys[0]: X, keys[1]: Y}]).meta["content_sha256"] == wanted
+
+
+def test_further_keys_are_further_inputs() -> None:
+    rows = [{"user": x[:2], "item": x[2:], "label": y} for x, y in zip(X, Y, strict=True)]
+    whole = dataset_of([({"user": X[:, :2], "item": X[:, 2:]}, Y)])
+    assert whole.packing is not None and dataset_of([rows]).meta == whole.meta
+    drawn = Samples(lambda x: {"a": by_torch(x), "b": x})
+    with pytest.raises(UserError, match="several inputs that are drawn: expected one input"):
+        dataset_of([drawn])
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "1", "P"])
+def test_pictures_have_their_channels_first(mode: str) -> None:
+    picture = Image.effect_noise((5, 4), 40).convert(mode)
+    data = dataset_of([[{"image": picture, "label": at % 2} for at in range(4)]])
+    channels = {"L": 1, "1": 1, "RGB": 3, "P": 3, "RGBA": 4}[mode]
+    assert data.input_shape == (channels, 4, 5) and data.train.x.dtype == np.uint8
+    if mode == "RGB":
+        assert np.array_equal(data.train.x[0].transpose(1, 2, 0), np.asarray(picture))
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ({"image": X[0]}, "sample 0: a dict of 'image': expected one label"),
+        ({"label": 1, "y": 1, "x": X[0]}, "expected one label"),
+        ({"label": 1}, "expected one label .* and inputs"),
+        ({"label": 1, "text": "a word"}, "'text' is text: expected numbers: tokenize it"),
+    ],
+)
+def test_dicts_without_inputs_or_a_label_are_one_line(sample: Any, said: str) -> None:
+    with pytest.raises(UserError, match=f"clients.0, {said}" if "0" in said else said):
+        dataset_of([[sample, sample]])
+
+
+@pytest.mark.parametrize("draw", [by_torch, by_numpy, by_python])
+def test_a_transform_is_drawn_anew_by_the_seed(draw: Draw) -> None:
+    first = losses(Samples(draw))
+    torch.manual_seed(5)
+    random.seed(5)
+    assert losses(Samples(draw)) == first
+    assert losses(Samples(draw), executor="parallel") == first
+    assert losses(Samples(draw), seed=2) != first
+    assert losses(Samples()) != first
+
+
+def test_side_by_side_clients_have_the_same_draws() -> None:
+    data = dataset_of([Samples(by_torch), (X[:5], Y[:5])])
+    samples = TensorSamples.of(data.train, Scaling(None, None), "cpu")
+    assert data.redraw is not None
+    redraw = data.redraw
+
+    def steps_of(rows: list[int], seed: int) -> Steps:
+        orders = [torch.tensor(rows), torch.tensor(rows[::-1])]
+        redraws = [
+            partial(lambda at, rows: samples.redrawn(redraw(at, rows.numpy())), seed + epoch)
+            for epoch in range(2)
+        ]
+        return Steps(samples, orders, 4, {}, redraws=redraws)
+
+    cohort = [steps_of([*range(24)], 3), steps_of([*range(24, 29)], 9)]
+    together = side_by_side(cohort)
+    for client, steps in enumerate(cohort):
+        alone = torch.cat([batch["x"] for batch in steps])
+        real = together["real"][client].bool()
+        assert torch.equal(together["x"][client][real], alone)
+        later = torch.cat([batch["x"] for batch in some_epochs(steps, 2, 1, 2)])
+        assert torch.equal(later, alone[len(alone) // 2 :])
+        x, _, _ = samples_of(steps, 2)
+        assert torch.equal(x, alone[: len(alone) // 2])
+
+
+def test_each_epoch_round_and_client_has_draws_of_its_own() -> None:
+    drawn: list[np.ndarray] = []
+
+    def keep(x: np.ndarray) -> np.ndarray:
+        drawn.append(torch.rand(3).numpy())
+        return x
+
+    keys = {"rounds": 2, "epochs": 2, "test": (X, Y), "batch_size": 7}
+    fr.train("fedavg", "logistic", [Samples(keep), Samples(keep)], **keys)
+    trained = np.array(drawn[2 * (len(X) + 24) :])  # after both were read, and again
+    assert len(trained) == 2 * 2 * 2 * len(X)
+    assert len(np.unique(trained, axis=0)) == len(trained)
+
+
+def interrupted(x: np.ndarray) -> np.ndarray:
+    """Is drawn, and interrupts when as many samples as the environment says have been read."""
+    os.environ["LEFT"] = str(int(os.environ["LEFT"]) - 1)
+    if os.environ["LEFT"] == "0":
+        signal.raise_signal(signal.SIGINT)
+    return by_torch(x)
+
+
+def test_threads_and_an_interruption_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = losses(Samples(by_torch), rounds=3)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert losses(Samples(by_torch), rounds=3) == wanted
+    finally:
+        torch.set_num_threads(before)
+    monkeypatch.setenv("LEFT", "100")  # in the second round
+    keys = {"rounds": 3, "folder": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        losses(Samples(interrupted), **keys)
+    assert losses(Samples(interrupted), **keys) == wanted
+    assert int(os.environ["LEFT"]) > -150  # it went on: from the start, it would read 192 samples
+
+
+def test_another_transform_is_another_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = losses(Samples(by_torch), folder=folder)
+    assert losses(Samples(by_torch), folder=folder) == first
+    with pytest.raises(UserError, match="transform"):
+        losses(Samples(stronger), folder=folder)
+
+
+def test_a_generator_of_its_own_is_refused() -> None:
+    generator = np.random.default_rng(1)
+    with pytest.raises(UserError, match=r"clients.0: samples differ when they are read again"):
+        dataset_of([Samples(lambda x: x * generator.choice([-1.0, 1.0]))])
+
+
+def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
+    def shorter(x: np.ndarray) -> np.ndarray:
+        shorter.calls += 1  # type: ignore[attr-defined]
+        torch.rand(1)
+        return x[:5] if shorter.calls > 60 else x  # type: ignore[attr-defined]
+
+    def fails(x: np.ndarray) -> np.ndarray:
+        fails.calls += 1  # type: ignore[attr-defined]
+        torch.rand(1)
+        return x / (0 if fails.calls > 60 else 1) if fails.calls <= 60 else x[9, 9]  # type: ignore
+
+    for draw, said in ((shorter, r"sample \d+: \[5\]: expected \[6\]"), (fails, "IndexError")):
+        draw.calls = 0  # type: ignore[attr-defined]
+        with pytest.raises(UserError, match=said):
+            scores(Samples(draw))
