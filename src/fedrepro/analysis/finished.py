@@ -41,7 +41,11 @@ class Finished:
     facts: Mapping[str, Any]
 
     @property
-    def model(self) -> Tree:
+    def run(self) -> RunKey:
+        return self.record.run
+
+    @property
+    def shared_model(self) -> Tree:
         """The shared model that it left.
 
         Raises:

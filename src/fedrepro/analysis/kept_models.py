@@ -15,12 +15,9 @@ from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.analysis.landscape import average_of, require_same_shape
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.facts import late_wrapper_of
-from fedrepro.run.assembly import Plan
-from fedrepro.run.results import RunRecord
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError, nearest
 from fedrepro.support.files import sha256_of
@@ -49,25 +46,8 @@ class KeptModel:
     client: int | None = None
 
 
-@dataclass(frozen=True)
-class KeptModels:
+class KeptModels(Finished):
     """A finished run and its kept models."""
-
-    root: Path
-    run: RunKey
-    opened: Finished
-
-    @property
-    def record(self) -> RunRecord:
-        return self.opened.record
-
-    @property
-    def plan(self) -> Plan:
-        return self.opened.plan
-
-    @property
-    def partition(self) -> Partition:
-        return self.opened.partition
 
     @cached_property
     def clients(self) -> Mapping[int, tuple[int, ...]]:
@@ -82,8 +62,7 @@ class KeptModels:
     @property
     def wrapper(self) -> str:
         """The wrapper that replaces the server's models from some round on, or ""."""
-        spec = self.plan.spec
-        return late_wrapper_of(spec.composition, spec.plugins)
+        return late_wrapper_of(self.spec.composition, self.spec.plugins)
 
     def shares(self, clients: Sequence[int]) -> Tensor:
         """The clients' n_k over their sum, float64 [clients]."""
@@ -111,7 +90,7 @@ class KeptModels:
             UserError: for an unknown word, or a model that was not kept.
         """
         if word == "last":
-            return KeptModel("last", self.opened.model)
+            return KeptModel("last", self.shared_model)
         if word.endswith(".safetensors"):
             return self._from_file(Path(word))
         match = MODEL.fullmatch(word)
@@ -151,7 +130,7 @@ class KeptModels:
 
         The choice depends on their number only, so all runs share it.
         """
-        every = self.opened.tested_on
+        every = self.tested_on
         order = torch.randperm(len(every), generator=stream(0, "samples of an analysis"))
         return every.at(order[:most].to(every.y.device))
 
@@ -162,15 +141,15 @@ class KeptModels:
 
     def _load(self, name: str) -> Tree:
         path = self.run.folder / name
-        if sha256_of(self.root / path) != self.record.manifest["files"][name]:
+        if sha256_of(self.record.root / path) != self.record.manifest["files"][name]:
             raise UserError(f"{path}: damaged: it is not what its manifest says; run it again")
-        return self._on_device(load_tree(self.root / path)[0])
+        return self._on_device(load_tree(self.record.root / path)[0])
 
     def _from_file(self, path: Path) -> KeptModel:
-        if not (self.root / path).is_file():
+        if not (self.record.root / path).is_file():
             raise UserError(f"landscape: model {str(path)!r}: there is no such file")
-        params = self._on_device(load_tree(self.root / path)[0])
-        require_same_shape([self.opened.model, params])
+        params = self._on_device(load_tree(self.record.root / path)[0])
+        require_same_shape([self.shared_model, params])
         return KeptModel(str(path.parent.parent.name or path.stem), params)
 
     def _on_device(self, params: Tree) -> Tree:
@@ -184,5 +163,4 @@ def open_kept(workbench: Workbench, run: RunKey) -> KeptModels:
     Raises:
         UserError: if the run, its data or its partition is missing or has changed.
     """
-    opened = open_run(workbench, run)
-    return KeptModels(workbench.root, run, opened)
+    return KeptModels(**vars(open_run(workbench, run)))

@@ -84,20 +84,7 @@ def average_of(models: Sequence[Tree], weights: Tensor) -> Tree:
     return tree.weighted_sum(tree.stack(models), weights)
 
 
-def plane_through(models: Sequence[Tree]) -> Directions:
-    """:func:`plane` of the first three models.
-
-    Raises:
-        UserError: if there are fewer, their shapes differ, or they are collinear.
-    """
-    if len(models) < 3:
-        raise UserError(f"landscape: {len(models)} models: expected at least three, for a plane")
-    require_same_shape(models)
-    origin, one, other = models[:3]
-    return plane(origin, one, other)
-
-
-def plane(first: Tree, second: Tree, third: Tree, unit: bool = True) -> Directions:
+def plane(first: Tree, second: Tree, third: Tree, *, unit: bool = True) -> Directions:
     """Two orthogonal directions of the plane through three models, from ``first``.
 
     Args:
@@ -224,7 +211,7 @@ def line(score: Scorer, first: Tree, second: Tree, betas: Sequence[float]) -> tu
     """
     require_same_shape([first, second])
     row = [score(tree.mix(second, first, beta)) for beta in betas]
-    return [_finite(loss) for loss, _ in row], [_finite(accuracy) for _, accuracy in row]
+    return [finite(loss) for loss, _ in row], [finite(accuracy) for _, accuracy in row]
 
 
 def rows(
@@ -236,7 +223,7 @@ def rows(
     """
     for y in ys:
         row = [score(point(centre, directions, x, y)) for x in xs]
-        yield [_finite(loss) for loss, _ in row], [_finite(accuracy) for _, accuracy in row]
+        yield [finite(loss) for loss, _ in row], [finite(accuracy) for _, accuracy in row]
 
 
 def surfaces(
@@ -261,5 +248,6 @@ def surfaces(
     return losses, accuracies
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def finite(value: float | None) -> float | None:
+    """A number as JSON has it: None if it is not finite."""
+    return value if value is not None and math.isfinite(value) else None

@@ -19,8 +19,9 @@ from fedrepro.analysis.landscape import (
     average_of,
     axes,
     coordinates,
+    finite,
     line,
-    plane_through,
+    plane,
     point,
     random_directions,
     require_same_shape,
@@ -57,7 +58,7 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
     """
     finished = open_run(workbench, run)
     context, samples = finished.plan.federation.context, finished.tested_on
-    centre = finished.model
+    centre = finished.shared_model
 
     def score(params: Tree) -> tuple[float, float]:
         scores = evaluate(context.net, context.task, params, samples, len(samples))
@@ -111,7 +112,8 @@ def landscape_through(
             f"landscape: {len(words)} models: expected two, for a line, or three, for a plane"
         )
     models = [finished.model(word) for word in words]
-    require_same_shape([model.params for model in models])
+    params = [model.params for model in models]
+    require_same_shape(params)
     context = finished.plan.federation.context
     x, y = finished.samples(samples)
     score = scorer(context.net, context.task, x, y, bfloat16)
@@ -124,9 +126,8 @@ def landscape_through(
     marked = [*models, *_beside(finished, models)]
     if len(models) == 2:
         return about | _line(score, models, marked, points, progress)
-    directions = plane_through([model.params for model in models])
-    centre = models[0].params
-    places = [coordinates(model.params, centre, directions) for model in models]
+    centre, directions = params[0], plane(*params)
+    places = [coordinates(model, centre, directions) for model in params]
     xs, ys = axes(places, points)
     identity = fingerprint.of_text(json.dumps([about, xs, ys]))
     loss, accuracy = _resumed(
@@ -168,10 +169,7 @@ def _mark(score: Any, model: KeptModel, x: float, y: float | None, nearest: Tree
     loss, accuracy = score(model.params)
     away = float(tree.square_norm(tree.subtract(model.params, nearest))) ** 0.5
     numbers = {"x": x, "y": y, "away": away, "loss": loss, "accuracy": accuracy}
-    return {"name": model.name} | {
-        name: value if value is None or np.isfinite(value) else None
-        for name, value in numbers.items()
-    }
+    return {"name": model.name} | {name: finite(value) for name, value in numbers.items()}
 
 
 def _line(

@@ -70,7 +70,7 @@ def diversity(samples: Tensor, labels: Tensor) -> dict[int, float]:
 
 
 def nearest(samples: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Each sample's distance to its nearest neighbour in ``others``, and its index, [n]."""
+    """Each sample's distance to its nearest neighbour in ``among``, and its index, [n]."""
     closest = distances(samples, among).min(1)
     return closest.values, closest.indices
 

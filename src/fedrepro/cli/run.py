@@ -22,7 +22,7 @@ from fedrepro.report.cells.of_run import lines_of
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
 from fedrepro.report.papers.published import Published
 from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
-from fedrepro.run.disk_check import disk_of_kept
+from fedrepro.run.disk_check import space_for_models
 from fedrepro.run.results import read_run
 from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now
@@ -52,9 +52,8 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     name = f"{run.setting} {run.method} seed {run.seed}"
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     dataset, partition = _made_inputs(workbench, run, spec)
-    kept = disk_of_kept(spec, dataset, len(partition.train))
-    if kept.models:
-        say(f"{name}: {kept.refused_beyond(workbench.root)}")
+    if kept := space_for_models(spec, dataset, len(partition.train), workbench.root):
+        say(f"{name}: {kept}")
     workbench = cards.with_place(workbench)  # only now: a run that waits for data needs none
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     lines, played = progress_lines(name), 0

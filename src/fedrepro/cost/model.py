@@ -20,7 +20,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.data_sizes import Data, counted_shares, data_of
 from fedrepro.cost.rates import DRAWN, LIKE_FEDAVG, MethodKey, ModelRate, Rates, Workload
-from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance import arithmetic
 from fedrepro.run.results import RunRecord, manifest_in, read_run, run_of
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
 from fedrepro.run.standing import standing_of
@@ -391,7 +391,7 @@ def recent_runs(bench: Workbench) -> list[RunRecord]:
             run = run_of(manifest_in(path.parent))
             record = read_run(bench.root, run)
             spec = bench.run_spec(run.setting, run.method, run.seed)
-            if record.manifest["config_hash"] == fingerprint.of_config(spec):
+            if record.manifest["config_hash"] == spec.digest:
                 records.append(record)
         except (UserError, KeyError, TypeError, ValueError):
             continue  # damaged, or of an experiment that is gone

@@ -74,11 +74,6 @@ OUTSIDE_AN_ANALYSIS = (
 OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 
 
-def of_config(spec: RunSpec) -> str:
-    """The hash of a run's description."""
-    return spec.digest
-
-
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
     plugged = (*code_of_setting(spec.setting), *scored_by(spec).values())

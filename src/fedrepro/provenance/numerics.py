@@ -48,7 +48,7 @@ def of_run(spec: RunSpec) -> dict[str, str]:
     of_papers = {_of_paper(file): file for file in fingerprint.code_of_setting(spec.setting)}
     return {
         **of_composition(spec.composition, spec.plugins),
-        f"model {spec.setting.model}": of_model(spec),
+        f"model {spec.setting.model}": of_named_model(spec.setting.model, spec.plugins),
         **{part: of_file(part, file) for part, file in of_papers.items()},
         **{part: _of_plugin(file) for part, file in fingerprint.scored_by(spec).items()},
     }
@@ -67,18 +67,14 @@ def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict
     }
 
 
-def of_model(spec: RunSpec) -> str:
-    """The id of the model's module and its entry in the registry."""
-    return of_named_model(spec.setting.model, spec.plugins)
-
-
 def of_named_model(name: str, folders: Folders) -> str:
+    """The id of a model's module and its entry in the registry."""
     return _id(f"model {name}", of_registered(name, folders))
 
 
 def of_file(part: str, file: Path) -> str:
     """The id of a part that starts from one file, of this package or a plug-in."""
-    return _id(part, of_sought(file)) if _is_ours(file) else _of_plugin(file)
+    return _id(part, _of_closure(file)) if _is_ours(file) else _of_plugin(file)
 
 
 def of_partition(schemes: tuple[Path, ...] = ()) -> str:
@@ -94,7 +90,7 @@ def of_analysis(file: Path, composition: str = "", folders: Folders = NONE_OF_IT
         file: of the module that the command calls, such as analysis/landscape_of_run.py.
         composition: of a method whose hooks it calls.
     """
-    ids = {_of_analysis(file): _id(_of_analysis(file), of_analysing(file))}
+    ids = {_of_analysis(file): _id(_of_analysis(file), _of_analysing(file))}
     if composition:
         ids |= of_composition(composition, folders)
     return in_words(ids)
@@ -110,9 +106,8 @@ def in_words(ids: Numerics) -> str:
     return " ".join(f"{part}: {each}" for part, each in ids.items())
 
 
-@cache
-def of_analysing(file: Path) -> str:
-    return _short(fingerprint.of_closure((file,), fingerprint.OUTSIDE_AN_ANALYSIS))
+def _of_analysing(file: Path) -> str:
+    return _of_closure(file, outside=fingerprint.OUTSIDE_AN_ANALYSIS)
 
 
 def _of_analysis(file: Path) -> str:
@@ -129,13 +124,13 @@ def _analyses() -> list[Path]:
 
 
 @cache
+def _of_closure(*files: Path, outside: tuple[str, ...] = fingerprint.OUTSIDE_A_RUN) -> str:
+    return _short(fingerprint.of_closure(files, outside))
+
+
 def of_core() -> str:
-    return _short(fingerprint.of_closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN))
-
-
-@cache
-def of_sought(file: Path) -> str:
-    return _short(fingerprint.of_closure((file,), fingerprint.OUTSIDE_A_RUN))
+    """The fingerprint of the code that every run has."""
+    return _of_closure(*fingerprint.core_files())
 
 
 @cache
@@ -150,17 +145,16 @@ def _of_plugin(file: Path) -> str:
     lines = []
     for path in found - core:
         if path in names:
-            lines.append(_id(f"method {names[path]}", of_sought(path)))
+            lines.append(_id(f"method {names[path]}", _of_closure(path)))
         else:
             lines.append(syntax_of(path).digest)
     lines += fingerprint.files_read_by(found).values()
     return _short(fingerprint.of_text(" ".join(sorted(lines))))
 
 
-@cache
 def _partition() -> str:
     module = fingerprint.module_path("fedrepro.data.partition.partition")
-    return _short(fingerprint.of_closure((module,), fingerprint.HANDLING))
+    return _of_closure(module, outside=fingerprint.HANDLING)
 
 
 def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
@@ -168,7 +162,7 @@ def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
     entry = models.find(name, folders)
     layout = " channels_last" if entry.channels_last else ""
     file = models.module_file(name, folders)
-    module = of_sought(file) if _is_ours(file) else _of_plugin(file)
+    module = _of_closure(file) if _is_ours(file) else _of_plugin(file)
     # Until November 2026 such weights were drawn anew: results from then are of another model.
     kept = " weights kept" if not _is_ours(file) and _sets_weights(file) else ""
     return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}{kept}"))
@@ -204,11 +198,11 @@ def today() -> dict[str, str]:
     return {
         CORE: of_core(),
         PARTITION: _partition(),
-        **{f"method {name}": of_sought(file) for name, file in files.items()},
+        **{f"method {name}": _of_closure(file) for name, file in files.items()},
         **{f"model {name}": of_registered(name) for name in models.MODELS},
-        **{_of_analysis(file): of_analysing(file) for file in _analyses()},
+        **{_of_analysis(file): _of_analysing(file) for file in _analyses()},
         **{
-            _of_paper(file): of_sought(file)
+            _of_paper(file): _of_closure(file)
             for role in ("given", "cohorts")
             for file in papers.files_of(role).values()
         },

@@ -211,12 +211,8 @@ def so_far(partial: Path) -> SoFar | None:
     Raises:
         UserError: if the checkpoint is damaged.
     """
-    found = next(partial.glob(f"{HOLDER}*/{CHECKPOINT}"), None)
-    return _so_far(found) if found else None
-
-
-def _so_far(file: Path) -> SoFar:
-    return _so_far_in(file, *load_tree(file, checksummed=True))
+    file = next(partial.glob(f"{HOLDER}*/{CHECKPOINT}"), None)
+    return _so_far_in(file, *load_tree(file, checksummed=True)) if file else None
 
 
 def _so_far_in(file: Path, saved: Mapping[str, Any], facts: Mapping[str, Any]) -> SoFar:

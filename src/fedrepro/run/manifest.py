@@ -32,7 +32,7 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
     """The part of :func:`subject` that does not need the data."""
     return {
         "run": spec.description(),
-        "config_hash": fingerprint.of_config(spec),
+        "config_hash": spec.digest,
         "code": code,
         **({"numerics": dict(numerics)} if numerics else {}),
         "arithmetic": arithmetic.of_spec(spec),

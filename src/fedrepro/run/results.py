@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.run_archive import PAPERS as PAPERS
-from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of
+from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of, read_columns
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import plain, sha256_of
@@ -136,20 +137,17 @@ class RunRecord:
         """
         name = IMAGES.format(number)
         path = self.root / self.folder / name
-        # Importing this would take a tenth of a second from every command that looks at a run.
-        from safetensors.numpy import load
-
         try:
             content = plain(path).read_bytes()
             if sha256_of(path) != self._files[name]:
                 raise ValueError("differs from the hash in its manifest")
-            found = load(content)["images"]
+            images = load(content)["images"]
         except Exception as error:  # safetensors raises its own exception type
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
-        if found.dtype != np.uint8 or found.ndim != 4 or not found.size:
-            raise UserError(f"{self.folder}/{name}: damaged: images of shape {found.shape}")
-        return found
+        if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
+            raise UserError(f"{self.folder}/{name}: damaged: images of shape {images.shape}")
+        return images
 
     @property
     def _files(self) -> dict[str, str]:
@@ -177,44 +175,29 @@ class RunRecord:
         }
 
     def _columns(self, name: str) -> dict[str, list[float]]:
-        path = self.root / self.folder / name
         if self.archived:
-            return _as_numbers(self.archived.tables.get(name, {}))
+            columns = self.archived.tables.get(name, {})
+            return {column: _as_numbers(values) for column, values in columns.items()}
         if name not in self._files:  # nor a file of another run that lies beside
             return {}
-        import pyarrow.parquet
-
-        try:
-            # `read_table` would import pandas, which takes half a second, and other threads cost
-            # more than they save.
-            table = pyarrow.parquet.ParquetFile(plain(path)).read(use_threads=False)
-            return {
-                name: _numbers_in(column)
-                for name, column in zip(table.column_names, table.columns, strict=True)
-            }
-        except Exception as error:  # pyarrow raises many exception types
-            first_line = str(error).partition("\n")[0] or type(error).__name__
-            raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+        return read_columns(self.root / self.folder / name, self.folder / name, _numbers_in)
 
 
 def _numbers_in(column: "pyarrow.ChunkedArray") -> list[float]:
     """A Parquet column's numbers; a missing one is NaN. `to_numpy` would import pandas."""
     kind = {"double": np.float64, "int64": np.int64}.get(str(column.type))
     if kind is None or column.null_count:
-        return [math.nan if value is None else float(value) for value in column.to_pylist()]
-    found: list[float] = []
+        return _as_numbers(column.to_pylist())
+    numbers: list[float] = []
     for chunk in column.chunks:
         whole = np.frombuffer(chunk.buffers()[1], dtype=kind)
-        found += whole[chunk.offset : chunk.offset + len(chunk)].astype(np.float64).tolist()
-    return found
+        numbers += whole[chunk.offset : chunk.offset + len(chunk)].astype(np.float64).tolist()
+    return numbers
 
 
-def _as_numbers(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
-    """Columns of numbers; a missing one is NaN."""
-    return {
-        column: [math.nan if value is None else float(value) for value in values]
-        for column, values in columns.items()
-    }
+def _as_numbers(values: Iterable[Any]) -> list[float]:
+    """A column's numbers; a missing one is NaN."""
+    return [math.nan if value is None else float(value) for value in values]
 
 
 def _is_number(value: object) -> bool:

@@ -9,17 +9,21 @@ Models are not kept.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief
-from fedrepro.support.files import parse_json, write_atomically
+from fedrepro.support.files import parse_json, plain, write_atomically
+
+if TYPE_CHECKING:  # most commands read no table
+    import pyarrow
 
 PAPERS = Path("reports/papers")
 COMPACT = "compact"
@@ -29,7 +33,7 @@ LAST_ROUND = ("clients.parquet", "decisions.parquet", "mixtures.parquet")
 BY_BATCH = "_batch"
 TABLES = (ROUNDS, *LAST_ROUND)
 AGAIN = (
-    "restore it: `git restore` in a clone; elsewhere delete it: `fedrepro init --with` copies it"
+    "; restore it: `git restore` in a clone; elsewhere delete it: `fedrepro init --with` copies it"
 )
 
 Columns = dict[str, list[Any]]
@@ -69,10 +73,7 @@ def archived_run(root: Path, run: RunKey) -> ArchivedRun | None:
     Raises:
         UserError: if the files are damaged.
     """
-    file = root / folder_of(run.setting) / RUNS
-    if not file.exists():
-        return None
-    return _read(file.parent, run.setting, _stamp(file.parent)).get((run.method, run.seed))
+    return archived_runs(root, run.setting).get(run)
 
 
 def settings_with_results(root: Path) -> list[str]:
@@ -81,7 +82,7 @@ def settings_with_results(root: Path) -> list[str]:
     return [f"{path.parts[-4]}/{path.parts[-2]}" for path in found]
 
 
-def archived_runs(root: Path, setting: str) -> dict[RunKey, ArchivedRun]:
+def archived_runs(root: Path, setting: str) -> Mapping[RunKey, ArchivedRun]:
     """All landed results of a setting.
 
     Raises:
@@ -90,8 +91,7 @@ def archived_runs(root: Path, setting: str) -> dict[RunKey, ArchivedRun]:
     folder = root / folder_of(setting)
     if not (folder / RUNS).exists():
         return {}
-    found = _read(folder, setting, _stamp(folder))
-    return {RunKey(setting, *key): each for key, each in found.items()}
+    return _read(folder, setting, _stamp(folder))
 
 
 def reduced(name: str, columns: Columns) -> Columns:
@@ -179,16 +179,16 @@ def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
 
 
 @cache  # a table asks for each of its runs
-def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], ArchivedRun]:
+def _read(folder: Path, setting: str, _when: object) -> Mapping[RunKey, ArchivedRun]:
     shown = folder_of(setting)
-    found: dict[tuple[str, int], ArchivedRun] = {}
+    runs: dict[RunKey, ArchivedRun] = {}
+
+    def columns(name: str) -> Columns:
+        return read_columns(folder / name, shown / name, lambda column: column.to_pylist(), AGAIN)
+
     try:
-        about = _columns(folder / RUNS, shown / RUNS)
-        tables = {
-            name: _split(_columns(folder / name, shown / name))
-            for name in TABLES
-            if (folder / name).exists()
-        }
+        about = columns(RUNS)
+        tables = {name: _split(columns(name)) for name in TABLES if (folder / name).exists()}
         for row in zip(*(about[key] for key in _KEYS), strict=True):
             method, seed, manifest, timing, quality, seal = row
             run = ArchivedRun(
@@ -203,29 +203,46 @@ def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], Ar
             )
             if run.seal != seal or checksummed_json.fault(run.manifest):
                 raise ValueError(f"{method} seed {seed}: {checksummed_json.DIFFERS}")
-            theirs = run.manifest["run"]
-            if (theirs["setting"], theirs["method"], theirs["seed"]) != (setting, method, seed):
+            described, key = run.manifest["run"], RunKey(setting, method, seed)
+            if RunKey(described["setting"], described["method"], described["seed"]) != key:
                 raise ValueError(f"{method} seed {seed}: it is another run")
-            if (method, seed) in found:
+            if key in runs:
                 raise ValueError(f"{method} seed {seed}: it is there twice")
-            found[method, seed] = run
+            runs[key] = run
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{shown}: damaged: {brief(str(error))}; {AGAIN}") from None
-    return found
+        raise UserError(f"{shown}: damaged: {brief(str(error))}{AGAIN}") from None
+    return MappingProxyType(runs)
 
 
 _KEYS = ("method", "seed", "manifest", "timing", "quality", "seal")
 
 
-def _columns(path: Path, shown: Path) -> Columns:
-    import pyarrow.parquet
+def read_columns(
+    path: Path,
+    shown: Path,
+    values_of: "Callable[[pyarrow.ChunkedArray], list[Any]]",
+    again: str = "",
+) -> Columns:
+    """The columns of a Parquet file, by name.
+
+    Args:
+        shown: its path in messages.
+        again: what to do about a damaged file, in words.
+
+    Raises:
+        UserError: if it is damaged.
+    """
+    import pyarrow.parquet  # a tenth of a second, in which `snakemake -n` needs no table
 
     try:
-        found: Columns = pyarrow.parquet.ParquetFile(path).read().to_pydict()
-        return found
+        # `read_table` would import pandas, which takes half a second, and other threads cost more
+        # than they save.
+        table = pyarrow.parquet.ParquetFile(plain(path)).read(use_threads=False)
+        columns = zip(table.column_names, table.columns, strict=True)
+        return {name: values_of(column) for name, column in columns}
     except Exception as error:  # pyarrow raises many exception types
-        first = brief(str(error).partition("\n")[0])
-        raise UserError(f"{shown}: damaged: {first}; {AGAIN}") from None
+        first = brief(str(error).partition("\n")[0]) or type(error).__name__
+        raise UserError(f"{shown}: damaged: {first}{again}") from None
 
 
 def _split(columns: Columns) -> dict[tuple[str, int], Columns]:

@@ -24,7 +24,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import keeps_a_part
-from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance import arithmetic
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
@@ -259,7 +259,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
     unknown = arithmetic.UNKNOWN in (there, asked)
-    if found.get("config_hash") == fingerprint.of_config(spec) and there != asked and not unknown:
+    if found.get("config_hash") == spec.digest and there != asked and not unknown:
         keep = arithmetic.how_to_get(there)
         keep = f"use {keep} to keep it, or " if keep else ""
         raise UserError(

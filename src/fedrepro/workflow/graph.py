@@ -347,8 +347,7 @@ class Graph:
 
     def _definitions(self, target: Target) -> list[str]:
         return [
-            fingerprint.of_config(self.bench.run_spec(run.setting, run.method, run.seed))
-            for run in target.runs
+            self.bench.run_spec(run.setting, run.method, run.seed).digest for run in target.runs
         ]
 
     def published_results(self, wildcards: Any) -> str:
@@ -466,7 +465,7 @@ class Graph:
 def definition_of(spec: RunSpec) -> str:
     """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
     words = arithmetic.of_spec(spec)
-    hashed = fingerprint.of_config(spec)
+    hashed = spec.digest
     return hashed if words == arithmetic.PER_CLIENT else f"{hashed} {words}"
 
 

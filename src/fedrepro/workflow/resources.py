@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.config_file import Config, Resources
 from fedrepro.config.workbench import Workbench
-from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError, exit_on_user_error
 from fedrepro.support.files import read_json, write_atomically
 
@@ -89,9 +88,7 @@ def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstima
 def estimated(cost_model: "CostModel", costs: Iterable["RunCost"]) -> dict[str, ResourceEstimate]:
     """The resources to request from a cluster, by config hash, as far as known."""
     return {
-        fingerprint.of_config(cost_model.spec(cost.run)): ResourceEstimate.of(
-            cost.memory, cost.seconds
-        )
+        cost_model.spec(cost.run).digest: ResourceEstimate.of(cost.memory, cost.seconds)
         for cost in costs
         if cost.seconds is not None
     }
@@ -158,7 +155,7 @@ class RunResources:
             if stated is not None or name not in DOUBLED or not self._estimates:
                 return stated
             spec = self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
-            return getattr(self._estimates.get(fingerprint.of_config(spec)), name, None)
+            return getattr(self._estimates.get(spec.digest), name, None)
 
         as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
         return or_default(own, name, self.defaults.get(as_a_default))

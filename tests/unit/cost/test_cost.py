@@ -25,7 +25,7 @@ from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fedprox import FedProx
-from fedrepro.provenance import arithmetic, fingerprint, numerics
+from fedrepro.provenance import arithmetic, numerics
 from fedrepro.run.results import timing_of
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
 from fedrepro.support import checksummed_json
@@ -133,7 +133,7 @@ def test_what_is_finished_is_left_out_and_said(
     folder = bench.root / AVERAGE.folder
     folder.mkdir(parents=True)
     manifest = {
-        "config_hash": fingerprint.of_config(spec), "numerics": numerics.of_run(spec),
+        "config_hash": spec.digest, "numerics": numerics.of_run(spec),
         "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
     }  # fmt: skip
     write_manifest(folder, manifest)
@@ -481,7 +481,7 @@ def test_this_machine_s_timings_replace_the_table(
     folder = bench.root / AVERAGE.folder
     folder.mkdir(parents=True)
     write_manifest(folder, {
-        "config_hash": fingerprint.of_config(spec), "numerics": numerics.of_run(spec),
+        "config_hash": spec.digest, "numerics": numerics.of_run(spec),
         "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
         "device": device, "threads": 1,
     })  # fmt: skip

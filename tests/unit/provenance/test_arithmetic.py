@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedrepro.data.catalogue.entries import Holding
-from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance import arithmetic
 from fedrepro.provenance.arithmetic import PER_CLIENT, STACKED, UNKNOWN
 from fedrepro.provenance.identity import Identity, differences, may_average, other_numbers
 from fedrepro.run.results import reference_runs
@@ -89,7 +89,7 @@ def test_auto_follows_from_the_specification_alone(
         assert arithmetic.of_spec(replace(spec, execution=execution)) == words
     assert arithmetic.client_steps(spec) == 3 * 2 * 125 * spec.setting.rounds
     assert arithmetic.of_spec(replace(spec, holds=None)) == PER_CLIENT
-    text = fingerprint.of_config(spec)
+    text = spec.digest
     assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
 

@@ -13,7 +13,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.provenance import fingerprint, numerics
+from fedrepro.provenance import numerics
 from fedrepro.run import standing
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow import snakemake_patches as patches
@@ -66,7 +66,7 @@ def record_of(bench: Workbench, folder: Path, name: str) -> Path:
 
 def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> None:
     spec = bench.run_spec(RUN.setting, RUN.method, RUN.seed)
-    definition = fingerprint.of_config(spec) + " stacked" * stacked
+    definition = spec.digest + " stacked" * stacked
     record = {
         "record_format_version": 6,
         "params": sorted(

@@ -11,7 +11,6 @@ from snakemake.resources import Resources as Defaults
 from fedrepro.config.config_file import Resources
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.resources import (
     ESTIMATES,
@@ -111,7 +110,7 @@ def test_gpus_are_for_runs_on_them(world: World, config: str, gpus: int) -> None
 
 def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
     bench = world.write()
-    digest = fingerprint.of_config(bench.run_spec("ima/tiny", "fedavg", 1))
+    digest = bench.run_spec("ima/tiny", "fedavg", 1).digest
     # 600 MB and half an hour: half as much more and 500 MB, three times as long and 10 minutes.
     estimate = ResourceEstimate.of(memory=600e6, seconds=1800)
     assert estimate == ResourceEstimate(1400, 100)
