@@ -328,10 +328,10 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
         searched=choices,
         search=request.search,
     )
-    renderer = Renderer(bench.root)
+    renderer = Renderer(bench.root, league=True)
     renderer.write_assets()
     # The other pages are there once the workflow has made them.
-    without_dead_links(bench.root, write_league(renderer, league))
+    without_dead_links(bench.root, write_league(renderer, bench, league, papers.references))
     sync_disk()
     return league
 
@@ -351,10 +351,12 @@ def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
 
 
 def _mean(entry: Entry | None) -> str:
+    """A mean with the half-width of its 95 % interval, as on pages."""
     mean = entry.estimate if entry else None
     if mean is None:
         return entry.why if entry else ""
-    return f"{mean.mean:.2f}" if mean.std is None else f"{mean.mean:.2f} ± {mean.std:.2f}"
+    half = mean.half_width
+    return f"{mean.mean:.2f}" if half is None else f"{mean.mean:.2f} ± {half:.2f}"
 
 
 def _in_words(lead: PairedTest | None) -> str:

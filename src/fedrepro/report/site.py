@@ -16,7 +16,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
-from fedrepro.report.cells.league import League, league_of
+from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import cost, overview
@@ -140,8 +140,8 @@ def write_site(
         "findings": findings_of(views),
         "league": bool(league.played),
     }
-    if league.played:
-        write_league(renderer, league)
+    if renderer.league:
+        write_league(renderer, workbench, league, published.references)
     compared = compare_pages(workbench, computed_tables)
     pages = {
         "discrepancies": overview.ledger(published, targets, by_table),
@@ -179,7 +179,7 @@ class Writer:
 
     def __init__(self, workbench: Workbench, published: Published) -> None:
         self.workbench, self.published = workbench, published
-        self.renderer = Renderer(workbench.root)
+        self.renderer = Renderer(workbench.root, league=bool(matches_of(workbench)))
 
     def target(self, target: Target) -> tuple[Path, list[RunRecord]]:
         """The page of a target with its downloads, and the runs that it shows."""
@@ -307,6 +307,9 @@ class Writer:
             reference = self.published.references.of_method(name)
             standing = standings.get(name, Standing())
             work = reference[1] if reference else None
+            if reference:
+                bibtex = as_bibtex(reference[0], reference[1].fields)
+                self.renderer.write_text(Path("methods") / f"{name}.bib", bibtex)
             content = method_page(method, used.get(name, []), work, standing, files)
             self.renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
         listed = {"groups": by_kind(methods), "used": used}

@@ -237,7 +237,7 @@ def test_a_page_without_any_result(bench: Workbench) -> None:
 
 def written(bench: Workbench, league: League) -> str:
     renderer = Renderer(bench.root)
-    page = write_league(renderer, league)
+    page = write_league(renderer, bench, league, published.load(bench.root).references)
     return (bench.root / page).read_text(encoding="utf-8")
 
 
@@ -265,7 +265,7 @@ def test_page_csv_latex_and_json_have_the_same_numbers(bench: Workbench) -> None
     assert [row["method"] for row in rows if row["own"] == "true"] == ["fedprox"]
     assert {row["mean"] for row in rows} == {"60.0", "65.0", "70.0"}
     latex = as_latex(league)
-    assert "\\textbf{fedprox} & 70.00 $\\pm$ 1.58 &" in latex
+    assert "\\textbf{fedprox} & 70.00 $\\pm$ 1.96 &" in latex
     assert latex.count("\\begin{tabular}") == latex.count("\\end{tabular}") == 2  # skew, made
     as_values = as_json(league)
     assert as_values["matches"][0]["methods"][0]["lead_over_fedavg"]["lead"] == pytest.approx(10)
@@ -288,7 +288,12 @@ def test_the_site_has_it_and_links_it(bench: Workbench) -> None:
     assert "<h1>The league</h1>" in page
     assert "70.00" in page
     assert (folder / "league.csv").exists() and (folder / "league.tex").exists()
-    for name in ("index.html", "claims.html"):
+    assert 'href="methods/fednova.html">fednova</a>, <a href="https://' in page
+    assert 'href="methods/fednova.bib"' in page
+    (row,) = re.findall(r"<tr>.*?</tr>", page.partition('id="settings"')[2], re.DOTALL)[1:2]
+    for wanted in ('data-label="Clients">', 'data-label="Rounds">', "70.00"):
+        assert wanted in row
+    for name in ("index.html", "claims.html", "cost.html"):
         assert 'href="league.html"' in (folder / name).read_text(encoding="utf-8")
 
 

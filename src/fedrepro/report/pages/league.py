@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
 from fedrepro.report.pages.downloads import in_latex, rows_as_csv
 from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.papers.references import References
+from fedrepro.support.names import Composition
 from fedrepro.support.printing import counted
 
 PAGE = Path("league.html")
@@ -20,14 +23,16 @@ HEADER = (
 )  # fmt: skip
 
 
-def write_league(renderer: Renderer, league: League) -> Path:
+def write_league(
+    renderer: Renderer, workbench: Workbench, league: League, works: References
+) -> Path:
     """Write the page, and CSV and LaTeX beside it."""
     renderer.write_text(PAGE.with_suffix(".csv"), rows_as_csv(HEADER, list(_csv_rows(league))))
     renderer.write_text(PAGE.with_suffix(".tex"), as_latex(league))
-    return renderer.write(PAGE, "league.html.j2", _page(league))
+    return renderer.write(PAGE, "league.html.j2", _page(workbench, league, works))
 
 
-def _page(league: League) -> dict[str, Any]:
+def _page(workbench: Workbench, league: League, works: References) -> dict[str, Any]:
     """The content of the page."""
     leads = [played.lead(league.own) for played in league.played]
     intervals = [
@@ -49,6 +54,8 @@ def _page(league: League) -> dict[str, Any]:
             for played, lead in zip(league.played, leads, strict=True)
         ],
         "groups": _groups(league),
+        "settings": [_setting(workbench, played) for played in league.played],
+        "sources": _sources(workbench, league, works),
         "standings": {each.group: _drawn(league, each) for each in league.standings},
         "unable": league.unable,
         "searched": league.searched,
@@ -59,6 +66,50 @@ def _page(league: League) -> dict[str, Any]:
         "left_out": league.left_out,
         "baseline": BASELINE_LABEL,
     }
+
+
+def _setting(workbench: Workbench, played: PlayedMatch) -> dict[str, Any]:
+    """What a match is played in, its best method, and those that are not shown to be behind."""
+    setting = workbench.setting(played.match.setting)
+    scores = played.scores
+    best = max(scores, key=lambda name: scores[name], default="")
+    leads = {name: played.lead(best, name) for name in scores if name != best}
+    return {
+        "played": played,
+        "dataset": setting.dataset,
+        "partition": setting.partition.scheme.replace("_", " "),
+        "clients": setting.partition.clients,
+        "share": setting.participation,
+        "rounds": setting.rounds,
+        "best": played.entry(best),
+        "near": [name for name, lead in leads.items() if lead and not lead.is_above(0.0)],
+    }
+
+
+class Source(NamedTuple):
+    """A part of a method, the address of its paper or "", and whether it has BibTeX."""
+
+    part: str
+    paper: str
+    cited: bool
+
+    @classmethod
+    def of(cls, part: str, works: References) -> "Source":
+        known = works.of_method(part)
+        links = known[1].links if known else []
+        return cls(part, next((address for _, address in links), ""), known is not None)
+
+
+def _sources(workbench: Workbench, league: League, works: References) -> dict[str, list[Source]]:
+    """The parts of each method, by its name."""
+    sources: dict[str, list[Source]] = {}
+    for played in league.played:
+        setting = workbench.setting(played.match.setting)
+        for entry in played.entries:
+            composition, _ = workbench.compose(setting, entry.method)
+            parts = Composition.parse(composition).names
+            sources[entry.name] = [Source.of(part, works) for part in parts]
+    return sources
 
 
 def _groups(league: League) -> list[dict[str, Any]]:
@@ -136,7 +187,9 @@ def _csv_rows(league: League) -> Iterator[list[str]]:
 
 def as_latex(league: League) -> str:
     """A table for each group: methods, their means in each match, and the mean rank."""
-    lines = ["% needs \\usepackage{booktabs}; mean and sample standard deviation over seeds"]
+    lines = [
+        "% needs \\usepackage{booktabs}; mean over seeds and the half-width of its 95 \\% interval"
+    ]
     for group in _groups(league):
         matches: list[PlayedMatch] = group["matches"]
         heads = " & ".join(in_latex(played.match.title) for played in matches)
@@ -161,7 +214,7 @@ def _in_latex(entry: Entry | None) -> str:
     mean = entry.estimate if entry else None
     if mean is None:
         return "diverged" if entry and entry.diverged else "--"
-    spread = "" if mean.std is None else f" $\\pm$ {mean.std:.2f}"
+    spread = "" if mean.half_width is None else f" $\\pm$ {mean.half_width:.2f}"
     return f"{mean.mean:.2f}{spread}"
 
 

@@ -26,10 +26,13 @@ class Renderer:
 
     Files survive a crash of the machine after the caller's :func:`sync_disk`: a table may have
     thousands of runs, each with a page and some files.
+
+    Args:
+        league: whether the menu has the league, as the workbench has matches.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, league: bool = False) -> None:
+        self.root, self.league = root, league
         self.templates = own_or_packaged(root, TEMPLATES).resolve()
         self.environment = environment(self.templates)
 
@@ -44,6 +47,7 @@ class Renderer:
             page=page.as_posix(),
             software=software(),
             is_clone=self.root.resolve() == ORIGIN.resolve(),
+            has_league=self.league,
             **content,
         )
         self.write_changed(page, f"{text.strip()}\n".encode())
