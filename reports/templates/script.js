@@ -51,17 +51,20 @@
     }
   }
   const filtered = tables.filter(table => table.dataset.tools !== "sort");
-  if (filtered.length) {
+  // With one row or column besides the head there is nothing to filter.
+  const counted = table => table.classList.contains("matrix") ? table.tHead.rows[0].cells.length - 1 : table.tBodies[0].rows.length;
+  const given = new Set([...document.querySelectorAll("[data-verdict]")].map(each => each.dataset.verdict));
+  if (filtered.some(table => counted(table) > 1)) {
     const method = make("input", { type: "search", placeholder: "such as FedAvg" });
     const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["undecided", "\u25d0 undecided"],
-      ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "no verdict"]].map(
-      ([key, name]) => make("option", { value: key }, name)));
+      ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "no verdict"]].filter(
+      ([key]) => !key || given.has(key)).map(([key, name]) => make("option", { value: key }, name)));
     const apply = () => filtered.forEach(table => filter(table, method.value, verdict.value));
     method.addEventListener("input", apply);
     verdict.addEventListener("change", apply);
     const place = filtered[0].closest(".scroll") || filtered[0];
     const tools = make("div", { className: "tools" }, make("label", {}, "Method ", method));
-    if (document.querySelector("[data-verdict]")) tools.append(make("label", {}, "Verdict ", verdict));
+    if (given.size > 1) tools.append(make("label", {}, "Verdict ", verdict));
     place.before(tools);
   }
 

@@ -194,14 +194,14 @@ def finding_of(
         judged = replace(judged, word="holds in direction")
     if in_direction:
         why = f"{judged.why} The amount belongs to the paper's data and network, and is not tested."
-        judged = replace(judged, why=why)
+        judged = replace(judged, why=why.strip())
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
     return replace(
         Finding(
             **vars(judged), pairs=pairs, by=rule.by, margin=margin, means=means,
             twins=twins, impossible=impossible, diverged=sum(map(len, diverged.values())),
         ),
-        why=judged.why + diverged_in_words(diverged),
+        why=(judged.why + diverged_in_words(diverged)).strip(),
     )  # fmt: skip
 
 

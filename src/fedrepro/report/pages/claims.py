@@ -15,7 +15,7 @@ from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
-from fedrepro.report.pages.templates import MINUS, figure
+from fedrepro.report.pages.templates import MINUS, THIN, figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
@@ -107,7 +107,7 @@ def _lead_of(test: PairedTest | None) -> str:
 
 def _plain(lead: float) -> str:
     """As pages show it, but with ASCII's minus."""
-    return figure(lead).replace(MINUS, "-")
+    return figure(lead).replace(MINUS, "-").replace(THIN, ",")
 
 
 def _tally(finding: Finding) -> str:

@@ -1,5 +1,6 @@
 """Fill the templates, and format values in them."""
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -123,8 +124,15 @@ def signed(value: float | None, decimals: int = 2) -> str:
 
 
 def figure(value: float) -> str:
-    """A difference of any magnitude, with its sign."""
-    text = f"{value:+.2f}" if 0.01 <= abs(value) < 1e5 or value == 0 else f"{value:+.2g}"
+    """A difference of any magnitude, with its sign; what rounding errors leave is 0."""
+    size = abs(value)
+    if size < 1e-9:
+        text = f"{0:+.2f}"
+    elif size >= 1e5:
+        text = f"{value:+,.0f}".replace(",", THIN)
+    else:
+        decimals = 2 if size >= 0.01 else 1 - math.floor(math.log10(size))
+        text = f"{value:+.{decimals}f}"
     return text.replace("-", MINUS)
 
 

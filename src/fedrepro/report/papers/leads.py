@@ -279,19 +279,15 @@ def judge_leads(
     singles, ps = rule.singles(tests, diverged)
     overall = _overall([by for by in leads if by], rule.by)
     word = rule.word(tests, singles, overall, lost)
-    computed, needs = len(tests) - singles.count("not computed"), ""
-    if not computed:
+    needs = ""
+    if all(single == "not computed" for single in singles):
         why = "No comparison has runs of ours on both sides."
         return Judged(word, why, None, tests, singles, ps)
-    why = f"{computed} of {len(tests)} comparisons computed"
-    if len(tests) > 1:
-        why += f": {singles.count('leads')} lead, {singles.count('against')} against"
-    why += "."
+    why = ""  # the tally has the counts
     if word in OPEN and any(lost):
-        why += " A run that diverged has no lead; more seeds alone do not decide it."
+        why = "A run that diverged has no lead; more seeds alone do not decide it."
     elif word in OPEN:
-        needs, sentence = _open(rule, tests, overall)
-        why += f" {sentence}"
+        needs, why = _open(rule, tests, overall)
     return Judged(word, why, overall, tests, singles, ps, needs)
 
 

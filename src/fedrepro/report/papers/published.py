@@ -350,7 +350,7 @@ def _grouped(
 
 def split_part(item: str) -> tuple[str, str]:
     """Split an item into table and part: table_7_heart is table_7 and heart."""
-    match = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
+    match = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,}\d*)", item)
     return (match[1], match[2]) if match else (item, "")
 
 

@@ -57,8 +57,10 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
         "Half a unit of the last printed digit is added to each limit. Numbers that are neither "
         "percentages nor fractions, such as rounds or a loss, have no tolerance.",
         "A cell is not comparable if a run of its method, or of the best of several, diverged; "
-        "if some of the methods behind a printed best have not run yet; or if ours is from "
-        "another configuration than the published one or on a surrogate for the published data. "
+        "if some of the methods behind a printed best have not run yet; if ours is from other code "
+        "than today's, from another configuration than the published one or on a surrogate for the "
+        "published data; if its runs differ in their arithmetic; if it is a measure of another "
+        "kind than the printed one; or if the printed cell is empty. "
         "A number at scale demo has no verdict.",
     )
 
