@@ -344,8 +344,11 @@ def test_the_start_page_draws_each_claim_that_has_an_interval(
     links = re.findall(r'<a href="claims\.html#([^"]+)" aria-label="([^"]*)"><title>', start)
     assert [title for _, title in links] == drawn
     assert all(f'id="{anchor}"' in claims for anchor, _ in links)
+    assert sum("Most against it: " in title for title in drawn) >= 10
     for title in map(html.unescape, drawn):
-        found = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\](?: \w+)*)\.", title)
+        lead = r"\S+ \[[^\]]*\]"
+        rival = rf"(?: Most against it: .*, {lead}\.)?"
+        found = re.fullmatch(rf"(.*[.?]) [^.]*, ({lead}(?: \w+)*)\.{rival}", title)
         assert found, title
         says, lead = found[1], found[2].replace("-", "\N{MINUS SIGN}")
         assert any(row.startswith(says) and f"Mean lead {lead}" in row for row in rows), title

@@ -238,7 +238,7 @@ def _bar_of(claim: Claim, finding: Finding) -> Bar | None:
     if decider and decider.test and decider.test.interval:
         ends = [_clipped((end - finding.by) / (lead - low)) for end in decider.test.interval]
         rival = (ends[0], ends[1], ends[2])
-        shown += f"; {decider.pair.rival}: {_lead_of(decider.test)}"
+        shown += f". Most against it: {decider.pair.rival}, {_lead_of(decider.test)}"
     colour, mark = LOOKS_OF.get(finding.word, (INK, "ring"))
     about = f"{claim.says} {finding.verdict.capitalize()}, {shown}."
     page = f"claims.html#{claim.anchor}"
