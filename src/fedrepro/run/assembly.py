@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedrepro.check.own_losses import refuse_unfit
 from fedrepro.config.conditions import AttackSpec
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
@@ -20,7 +21,6 @@ from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
-from fedrepro.engine.losses import refuse_unfit
 from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation

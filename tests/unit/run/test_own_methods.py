@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from fedrepro.check import suite
+from fedrepro.check.hooks import watched
 from fedrepro.cli.check import trial_of
 from fedrepro.cli.main import main
 from fedrepro.config.loading import folders_here
+from fedrepro.engine.round import begin
 from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from support import tiny_run
+from support.worlds import federation
 
 HEAD = """\
 import itertools
@@ -307,6 +310,18 @@ def test_a_hook_is_refused_in_the_first_round(case: str, write, tmp_path: Path) 
     write(FROZEN + text)
     with pytest.raises(UserError, match=line):
         tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
+
+
+def test_a_hook_that_few_runs_call_is_checked_as_well(write) -> None:  # type: ignore[no-untyped-def]
+    write(
+        FROZEN + "def from_parent(self, ctx, server):\n"
+        "        server['params']['head.bias'] += 1\n"
+        "        return server\n"
+    )
+    method, _ = registry.compose("mine", folders=folders_here())
+    world = watched(federation(method=method))
+    with pytest.raises(UserError, match=r"mine.py:16: from_parent: changed server\[params/head"):
+        world.method.from_parent(world.context, begin(world))
 
 
 @pytest.mark.parametrize("executor", ["sequential", "parallel"])

@@ -1,0 +1,49 @@
+"""Try a loss of the user's own on a few samples (:mod:`fedrepro.engine.losses`)."""
+
+import torch
+from torch import Tensor
+
+from fedrepro.check.traces import changes, generators, marks
+from fedrepro.engine.losses import aligned
+from fedrepro.engine.task import Task
+from fedrepro.support.errors import UserError, bad_value
+
+
+def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacked: bool) -> None:
+    """Try a loss on a few samples, before it produces a wrong number.
+
+    Args:
+        outputs: of the model for these samples.
+        stacked: whether clients run side by side, in padded mini-batches.
+
+    Raises:
+        UserError: if it fails, draws random numbers, changes targets, returns neither losses nor
+            their mean, or no gradient follows from it; and for a mean where each sample's loss is
+            needed.
+    """
+    where, function = f"loss {name}", getattr(task.losses, "function")  # noqa: B009  # an OwnLoss
+    outputs = outputs.detach().requires_grad_()
+    before = generators(targets.device), marks(targets)
+    try:
+        with torch.enable_grad():
+            losses = function(*aligned(task, outputs, targets))
+    except Exception as error:  # of the user's code
+        shapes = f"outputs {[*outputs.shape]} and targets {[*targets.shape]}"
+        raise UserError(f"{where}: {shapes}: {type(error).__name__}: {error}") from error
+    if drawn := changes(before[0], generators(targets.device)):
+        raise UserError(
+            f"{where}: draws random numbers ({', '.join(drawn)}), which no seed would repeat: draw "
+            "in the model, in training"
+        )
+    if marks(targets) != before[1]:
+        raise UserError(f"{where}: changed its targets in place: return new tensors instead")
+    wanted = f"a loss for each sample [{len(targets)}], or their mean"
+    if not isinstance(losses, Tensor):
+        raise bad_value(where, "result", type(losses).__name__, wanted)
+    if losses.ndim and len(losses) != len(targets):
+        raise bad_value(where, "result", [*losses.shape], wanted)
+    if not losses.requires_grad:
+        raise UserError(f"{where}: no gradient follows from it: compute with tensors only")
+    if stacked and not losses.ndim:
+        wanted = "'sequential' or 'parallel', or a loss that returns one number per sample"
+        raise bad_value(where, "executor", "vectorised", wanted)
