@@ -351,6 +351,9 @@ tables:
     rows:
       - {label: MAE, setting: s, metric: mae}
       - {label: Worst, setting: s, metric: {of: mse, over_clients: worst}}
+      - {label: None, setting: s, metric: accuracy}
+      - {label: Steps, setting: s, metric: {reached_in_steps_of: 5}}
+      - {label: Rounds, setting: s, metric: {rounds_to: 50}}
     columns: [{label: FedAvg, method: fedavg}]
 """
 
@@ -379,7 +382,10 @@ def test_a_setting_regresses_a_column(bench: Path, capsys: pytest.CaptureFixture
     assert rounds["test_mae"].iloc[-1] < rounds["test_mae"].iloc[0]
     workbench = load_workbench(bench)
     target = workbench.tables("paper")["own", "table_1"]
-    mae, worst = (cell.paper.mean for cell in tables.compute(workbench, target, Published()).cells)
+    cells = [cell.paper for cell in tables.compute(workbench, target, Published()).cells]
+    mae, worst = (cell.mean for cell in cells[:2])
+    assert [cell.mean for cell in cells[2:]] == [None] * 3
+    assert "has no accuracy" in str(cells[2].hole)
     assert mae == pytest.approx(rounds["test_mae"].iloc[-1])
     clients = fr.load("own/s", "fedavg").clients
     last = clients[clients["round"] == 3]

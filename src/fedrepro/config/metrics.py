@@ -377,7 +377,9 @@ class Reached(OfAccuracy):
             "%",
             True,
             lambda record: (
-                [(record.rounds["round"][-1], self._value(record))] if record.rounds else []
+                [(record.rounds["round"][-1], self._value(record))]
+                if ACCURACY.measure.series(record)
+                else []
             ),
             together=lambda records: min(map(self._value, records)),
         )

@@ -90,7 +90,7 @@ class OfRound(Measure):
 
 class SharedAccuracy(OfRound):
     name, words, unit, rising = "accuracy", "accuracy", "%", True
-    column, without = "test_accuracy", ""
+    column, without = "test_accuracy", "has no accuracy"
     same_axes = validated = True
 
 
