@@ -108,7 +108,8 @@ def train(
             a class of yours that extends Method or Wrapper, or a module with one; or a list of
             these, such as ["ima", MyMethod, "fedadam"]. MyMethod is called my_method.
         model: a model's name (`fedrepro models` lists them), a module, or a function or a class
-            that is called with a sample's shape and the number of outputs, or without arguments.
+            that is called with a sample's shape and the number of outputs, or without arguments if
+            it needs none.
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a data set of pairs or of
             dicts with a label, such as torch's and Hugging Face's. One that draws from the global
             generators (random transforms) is read anew in every epoch, by the run's seed. Classes
@@ -405,21 +406,20 @@ def _architecture(
 def _builder(model: "Architecture") -> "Architecture":
     """A function or a class that is called with a sample's shape and the number of outputs.
 
-    One that takes fewer is called without.
+    One that cannot take them is called without, as is a class or a partial function that needs no
+    arguments, unless its first one is a shape.
 
     Raises:
-        UserError: if it takes neither, and from its call if it cannot use them.
+        UserError: if it needs others, and from its call if it cannot use them.
     """
     signature, name = inspect.signature(model), getattr(model, "__name__", type(model).__name__)
-    given, wanted = 2, "pass an instance, or a function of a sample's shape and the outputs' number"
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        given = 0
-        try:
-            signature.bind()
-        except TypeError as error:
-            raise UserError(f"{WHERE}: model {name}{signature}: {error}: {wanted}") from None
+    first = next(iter(signature.parameters.values()), None)
+    own = inspect.isfunction(model) or first is None or first.kind is first.VAR_POSITIONAL
+    alone = _takes(signature, 0) and not (own or (first and "shape" in first.name))
+    given = 0 if alone or not _takes(signature, 2) else 2
+    wanted = "pass an instance, or a function of a sample's shape and the outputs' number"
+    if not _takes(signature, given):
+        raise UserError(f"{WHERE}: model {name}{signature}: needs other arguments: {wanted}")
 
     def build(shape: Any, outputs: int) -> "nn.Module":
         arguments = (shape, outputs)[:given]
@@ -431,6 +431,15 @@ def _builder(model: "Architecture") -> "Architecture":
             raise UserError(f"{WHERE}: model {name}{arguments}: {error}: {wanted}") from error
 
     return build
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    """Return True if a call with so many arguments is possible."""
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _drawn_anew(build: "Architecture") -> "Architecture":

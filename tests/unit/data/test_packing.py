@@ -226,7 +226,7 @@ def test_whole_numbers_fit_the_model() -> None:
             return super().forward(functional.one_hot(x, 5).flatten(1).float())
 
     assert losses((USER, ONE[:, 0]), Ids)
-    assert losses(USER[:, None], lambda: OneHot(5, 2))  # takes numbers of 64 bits only
+    assert losses(USER[:, None], partial(OneHot, 5, 2))  # takes numbers of 64 bits only
     sizes = {"a": np.arange(24).reshape(8, 3), "b": np.arange(48).reshape(8, 2, 3)}
     floats = {name: values.astype("float32") for name, values in sizes.items()}
     assert losses(sizes, Apart, lr=1e-6) == losses(floats, Apart, lr=1e-6)  # features
@@ -241,18 +241,28 @@ def test_a_class_is_called_with_what_it_takes() -> None:
         def __init__(self, width: int) -> None:
             super().__init__(width, 2)
 
-    class Other(nn.Linear):
+    class Layers(nn.Linear):
         def __init__(self, width: int = 3, layers: int = 2) -> None:
             super().__init__(width, layers)
+
+    class OfShape(nn.Linear):
+        def __init__(self, input_shape: tuple[int, ...] = (9,), outputs: int = 9) -> None:
+            super().__init__(*input_shape, outputs)
+
+    class Broken(nn.Linear):
+        def __init__(self, input_shape: tuple[int, ...], outputs: int) -> None:
+            super().__init__(input_shape, outputs)  # type: ignore[arg-type]
 
     def factory(shape: tuple[int, ...], outputs: int) -> nn.Module:
         return nn.Linear(shape[0], outputs)
 
-    models: list[Callable[..., nn.Module]] = [Plain, factory, partial(Needs, 3), lambda: Needs(3)]
+    models: list[Callable[..., nn.Module]] = [
+        Plain, factory, partial(Needs, 3), lambda: Needs(3), Layers, OfShape,
+    ]  # fmt: skip
     first, *others = (losses(ONE, model) for model in models)
     assert all(each == first for each in others)
-    for model in (Needs, Other):
+    for model in (Needs, Broken):
         with pytest.raises(
-            UserError, match=r"model (Needs|Other)\(.*pass an instance, or a function"
+            UserError, match=r"model (Needs|Broken)\(.*pass an instance, or a function"
         ):
             losses(ONE, model)
