@@ -211,7 +211,7 @@ def regular_net() -> nn.Module:
 
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
-    "perceptron": (on_page(0, "my_mlp"), VECTORS),
+    "perceptron": (partial(on_page(0, "my_mlp"), (6,), 2), VECTORS),
     "parameters and attention": (Tokens, SEQUENCES),
     "transformer encoder": (Encoder, WORDS),
     "lstm": (partial(Recurrent, nn.LSTM), WORDS),
