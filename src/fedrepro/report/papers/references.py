@@ -7,6 +7,7 @@ from urllib.parse import quote
 from pydantic import Field, model_validator
 
 from fedrepro.run.results import REFERENCES
+from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
 
@@ -69,11 +70,10 @@ class References(Typed):
 
 
 def load_references(root: Path) -> References:
-    """The references of a checkout; empty without the file.
+    """The references of a workbench; without a file of its own, those of the package.
 
     Raises:
         UserError: if the file is invalid.
     """
-    if not (root / REFERENCES).exists():
-        return References()
-    return validate(References, read_yaml(root / REFERENCES, REFERENCES), str(REFERENCES))
+    file = own_or_packaged(root, REFERENCES)
+    return validate(References, read_yaml(file, REFERENCES), str(REFERENCES))
