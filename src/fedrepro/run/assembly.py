@@ -177,11 +177,6 @@ def make_plan(
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
     federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
-    if redraw := dataset.redraw:
-        federation = replace(
-            federation,
-            redraw=lambda seed, rows: training.redrawn(redraw(seed, rows.cpu().numpy())),
-        )
     if spec.setting.loss and method.classifies:
         x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
         outputs = context.net.predict(context.net.bind(federation.initial), x)
@@ -240,7 +235,8 @@ def _training_samples(
     split = with_noise(dataset.train, partition, dataset.classes, spec.setting.noise, spec.seed)
     if attack and attack.kind == "label_flip":
         split = with_reversed_labels(split, partition, dataset.classes, attacking)
-    return TensorSamples.of(split, scaling, spec.execution.device)
+    samples = TensorSamples.of(split, scaling, spec.execution.device)
+    return replace(samples, redraw=dataset.redraw)
 
 
 def _context(
@@ -298,6 +294,7 @@ def _federation(
         seed=spec.seed,
         execute=EXECUTORS[executor](execution.threads, execution.device),
         flips=setting.augment == "flip",
+        redraw=clients.samples.redrawn if clients.samples.redraw else None,
         sample_cohort=_sampler(setting, context.clients, context.cohort_size),
         availability=available,
         attack=attack,

@@ -195,10 +195,11 @@ def test_a_table_is_shown_as_it_is_understood(
 def test_columns_that_are_no_features_are_named(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = "row,patient,born,ward,smokes,height,visits,scan,site_of_the_first_examination,ill"
+    names = "row,patient,born,ward,smokes,height,visits,scan,site_of_the_first_examination,note,ill"
     lines = [
         f"{at},p{at % 30},19{40 + at % 50}-0{1 + at % 9}-11,{at % 4},{['yes', '?', 'no'][at % 3]},"
-        f"{150 + at * 7 % 20},{at * at % 13},3,{'abcdefghijkl'[at % 12] * 12},{at % 2}"
+        f"{150 + at * 7 % 20},{at * at % 13},3,{'abcdefghijkl'[at % 12] * 12},"
+        f"all is well with number {at % 9},{at % 2}"
         for at in range(40)
     ]
     (own / "data/study.csv").write_text("\n".join([names, *lines, ""]))
@@ -209,12 +210,13 @@ def test_columns_that_are_no_features_are_named(
     assert said["column patient"].startswith("an id? `drop` it; 30 words")
     assert said["column born"].startswith("dates? `drop` it")
     assert said["column smokes"].startswith('no value? `missing: ["?"]`; 3 words')
+    assert said["column note"].startswith("texts? `kind: text`")
     assert said["column scan"] == "constant: `drop` it; numbers, 3 to 3"
-    assert said["look at"] == "5 columns: row, patient, born, smokes, scan"
+    assert said["look at"] == "6 columns: row, patient, born, smokes, scan, note"
     longest = max(len(key) for key in said)
     assert all(longest + 4 + len(text) <= 80 for key, text in said.items() if "column" in key)
 
-    sets = ["--set", "missing=?,3", "--set", "drop=row,patient,born,scan"]
+    sets = ["--set", "missing=?,3", "--set", "drop=row,patient,born,scan,note"]
     assert main(["check-data", "data/study.csv", *sets]) == 0
     out = capsys.readouterr().out.splitlines()
     said = dict(line.split("\t") for line in out if "\t" in line)

@@ -53,6 +53,22 @@ def test_resuming_keeps_every_local_model(tmp_path: Path, composition: str) -> N
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes()
 
 
+@pytest.mark.parametrize("composition", ["ditto", "fedrep"])
+def test_defaults_of_epochs_fit_a_setting_with_fewer(tmp_path: Path, composition: str) -> None:
+    """By default five of the client's own model, or all of the round's if there are fewer."""
+    changes: dict[str, Any] = {
+        "epochs": 2,
+        "rounds": 1,
+        "hyperparameters": {},
+        "evaluate": {"clients": True},
+    }
+    carry_out(tmp_path / "own", personal(composition, **changes))
+    key = "personal_epochs" if composition == "ditto" else "body_epochs"
+    changes["hyperparameters"] = {composition: {key: 3}}
+    with pytest.raises(UserError, match=f"{key}: 3: expected at most"):
+        carry_out(tmp_path / "more", personal(composition, **changes))
+
+
 @pytest.mark.parametrize("composition", ["superfed_lm", "ima+fedper"])
 def test_workers_leave_the_same_bytes(tmp_path: Path, composition: str) -> None:
     """Also where other numbers of them begin a run and go on with it."""

@@ -77,6 +77,8 @@ def _of_words(words: Sequence[str], rows: int) -> str:
         return "constant: `drop` it"
     if missing := [word for word in words if word.strip().lower() in MISSING]:
         return f'no value? `missing: ["{missing[0].strip()}"]`'
+    if sum(len(word.split()) for word in words[:FEW]) > 4 * len(words[:FEW]):
+        return "texts? `kind: text` reads them"
     if _are_dates(words):
         return "dates? `drop` it, or write days as a number"
     return "an id? `drop` it" if 2 * len(words) > rows > FIRST else ""

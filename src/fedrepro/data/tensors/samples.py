@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.dataset import Dataset, Redraw, Split
 from fedrepro.support.errors import bad_value
 
 
@@ -82,11 +82,15 @@ class TensorSamples:
 
     Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training. Only
     features and targets of float32 are converted to the run's float type at once.
+
+    Attributes:
+        redraw: draws their inputs anew, for data that draw; else None.
     """
 
     x: Tensor
     y: Tensor
     scaling: Scaling
+    redraw: Redraw | None = None
 
     @classmethod
     def of(cls, split: Split, scaling: Scaling, device: str) -> "TensorSamples":
@@ -102,9 +106,11 @@ class TensorSamples:
         """The samples at ``rows``, an index tensor of any shape."""
         return self.scaling(self.x[rows]), self.y[rows]
 
-    def redrawn(self, inputs: NDArray[Any]) -> Tensor:
-        """Other inputs [n, ...], in the type of these and scaled like them."""
-        return self.scaling(torch.from_numpy(inputs).to(self.x.device, self.x.dtype))
+    def redrawn(self, seed: int, rows: Tensor) -> Tensor:
+        """The inputs at ``rows`` [n], drawn anew by ``seed``, for samples with a ``redraw``."""
+        assert self.redraw is not None
+        inputs = torch.from_numpy(self.redraw(seed, rows.cpu().numpy()))
+        return self.scaling(inputs.to(self.x.device, self.x.dtype))
 
     def some(self, indices: NDArray[np.int64]) -> "TensorSamples":
         """A copy of the samples at ``indices``."""
