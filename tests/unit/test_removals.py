@@ -77,7 +77,6 @@ WHOSE = {
     "run/store.py ClientStore._remove_strays file.unlink": HOLDER,
     "run/run_archive.py write (folder / name).unlink": LANDED,
     "run/run_archive.py _write write_atomically": LANDED,
-    "provenance/syntax.py remember write_atomically": NAME,
     "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
     "api/training.py _run_in shutil.rmtree": "a temporary folder that this call has made",
     "api/comparing.py Chart.save write_atomically": OUTPUT,

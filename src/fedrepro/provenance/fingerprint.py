@@ -102,8 +102,9 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     Names are relative to the package, those of plug-ins are like ``plugins/methods/x.py``. A model
     given as an object has no file.
     """
-    found = closure(code_of_spec(spec), OUTSIDE_A_RUN)
-    files = {_named(path, spec.plugins): path for path in found}
+    files = {
+        _named(path, spec.plugins): path for path in closure(code_of_spec(spec), OUTSIDE_A_RUN)
+    }
     return {name: syntax_of(path).digest for name, path in sorted(files.items())}
 
 
@@ -138,12 +139,12 @@ def checkouts_of(files: Iterable[str], folders: plugins.Folders) -> dict[str, An
         By ``fedrepro`` and, if there are such files, ``plugins/methods`` and so on: commit and
         whether the folder's code differs from it (:mod:`fedrepro.support.checkout`), or None.
     """
-    found: dict[str, Any] = {PACKAGE.name: checkout.of_package()}
+    states: dict[str, Any] = {PACKAGE.name: checkout.of_package()}
     for kind in KINDS:
         folder = folders.of(kind)
         if folder and any(name.startswith(f"{PLUGINS}/{kind}/") for name in files):
-            found[f"{PLUGINS}/{kind}"] = checkout.of_folder(folder.absolute())
-    return found
+            states[f"{PLUGINS}/{kind}"] = checkout.of_folder(folder.absolute())
+    return states
 
 
 def _named(path: Path, folders: plugins.Folders) -> str:
@@ -233,14 +234,14 @@ def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
     Args:
         outside: modules, and folders of them, at which the search ends, such as ``support/files``.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     waiting = list(starts)
     while waiting:
         path = waiting.pop()
-        if path not in found and not _is_inside(path, outside):
-            found.add(path)
+        if path not in files and not _is_inside(path, outside):
+            files.add(path)
             waiting.extend(_imported(path))
-    return found
+    return files
 
 
 @cache  # for the same few files, in each of hundreds of fingerprints

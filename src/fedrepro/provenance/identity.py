@@ -153,21 +153,20 @@ def differences(recorded: Identity, wanted: Identity) -> list[Difference]:
     ]
 
 
-def at_least(meaning: Meaning, found: Iterable[Difference]) -> list[Difference]:
+def at_least(meaning: Meaning, listed: Iterable[Difference]) -> list[Difference]:
     """The differences that are at least as grave as ``meaning``."""
-    return [each for each in found if each.meaning >= meaning]
+    return [each for each in listed if each.meaning >= meaning]
 
 
-def other_numbers(found: Iterable[Difference]) -> list[Difference]:
+def other_numbers(listed: Iterable[Difference]) -> list[Difference]:
     """The differences that make it another result."""
-    return at_least(Meaning.OTHER_NUMBERS, found)
+    return at_least(Meaning.OTHER_NUMBERS, listed)
 
 
-def in_words(found: Iterable[Difference]) -> str:
+def in_words(listed: Iterable[Difference]) -> str:
     """Differences as one sentence without a full stop; "" if there are none."""
-    found = list(found)
     groups: dict[str, list[Difference]] = {}
-    for each in found:
+    for each in listed:
         groups.setdefault(each.about, []).append(each)
     return "; ".join(_sentence(about, group) for about, group in groups.items())
 

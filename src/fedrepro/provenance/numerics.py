@@ -116,11 +116,11 @@ def _of_analysis(file: Path) -> str:
 
 def _analyses() -> list[Path]:
     """The modules that rules for analyses and studies call, by their files' names."""
-    found = [
+    files = [
         *fingerprint.PACKAGE.glob("*/*_of_run*.py"),
         *fingerprint.PACKAGE.glob("papers/*/*_of_run*.py"),
     ]
-    return sorted({*found, *papers.files_of("study").values()})
+    return sorted({*files, *papers.files_of("study").values()})
 
 
 @cache
@@ -139,16 +139,16 @@ def _of_plugin(file: Path) -> str:
 
     A blessed refactoring of this package therefore does not invalidate a plug-in's runs.
     """
-    found = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
+    files = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
     core = fingerprint.closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN)
     names = {path: name for name, path in part_files().items() if _is_ours(path)}
     lines = []
-    for path in found - core:
+    for path in files - core:
         if path in names:
             lines.append(_id(f"method {names[path]}", _of_closure(path)))
         else:
             lines.append(syntax_of(path).digest)
-    lines += fingerprint.files_read_by(found).values()
+    lines += fingerprint.files_read_by(files).values()
     return _short(fingerprint.of_text(" ".join(sorted(lines))))
 
 
@@ -231,8 +231,8 @@ def _id(part: str, code: str) -> str:
 @cache
 def blessed() -> dict[str, dict[str, str]]:
     """Part -> ``id``, and the fingerprint ``code`` of the last code that was blessed with it."""
-    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    entries: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return entries
 
 
 def refuse_changed_code(spec: RunSpec) -> None:

@@ -5,7 +5,6 @@ Parsing all code behind pages and methods takes a second, at every start of Snak
 
 import ast
 import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import write_atomically
 from fedrepro.support.plugins import content_of, parse
 
-# The cache, in the working directory: a line with the hash of the second line, which is the data.
+# The cache, in the working directory.
 REMEMBERED = Path(".snakemake/fedrepro-code")
 
 
@@ -89,10 +88,9 @@ def remember(root: Path = Path()) -> None:
     """
     if not _new:
         return
-    found = {key: _remembered()[key] for key in sorted(_used)}
-    text = json.dumps({"by": _reader(), "found": found})
-    with suppress(UserError), write_atomically(root / REMEMBERED) as temporary:
-        temporary.write_text(f"{_hash(text.encode())}\n{text}\n", encoding="utf-8")
+    used = {key: _remembered()[key] for key in sorted(_used)}
+    with suppress(UserError):
+        checksummed_json.write(root / REMEMBERED, {"files": used}, _reader())
     _new.clear()
 
 
@@ -104,14 +102,12 @@ _used: set[str] = set()
 def _remembered() -> dict[str, Syntax]:
     """Cached facts by file hash; empty if the cache is missing, damaged or of another version."""
     try:
-        checksum, text = REMEMBERED.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return {}
-    if checksum != _hash(text.encode()) or (kept := json.loads(text))["by"] != _reader():
+        files = checksummed_json.read(REMEMBERED, _reader())["files"]
+    except (FileNotFoundError, UserError):
         return {}
     return {
         key: Syntax(tuple((level, name) for level, name in names), digest)
-        for key, (names, digest) in kept["found"].items()
+        for key, (names, digest) in files.items()
     }
 
 

@@ -37,5 +37,5 @@ def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any],
         known["data"] = input_artifacts.data_of_plan(plan, dataset, partition, loaded)
     except UserError as error:
         why = str(error)
-    found: dict[str, Any] = json.loads(json.dumps(known))
-    return found, why
+    as_read: dict[str, Any] = json.loads(json.dumps(known))
+    return as_read, why

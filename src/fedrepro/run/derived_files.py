@@ -1,15 +1,13 @@
 """Read what was made from runs, analyses and tables, and compare it with those runs as they are."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.results import manifest_in, reference_folder
-from fedrepro.run.run_archive import archived_run
+from fedrepro.run.results import seal_of_run
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
-from fedrepro.support.scoped_cache import ScopedCache
 
 REPLACED = "made from a result of {} that was replaced or deleted since"
 
@@ -43,37 +41,3 @@ def changed_sources(
     for name, seal in content.get("of", {}).items():
         if seal_of(RunKey.parse(name)) not in (seal, None):
             yield name
-
-
-_seals = ScopedCache[tuple[Path, RunKey, Path], str]("_seals")
-seals_once = _seals.within  # as results.read_once
-
-
-def seal_of_run(root: Path, run: RunKey, runs: Path = Path("results/runs")) -> str:
-    """The seal in the manifest of this machine's result or else the reference result, or "".
-
-    Args:
-        runs: the folder of this machine's results, relative to the root.
-    """
-    return _seals.of((root, run, runs), lambda: _seal_of_run(root, run, runs))
-
-
-def _seal_of_run(root: Path, run: RunKey, runs: Path) -> str:
-    for folder in (runs / run.name, reference_folder(run)):
-        try:
-            return str(manifest_in(root / folder).get("seal"))
-        except FileNotFoundError:
-            continue
-        except ValueError:
-            return "damaged"
-    try:
-        landed = archived_run(root, run)
-    except UserError:
-        return "damaged"
-    return str(landed.manifest.get("seal")) if landed else ""
-
-
-def seals_of(root: Path, runs: Iterable[RunKey]) -> dict[str, str]:
-    """The key ``of`` of a file made from those of these runs that have a result."""
-    seals = {run.name: seal_of_run(root, run) for run in runs}
-    return {name: seal for name, seal in seals.items() if seal}

@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import landed
-from fedrepro.run.derived_files import REPLACED, changed_sources, seal_of_run
+from fedrepro.run.derived_files import REPLACED, changed_sources
 from fedrepro.run.results import (
     MANIFEST,
     REFERENCE,
@@ -24,6 +24,7 @@ from fedrepro.run.results import (
     fault_of_manifest,
     manifest_in,
     runs_in,
+    seal_of_run,
     timing_of,
 )
 from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results

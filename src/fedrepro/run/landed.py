@@ -117,14 +117,14 @@ def read(root: Path, system: str) -> Present:
         rows = present.rows.setdefault(f"{REFERENCE}/{setting}", {})
         rows[run] = digest_of_files({each.name: each for each in path.parent.iterdir()})
     try:
-        found = checksummed_json.parsed(folder / REPLAYS)
+        replays = checksummed_json.parsed(folder / REPLAYS)
     except FileNotFoundError:
         pass
     except ValueError as error:
         present.damaged[REPLAYS] = str(error)
     else:
         rows = present.rows[REPLAYS] = {}
-        for name, replay in found.items():
+        for name, replay in replays.items():
             of, _, seed = name.rpartition("/")
             rows[of, seed.replace("seed", "seed ")] = _digest(replay)
     return present
@@ -204,9 +204,9 @@ def _what(system: str) -> str:
 
 def _recorded(root: Path, system: str) -> Rows:
     file, shown = _file(root, system), PAPERS / system / FILE
-    found = checksummed_json.read(file, _what(system), shown, RESTORE)
+    content = checksummed_json.read(file, _what(system), shown, RESTORE)
     rows: Rows = {}
-    for key, digests in found.items():
+    for key, digests in content.items():
         if isinstance(digests, dict):
             name, _, group = key.partition(": ")
             rows.setdefault(name, {}).update({(group, row): digests[row] for row in digests})

@@ -90,9 +90,9 @@ def replay_of(record: RunRecord) -> Replay | None:
     path = record.root / file
     if not path.exists():
         return None
-    found = _read(path, path.stat().st_mtime_ns).get(name)
+    replay = _read(path, path.stat().st_mtime_ns).get(name)
     files: dict[str, Any] = record.manifest.get("files", {})
-    return found if found and found.record == files.get(RECORD) else None
+    return replay if replay and replay.record == files.get(RECORD) else None
 
 
 def identity_of_record(record: RunRecord) -> Identity:

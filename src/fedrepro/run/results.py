@@ -85,21 +85,21 @@ class RunRecord:
         path = self.folder / "quality.json" if self.reference else what
         try:
             if self.archived:
-                found = dict(self.archived.quality)
+                quality = dict(self.archived.quality)
             else:
-                found = checksummed_json.read(
+                quality = checksummed_json.read(
                     self.root / path, checksummed_json.of_results(what), path
                 )
         except FileNotFoundError:
             return {}
-        if found.get("of") != made_of([self]):
+        if quality.get("of") != made_of([self]):
             return {}
-        numbers, classes = found.get("numbers"), found.get("classes")
+        numbers, classes = quality.get("numbers"), quality.get("classes")
         if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
             raise UserError(f"{path}: damaged: numbers: expected names with numbers or null")
         if not isinstance(classes, int) or classes < 1:
             raise UserError(f"{path}: damaged: classes: expected a whole number of at least 1")
-        return found
+        return quality
 
     @cached_property
     def rounds(self) -> dict[str, list[float]]:
@@ -110,8 +110,8 @@ class RunRecord:
     def clients(self) -> dict[str, list[float]]:
         """clients.parquet: column -> values; empty if there is no such file."""
         columns = self._columns("clients.parquet")
-        found = self._chosen(columns, ("round", "client", "train_samples"), "")
-        return {"test_samples" if name == "samples" else name: found[name] for name in found}
+        chosen = self._chosen(columns, ("round", "client", "train_samples"), "")
+        return {"test_samples" if name == "samples" else name: chosen[name] for name in chosen}
 
     @cached_property
     def decisions(self) -> dict[str, list[float]]:
@@ -126,8 +126,8 @@ class RunRecord:
     @property
     def rounds_with_images(self) -> list[int]:
         """The rounds after which it saved images, in order."""
-        found = (re.fullmatch(IMAGES.format(r"(\d+)"), name) for name in self._files)
-        return sorted(int(each[1]) for each in found if each)
+        matches = (re.fullmatch(IMAGES.format(r"(\d+)"), name) for name in self._files)
+        return sorted(int(match[1]) for match in matches if match)
 
     def images(self, number: int) -> NDArray[np.uint8]:
         """The images saved after a round, [n, channels, height, width].
@@ -214,12 +214,13 @@ def reference_folder(run: RunKey) -> Path:
 
 _records = ScopedCache[tuple[Path, RunKey, bool], RunRecord]("_records")
 _manifests = ScopedCache[Path, dict[str, Any]]("_manifests")
+_seals = ScopedCache[tuple[Path, RunKey, Path], str]("_seals")
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
     """A block in which each run is read once: a site has many cells."""
-    with _records.within(), _manifests.within():
+    with _records.within(), _manifests.within(), _seals.within():
         yield
 
 
@@ -249,22 +250,22 @@ def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
 
 
 def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:
-    found = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
-    return _read_packed(root, run) or found if reference and found.state == "not run" else found
+    record = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
+    return _read_packed(root, run) or record if reference and record.state == "not run" else record
 
 
 def _read_packed(root: Path, run: RunKey) -> RunRecord | None:
     """A landed result of scale compact, if there is one."""
     folder = folder_of(run.setting)
     try:
-        found = archived_run(root, run)
+        archived = archived_run(root, run)
     except UserError as error:
         return RunRecord(root, run, folder, True, "damaged", f"damaged: {error}")
-    if found is None:
+    if archived is None:
         return None
-    state, why = status_of(found.manifest)
+    state, why = status_of(archived.manifest)
     return RunRecord(
-        root, run, folder, True, state, why, found.manifest, found.timing, archived=found
+        root, run, folder, True, state, why, archived.manifest, archived.timing, archived=archived
     )
 
 
@@ -302,11 +303,11 @@ def run_of(manifest: Mapping[str, Any]) -> RunKey:
 
 def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
     """Why a manifest is not that of an unchanged result of a run, in words; or ""."""
-    found = run_of(manifest)
+    described = run_of(manifest)
     if why := checksummed_json.fault(manifest):
         return f"manifest.json: {why}"
-    if found != run:
-        whose = f"{found.setting} {found.method} seed {found.seed}"
+    if described != run:
+        whose = f"{described.setting} {described.method} seed {described.seed}"
         return f"the folder holds another run: {whose}"
     return ""
 
@@ -353,7 +354,7 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
         if not name.endswith(suffix):
             continue
         try:
-            found = sha256_of(folder / name)
+            digest = sha256_of(folder / name)
         except FileNotFoundError:
             yield f"{name} is missing"
         except OSError as error:
@@ -361,7 +362,7 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
         except ValueError:  # a zero byte
             yield f"{name!r} is not a file name"
         else:
-            if found != sha256:
+            if digest != sha256:
                 yield f"{name} differs from the hash in its manifest"
 
 
@@ -439,6 +440,36 @@ def _reason(lines: Sequence[str]) -> str:
 def made_of(records: Iterable[RunRecord]) -> dict[str, str]:
     """The key ``of`` of a file made from these runs: name -> the seal of the manifest."""
     return {record.run.name: str(record.manifest.get("seal")) for record in records}
+
+
+def seal_of_run(root: Path, run: RunKey, runs: Path = Path("results/runs")) -> str:
+    """The seal in the manifest of this machine's result or else the reference result, or "".
+
+    Args:
+        runs: the folder of this machine's results, relative to the root.
+    """
+    return _seals.of((root, run, runs), lambda: _seal_of_run(root, run, runs))
+
+
+def _seal_of_run(root: Path, run: RunKey, runs: Path) -> str:
+    for folder in (runs / run.name, reference_folder(run)):
+        try:
+            return str(manifest_in(root / folder).get("seal"))
+        except FileNotFoundError:
+            continue
+        except ValueError:
+            return "damaged"
+    try:
+        landed = archived_run(root, run)
+    except UserError:
+        return "damaged"
+    return str(landed.manifest.get("seal")) if landed else ""
+
+
+def seals_of(root: Path, runs: Iterable[RunKey]) -> dict[str, str]:
+    """The key ``of`` of a file made from those of these runs that have a result."""
+    seals = {run.name: seal_of_run(root, run) for run in runs}
+    return {name: seal for name, seal in seals.items() if seal}
 
 
 def finished_run(root: Path, run: RunKey) -> RunRecord:

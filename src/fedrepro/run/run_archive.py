@@ -78,8 +78,8 @@ def archived_run(root: Path, run: RunKey) -> ArchivedRun | None:
 
 def settings_with_results(root: Path) -> list[str]:
     """The settings that have landed results, by name."""
-    found = sorted((root / PAPERS).glob(f"*/{COMPACT}/*/{RUNS}"))
-    return [f"{path.parts[-4]}/{path.parts[-2]}" for path in found]
+    paths = sorted((root / PAPERS).glob(f"*/{COMPACT}/*/{RUNS}"))
+    return [f"{path.parts[-4]}/{path.parts[-2]}" for path in paths]
 
 
 def archived_runs(root: Path, setting: str) -> Mapping[RunKey, ArchivedRun]:
@@ -148,14 +148,14 @@ def _write_runs(folder: Path, runs: Mapping[RunKey, ArchivedRun]) -> None:
 def _joined(rows: Sequence[tuple[RunKey, Columns]]) -> Columns:
     """The rows of several runs below each other, with method and seed first."""
     names = dict.fromkeys(name for _, columns in rows for name in columns)
-    found: Columns = {name: [] for name in ("method", "seed", *names)}
+    joined: Columns = {name: [] for name in ("method", "seed", *names)}
     for run, columns in rows:
         length = len(next(iter(columns.values())))
-        found["method"] += [run.method] * length
-        found["seed"] += [run.seed] * length
+        joined["method"] += [run.method] * length
+        joined["seed"] += [run.seed] * length
         for name in names:
-            found[name] += columns.get(name, [None] * length)
-    return found
+            joined[name] += columns.get(name, [None] * length)
+    return joined
 
 
 def _write(path: Path, columns: Columns) -> None:
@@ -170,12 +170,12 @@ def _write(path: Path, columns: Columns) -> None:
 
 def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
     """What tells whether a setting's files are those that were read: a write changes its time."""
-    found = []
+    stamps = []
     for name in (RUNS, *TABLES):
         if (path := folder / name).exists():
             about = path.stat()
-            found.append((about.st_dev, about.st_ino, about.st_ctime_ns, about.st_size))
-    return tuple(found)
+            stamps.append((about.st_dev, about.st_ino, about.st_ctime_ns, about.st_size))
+    return tuple(stamps)
 
 
 @cache  # a table asks for each of its runs
@@ -250,15 +250,15 @@ def _split(columns: Columns) -> dict[tuple[str, int], Columns]:
     places: dict[tuple[str, int], list[int]] = {}
     for place, key in enumerate(zip(columns["method"], columns["seed"], strict=True)):
         places.setdefault(key, []).append(place)
-    found = {}
+    tables = {}
     for key, chosen in places.items():
         rows = {
             name: [values[place] for place in chosen]
             for name, values in columns.items()
             if name not in ("method", "seed")
         }
-        found[key] = {name: values for name, values in rows.items() if _any_value(values)}
-    return found
+        tables[key] = {name: values for name, values in rows.items() if _any_value(values)}
+    return tables
 
 
 def _any_value(values: Iterable[Any]) -> bool:

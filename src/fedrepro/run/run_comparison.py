@@ -146,15 +146,15 @@ def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
     If one of the two manifests lacks what a title is about, as older ones may, and the other has
     it, the line says so.
     """
-    found = {"code": _of_code(before, after)}
+    lines_of = {"code": _of_code(before, after)}
     for title, keys in SECTIONS.items():
         both = [key for key in keys if key in before.manifest and key in after.manifest]
         if both:
-            found[title] = _of_values(_section(before, both), _section(after, both))
+            lines_of[title] = _of_values(_section(before, both), _section(after, both))
         elif any(key in side.manifest for key in keys for side in (before, after)):
             known = any(key in before.manifest for key in keys)
-            found[title] = [f"not recorded by {(before, after)[known].name}"]
-    return {title: lines for title, lines in found.items() if lines}
+            lines_of[title] = [f"not recorded by {(before, after)[known].name}"]
+    return {title: lines for title, lines in lines_of.items() if lines}
 
 
 def of_rounds(before: Side, after: Side) -> list[str]:
@@ -192,10 +192,10 @@ def of_rounds(before: Side, after: Side) -> list[str]:
 
 def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
     """Dotted keys and values; the key of a section with a single key is left out."""
-    found = {key: side.manifest[key] for key in keys if key in side.manifest}
-    if len(keys) == 1 and isinstance(found[keys[0]], Mapping):
-        found = found[keys[0]]
-    return dict(flatten(found))
+    values = {key: side.manifest[key] for key in keys if key in side.manifest}
+    if len(keys) == 1 and isinstance(values[keys[0]], Mapping):
+        values = values[keys[0]]
+    return dict(flatten(values))
 
 
 def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -253,8 +253,8 @@ def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
 
 
 def _git_of(side: Side) -> Mapping[str, Any]:
-    found = side.manifest.get("git")
-    return found if isinstance(found, Mapping) else {}
+    git = side.manifest.get("git")
+    return git if isinstance(git, Mapping) else {}
 
 
 def _commit(state: object) -> str | None:
@@ -262,8 +262,10 @@ def _commit(state: object) -> str | None:
     return commit if isinstance(commit, str) else None
 
 
-def titled(found: Mapping[str, Iterable[str]]) -> list[str]:
+def titled(sections: Mapping[str, Iterable[str]]) -> list[str]:
     """Titles, each followed by its lines, indented."""
     return [
-        line for title, lines in found.items() for line in (title, *(f"  {each}" for each in lines))
+        line
+        for title, lines in sections.items()
+        for line in (title, *(f"  {each}" for each in lines))
     ]

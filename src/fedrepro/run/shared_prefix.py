@@ -65,8 +65,8 @@ def kept_of(run: RunKey) -> Path:
 
 def kept_in(folder: Path) -> list[tuple[int, Path]]:
     """The checkpoints in such a folder, each with its round."""
-    found = ((each.name.removeprefix("round"), each) for each in folder.glob("round*"))
-    return [(int(number), each) for number, each in found if number.isdigit()]
+    numbered = ((each.name.removeprefix("round"), each) for each in folder.glob("round*"))
+    return [(int(number), each) for number, each in numbered if number.isdigit()]
 
 
 def shared_rounds(bench: Workbench, run: RunKey) -> int:

@@ -231,9 +231,9 @@ def _read_now(
             place = Path(folder)
             archives = bench.config.data.archives
             prepare(name, bench.datasets[name], archives, downloads=place / "raw", root=place)
-            found = open_dataset(name, place)
-            missing = found.train.missing
-            _read[name, raw] = found.meta, None if missing is None else np.array(missing)
+            dataset = open_dataset(name, place)
+            missing = dataset.train.missing
+            _read[name, raw] = dataset.meta, None if missing is None else np.array(missing)
     return _read[name, raw]
 
 
@@ -246,18 +246,18 @@ def prepared(bench: Workbench, name: str) -> Dataset | None:
     if not (bench.root / PREPARED / name / "meta.json").exists():
         return None
     try:
-        found, entry = open_dataset(name, bench.root / PREPARED), bench.datasets[name]
-        made_by = _reader_of(found.meta, _as_prepared(bench, name))
+        dataset, entry = open_dataset(name, bench.root / PREPARED), bench.datasets[name]
+        made_by = _reader_of(dataset.meta, _as_prepared(bench, name))
         if not isinstance(entry, Own) or made_by == entry.revision:
-            return found
+            return dataset
         raw = sha256_of_own(entry, bench.config.data.archives)
         if raw is None:
-            return found
+            return dataset
         meta, missing = _read_now(name, bench, raw)
         return replace(
-            found,
-            train=replace(found.train, missing=missing),
-            meta=found.meta | {"missing_sha256": meta.get("missing_sha256")},
+            dataset,
+            train=replace(dataset.train, missing=missing),
+            meta=dataset.meta | {"missing_sha256": meta.get("missing_sha256")},
             standardised=bool(meta.get("standardised", False)),
         )
     except UserError:

@@ -71,10 +71,10 @@ def load_tree(
             about = json.loads(file.metadata()[KEY])
             # Copied: bits may depend on a tensor's alignment in memory, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        found = about.pop("seal", None)
-        if checksummed and found != _checksum(about, tensors):
+        stated = about.pop("seal", None)
+        if checksummed and stated != _checksum(about, tensors):
             raise ValueError("its content differs from its checksum")
-        if seal not in (None, found):
+        if seal not in (None, stated):
             raise ValueError("it is another state")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (

@@ -29,8 +29,8 @@ def seal_of(content: Mapping[str, Any]) -> str:
 
 def sealed(content: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Content with what it is and its checksum, as a file has them."""
-    found: dict[str, Any] = json.loads(json.dumps({**content, "what": what}))
-    return {**found, "seal": seal_of(found)}
+    plain: dict[str, Any] = json.loads(json.dumps({**content, "what": what}))
+    return {**plain, "seal": seal_of(plain)}
 
 
 def in_lines(content: Mapping[str, Any]) -> str:
@@ -100,16 +100,16 @@ def parsed(path: Path) -> dict[str, Any]:
         ValueError: if it cannot be read, or holds no keys with values.
     """
     try:
-        found = read_json(path)
+        content = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
     except OSError as error:  # its own words name the path, as on this machine
         raise ValueError(f"can't be read: {error.strerror}") from None
     except ValueError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError("expected keys with values")
-    return found
+    return content
 
 
 def fault(content: Mapping[str, Any], what: str | None = None) -> str:

@@ -11,9 +11,8 @@ import pytest
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run import run_archive
-from fedrepro.run.derived_files import seal_of_run
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import find_run
+from fedrepro.run.results import find_run, seal_of_run
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError

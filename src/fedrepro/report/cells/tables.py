@@ -33,9 +33,8 @@ from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
-from fedrepro.run.derived_files import seals_of, seals_once
 from fedrepro.run.replayed import differences_of, identity_of_record
-from fedrepro.run.results import RunRecord, find_run, read_once
+from fedrepro.run.results import RunRecord, find_run, read_once, seals_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.scoped_cache import ScopedCache
 
@@ -49,7 +48,7 @@ _computed = ScopedCache[tuple[str, str, str], ComputedTable]("_computed")
 @contextmanager
 def computed_once() -> Iterator[None]:
     """Compute each table of a workbench once within this block, in which no result changes."""
-    with _computed.within(), read_once(), seals_once():
+    with _computed.within(), read_once():
         yield
 
 
