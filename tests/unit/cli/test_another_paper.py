@@ -126,7 +126,8 @@ def test_the_claim_of_the_page_is_judged(bench: Path, capsys: pytest.CaptureFixt
     assert claim["printed"] == "supports (8 of 8)"
     assert (claim["compact"], claim["compact_seeds"]) == ("undecided", 2)
     assert main(["export", "mcmahan", "compact_1", "--scale", "compact", "--to", "appendix"]) == 0
-    assert "mcmahan2017fedavg" in Path("appendix/references.bib").read_text(encoding="utf-8")
+    works = Path("appendix/references.bib").read_text(encoding="utf-8")
+    assert "@inproceedings{mcmahan2017fedavg" in works and "@misc{mcmahan," in works
     bench_read, papers = load(), published.load()
     site.write_site(bench_read, papers, [], "compact")
     whole = Path("reports/site/index.html").read_text(encoding="utf-8")

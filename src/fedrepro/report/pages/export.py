@@ -58,6 +58,8 @@ def bibliography_of(workbench: Workbench, target: TableTarget, published: Publis
     works: dict[str, str] = {}
     if paper := published.references.of_paper(target.system):
         works[paper[0]] = as_bibtex(paper[0], paper[1].fields)
+    elif about := published.systems.get(target.system):
+        works[target.system] = as_bibtex(target.system, {"title": about.paper})
     methods = {method: cell.setting for cell in target.cells for method in cell.methods}
     for method, name in methods.items():
         setting, experiment = workbench.setting(name), workbench.experiments[name.split("/")[0]]
