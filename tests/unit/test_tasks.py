@@ -17,6 +17,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.engine import metrics
 from fedrepro.engine.executors import EXECUTORS, eager
 from fedrepro.engine.task import TASKS
+from fedrepro.provenance import arithmetic
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.papers.published import Published
@@ -234,6 +235,14 @@ def test_an_own_loss_and_class_weights_are_the_same_side_by_side(
             for name in ("sequential", "vectorised")
         )
         pd.testing.assert_frame_equal(alone.rounds, stacked.rounds, rtol=1e-4)
+
+
+def test_a_mean_is_that_of_each_client_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arithmetic, "TOGETHER_FROM", 2)
+    mean, each = (regress(loss=loss, rounds=1, test=None) for loss in (absolute_mean, absolute))
+    pd.testing.assert_frame_equal(mean.clients, each.clients, rtol=1e-5)
 
 
 def test_a_mean_has_no_value_for_padded_batches() -> None:

@@ -71,8 +71,13 @@ def refuse_without_gpu(spec: RunSpec) -> None:
 
 
 def scores_together(spec: RunSpec) -> bool:
-    """Whether clients that share a model are scored in common batches; not if sizes are unknown."""
+    """Whether clients that share a model are scored in common batches; not if sizes are unknown.
+
+    Nor by a loss of the user's own, which may only have a value for a whole batch.
+    """
     shares = estimated_shares(spec.setting, spec.holds) if spec.holds else None
+    if spec.setting.loss:
+        return False
     return spec.setting.evaluate.clients and shares is not None and shares.clients >= TOGETHER_FROM
 
 

@@ -178,10 +178,7 @@ def make_plan(
     executor = _executor(spec, clients, context.cohort_size)
     federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
     if spec.setting.loss and method.classifies:
-        x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
-        outputs = context.net.predict(context.net.bind(federation.initial), x)
-        stacked = executor == "vectorised"
-        refuse_unfit(context.task, spec.setting.loss, outputs, y, stacked)
+        _try_loss(spec.setting.loss, federation, training, executor == "vectorised")
     return _tested(
         Plan(
             spec,
@@ -198,6 +195,14 @@ def make_plan(
         partition,
         training,
     )
+
+
+def _try_loss(name: str, federation: Federation, training: TensorSamples, stacked: bool) -> None:
+    """Refuse a loss that does not fit two samples and the initial model's outputs for them."""
+    ctx = federation.context
+    x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
+    outputs = ctx.net.predict(ctx.net.bind(federation.initial), x)
+    refuse_unfit(ctx.task, name, outputs, y, stacked)
 
 
 def _refuse_misfit(spec: RunSpec, dataset: Dataset, partition: Partition) -> None:
