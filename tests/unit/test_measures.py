@@ -324,6 +324,19 @@ def test_what_is_no_number_is_one_line(root: Path) -> None:
         registry.the("nothing", "client", folders=folders).checked(np.eye(3), np.arange(3))
 
 
+def test_a_measure_that_changes_what_others_get_is_refused() -> None:
+    class Sorts(Measure):
+        name, words, rising, per = "sorts", "sorted", True, "client"
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            outputs.sort(axis=1)
+            return float(outputs[0, 0])
+
+    assert Sorts().checked(np.array([[1.0, 2.0]]), np.array([0])) == 1
+    with pytest.raises(UserError, match="measure sorts: of_outputs: changed its arguments"):
+        Sorts().checked(np.array([[2.0, 1.0]]), np.array([0]))
+
+
 def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     """It reads what runs have left, whether or not they were made with it in mind."""
     (root / "measures/gained.py").write_text(

@@ -99,13 +99,17 @@ class Measure:
         """Call :meth:`of_outputs` and check its result.
 
         Raises:
-            UserError: one line, if it raises or does not return a number.
+            UserError: one line, if it raises, does not return a number, or changes what other
+                measures get as well.
         """
+        where, before = f"measure {self.name}: of_outputs", (outputs.tobytes(), targets.tobytes())
         try:
-            return float(self.of_outputs(outputs, targets))
+            value = float(self.of_outputs(outputs, targets))
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            raise UserError(f"measure {self.name}: of_outputs: {why}") from error
+            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+        if (outputs.tobytes(), targets.tobytes()) != before:
+            raise UserError(f"{where}: changed its arguments in place: write to copies instead")
+        return value
 
     def of_run(self, record: Record) -> float | None:
         """Its value for a finished run, a share if the unit is "%"; None if the run has none."""
