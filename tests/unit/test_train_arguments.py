@@ -1,6 +1,7 @@
 """Arguments of `fr.train` that a training loop has: schedule, callbacks, initial weights, stop."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,10 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
 from fedrepro.measures.base import Measure
+from fedrepro.run import tracking
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 
 RANDOM = np.random.default_rng(0)
 
@@ -97,6 +100,30 @@ def test_callbacks_see_rounds_evaluations_and_the_end(tmp_path: Path) -> None:
     again = Watch()
     train(callbacks=[again], **given)
     assert again.seen == [[2, 4]]  # a finished run is reused
+
+
+def test_a_tool_gets_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[Any] = []
+
+    class Tracker:
+        def log(self, round: int, scores: Mapping[str, float]) -> None:
+            logged.append((round, scores["test_loss"]))
+
+        def close(self, finished: bool) -> None:
+            logged.append(finished)
+
+    monkeypatch.setattr(tracking, "tracker_of", lambda tool, root, spec: Tracker())
+    run = train(rounds=2, callbacks=[fr.callbacks.TensorBoard()])
+    assert logged == [*zip([1, 2], run.rounds["test_loss"], strict=True), True]
+    with pytest.raises(UserError, match="callbacks"):
+        train(callbacks=[print])
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    exec(compile(block, "api.md", "exec", dont_inherit=True), {"__name__": "page"})
+    assert len(capsys.readouterr().out.splitlines()) >= 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedrepro.support.errors import bad_value
+
 if TYPE_CHECKING:
     from fedrepro.api.runs import Run
     from fedrepro.config.run_spec import RunSpec
@@ -109,6 +111,10 @@ class Several(Callback):
     """Callbacks that are called one after another."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
+        for callback in callbacks:
+            if not isinstance(callback, Callback):
+                wanted = "objects of classes that extend fedrepro.callbacks.Callback"
+                raise bad_value("fedrepro.train", "callbacks", callback, wanted)
         self._each = callbacks
 
     def _begin(self, spec: "RunSpec") -> None:

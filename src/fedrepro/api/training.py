@@ -181,6 +181,7 @@ def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
     from fedrepro.data.arrays import NAME, dataset_of
 
+    watching = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
     chosen = validate(_Outside, _plain(_only(_Outside.model_fields, said)), WHERE)
@@ -219,7 +220,6 @@ def _trained(said: SimpleNamespace) -> Run:
     spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
     run = _run_in(said.folder, architecture)
     replaces: Replaces = "others" if said.overwrite else "none"
-    watching = Several(said.callbacks)
     watching._begin(spec)
     saved = said.folder is not None
     made = _carry_out(spec, dataset, run, saved, replaces, watching.on_round)
