@@ -118,6 +118,18 @@ def test_texts_that_are_not_what_they_should_be_are_one_line(tmp_path: Path, for
         prepared(tmp_path, path, text="review", label="stars")
 
 
+def test_rows_of_other_lengths_and_odd_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    for row, said in (("good", "row 3 has 1 cells"), ("good,1,2", "line 4, saw 3")):
+        path.write_text(f"review,stars\na,1\nb,0\n{row}\n")
+        with pytest.raises(UserError, match=said):
+            prepared(tmp_path, path, text="review", label="stars")
+    lines = written(tmp_path, "jsonl", [{**ROWS[0], "review": "a\u2028b"}, *ROWS[1:3]])
+    lines.write_text(lines.read_text().replace("\\u2028", "\u2028"), encoding="utf-8")
+    dataset = prepared(tmp_path, lines, text="review", label="stars", test_fraction=0)
+    assert len(dataset.train) == 3
+
+
 def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     for line, said in (

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
-from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
-from fedrepro.data.readers.tables import header_of
+from fedrepro.data.readers.tables import header_of, table_of
 from fedrepro.data.readers.texts import MARKS, UNKNOWN
 from fedrepro.support.errors import UserError, bad_value, listed
 from fedrepro.support.files import parse_json, read_text
@@ -133,9 +132,8 @@ def _columns(spec: Text, path: Path) -> dict[str, Strings]:
         table = parquet_arrays(path, names)
     else:
         _refuse_unknown(path, names, header_of(path))
-        options: dict[str, Any] = {"dtype": str, "keep_default_na": False, "index_col": False}
-        frame = read_table(path, **options)
-        table = {name: frame[name] for name in names}
+        frame = table_of(path, names, ())
+        table = {name: frame[name].fillna("") for name in names}
     read = {}
     for name in names:
         cells = np.array([str(cell) for cell in table[name]], object)
@@ -155,7 +153,7 @@ def _refuse_unknown(path: Path, names: Sequence[str], known: Sequence[str]) -> N
 def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """The values of some keys in every line."""
     table: dict[str, list[Any]] = {name: [] for name in names}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:

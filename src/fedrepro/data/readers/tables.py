@@ -38,7 +38,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     """
     words = [*(() if spec.task in NUMBERS else spec.labels), spec.group, spec.split]
     named = [column for column in words if column is not None]
-    table = _table(path, named, [form for word in spec.missing for form in (word, f" {word}")])
+    table = table_of(path, named, [form for word in spec.missing for form in (word, f" {word}")])
     _refuse_unknown_columns(spec, table, path)
     aside = {*spec.labels, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
@@ -157,7 +157,7 @@ def header_of(path: Path) -> list[str]:
     return names
 
 
-def _table(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.DataFrame:
+def table_of(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.DataFrame:
     """The table; columns of `words` hold text as the file has it, missing where it has none.
 
     As numbers, clients 1.1 and 1.10 would be one, and so would 7 and 007; a class may be called
