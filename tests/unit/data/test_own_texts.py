@@ -100,6 +100,12 @@ def test_a_tokenizer_of_transformers_gives_ids_and_mask(tmp_path: Path) -> None:
     dataset = prepared(tmp_path, path, length=5, **keys)
     assert dataset.input_shape == (2, 5)
     assert dataset.train.x[2].tolist() == [[2, 4, 3, 0, 0], [1, 1, 1, 0, 0]]
+    file = next(Path(folder).glob("tokenizer.json"))
+    file.write_text(
+        file.read_text().replace('"good": 4', '"good": 6').replace('"bad": 6', '"bad": 4')
+    )
+    changed = prepared(tmp_path, path, length=5, **keys)  # the same entry and texts
+    assert changed.train.x[2, 0].tolist() == [2, 6, 3, 0, 0]
     with pytest.raises(UserError, match="expected words or characters for the task next_word"):
         prepared(tmp_path, path, text="review", task="next_word", tokenizer=folder)
     with pytest.raises(UserError, match="tokenizer: 'word': expected one that can be loaded"):

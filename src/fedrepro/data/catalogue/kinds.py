@@ -252,6 +252,9 @@ class Arrays(Own):
     test_fraction: TestFraction | None = None
 
 
+SPLITS = ("words", "characters")  # tokenizers that need no library
+
+
 class Text(Own):
     """Your own texts: a column of a CSV, JSON Lines or Parquet file.
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.data.catalogue.entries import Own
-from fedrepro.data.catalogue.kinds import Plugin
+from fedrepro.data.catalogue.kinds import SPLITS, Plugin, Text
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -46,15 +46,17 @@ def digest_of(path: Path) -> str:
 
 
 def with_code(spec: Own, digest: str) -> str:
-    """A digest of files together with that of the plug-in that reads them, if one does.
+    """A digest of files together with that of the plug-in, or of the tokenizer, that reads them.
 
     All code in the plug-in's folder counts, as the function may import it.
     """
-    if not isinstance(spec, Plugin) or spec.file is None:
-        return digest
-    files = sorted(spec.file.parent.rglob("*.py"))
-    code = [hashlib.sha256(content_of(file)).hexdigest() for file in files]
-    return hashlib.sha256(" ".join([digest, *code]).encode()).hexdigest()
+    others: list[str] = []
+    if isinstance(spec, Plugin) and spec.file is not None:
+        files = sorted(spec.file.parent.rglob("*.py"))
+        others = [hashlib.sha256(content_of(file)).hexdigest() for file in files]
+    elif isinstance(spec, Text) and spec.tokenizer not in SPLITS and Path(spec.tokenizer).is_dir():
+        others = [digest_of(Path(spec.tokenizer))]
+    return hashlib.sha256(" ".join([digest, *others]).encode()).hexdigest() if others else digest
 
 
 def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
