@@ -71,7 +71,7 @@ def refuse_without_gpu(spec: RunSpec) -> None:
 
 
 def scores_together(spec: RunSpec) -> bool:
-    """Whether clients that share a model are scored in common batches; not if sizes are unknown.
+    """True if clients that share a model are scored in common batches; not if sizes are unknown.
 
     Nor by a loss of the user's own, which may only have a value for a whole batch.
     """
@@ -127,7 +127,7 @@ def threads_of(execution: Execution) -> int:
 
 
 def pays(spec: RunSpec) -> bool:
-    """Whether stacking clients pays for compiling, by model, method and amount of data.
+    """True if stacking clients pays for compiling, by model, method and amount of data.
 
     With ``availability`` it does not: every other size of a cohort and number of steps would be
     compiled anew. A loss of the user's own may have no value for a single sample.

@@ -24,6 +24,7 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint
+from fedrepro.provenance.fingerprint import is_plugin
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import UserError
@@ -74,7 +75,7 @@ def of_named_model(name: str, folders: Folders) -> str:
 
 def of_file(part: str, file: Path) -> str:
     """The id of a part that starts from one file, of this package or a plug-in."""
-    return _id(part, _of_closure(file)) if _is_ours(file) else _of_plugin(file)
+    return _of_plugin(file) if is_plugin(file) else _id(part, _of_closure(file))
 
 
 def of_partition(schemes: tuple[Path, ...] = ()) -> str:
@@ -141,7 +142,7 @@ def _of_plugin(file: Path) -> str:
     """
     files = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
     core = fingerprint.closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN)
-    names = {path: name for name, path in part_files().items() if _is_ours(path)}
+    names = {path: name for name, path in part_files().items() if not is_plugin(path)}
     lines = []
     for path in files - core:
         if path in names:
@@ -162,9 +163,9 @@ def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
     entry = models.find(name, folders)
     layout = " channels_last" if entry.channels_last else ""
     file = models.module_file(name, folders)
-    module = _of_closure(file) if _is_ours(file) else _of_plugin(file)
+    module = _of_plugin(file) if is_plugin(file) else _of_closure(file)
     # Until November 2026 such weights were drawn anew: results from then are of another model.
-    kept = " weights kept" if not _is_ours(file) and _sets_weights(file) else ""
+    kept = " weights kept" if is_plugin(file) and _sets_weights(file) else ""
     return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}{kept}"))
 
 
@@ -183,7 +184,7 @@ def _sets_weights(file: Path) -> bool:
     Not with ``keeps_weights``: they always were.
     """
     closure = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
-    nodes = [node for path in closure if not _is_ours(path) for node in ast.walk(parse(path))]
+    nodes = [node for path in filter(is_plugin, closure) for node in ast.walk(parse(path))]
     names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     names |= {node.id for node in nodes if isinstance(node, ast.Name)}
     names |= {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg}
@@ -194,7 +195,7 @@ def _sets_weights(file: Path) -> bool:
 
 def today() -> dict[str, str]:
     """The fingerprint of every part of this package, without plug-ins."""
-    files = {name: file for name, file in part_files().items() if _is_ours(file)}
+    files = {name: file for name, file in part_files().items() if not is_plugin(file)}
     return {
         CORE: of_core(),
         PARTITION: _partition(),
@@ -212,10 +213,6 @@ def today() -> dict[str, str]:
 def _of_paper(file: Path) -> str:
     """The part that a file of a paper's package is; settings use it."""
     return f"paper {file.parent.name} {file.stem}"
-
-
-def _is_ours(file: Path) -> bool:
-    return file.is_relative_to(fingerprint.PACKAGE)
 
 
 def _short(digest: str) -> str:
@@ -243,8 +240,7 @@ def refuse_changed_code(spec: RunSpec) -> None:
             run's plug-ins since it was imported.
     """
     code = fingerprint.closure(fingerprint.code_of_spec(spec), fingerprint.OUTSIDE_A_RUN)
-    own = filter(fingerprint.is_plugin, code)
-    changed = changed_since_the_start() or plugins.changed_since_import(own)
+    changed = changed_since_the_start() or plugins.changed_since_import(filter(is_plugin, code))
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

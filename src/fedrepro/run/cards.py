@@ -9,8 +9,7 @@ import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,29 +89,6 @@ def with_place(workbench: Workbench) -> Workbench:
     if device == config.device:
         return workbench
     return replace(workbench, config=config.model_copy(update={"device": device}))
-
-
-@contextmanager
-def borrowed(device: str, runs_per_gpu: int) -> Iterator[str]:
-    """A place for processes that this one starts meanwhile; it must not start CUDA itself.
-
-    Raises:
-        UserError: if there is no such card.
-    """
-    wanted = _wanted(device)
-    if not wanted:
-        yield device
-        return
-    before = os.environ.get(VISIBLE)
-    card, lock = _place(wanted, runs_per_gpu)
-    try:
-        os.environ[VISIBLE] = card.key
-        yield "cuda"
-    finally:
-        os.close(lock)
-        os.environ.pop(VISIBLE)
-        if before is not None:
-            os.environ[VISIBLE] = before
 
 
 def known(device: str) -> list[Card]:

@@ -83,7 +83,7 @@ def leave(partial: Path, mine: Path) -> None:
 
 
 def _of_holders(partial: Path) -> list[Path]:
-    """What holders of the lock put into a folder of checkpoints, where others' files may be too."""
+    """The entries of holders of the lock in a folder of checkpoints, where others' may be too."""
     return [each for each in partial.iterdir() if A_HOLDERS.fullmatch(each.name)]
 
 
@@ -139,7 +139,7 @@ def resume(
 
 
 def _unlike(facts: Mapping[str, Any], subject: Mapping[str, Any]) -> str:
-    """Why a checkpoint with these facts can't be continued by a run, in words; or ""."""
+    """The reason why a run can't continue a checkpoint with these facts, in words; or ""."""
     if facts.get("layout", UNSTATED) != LAYOUT:
         return "saved in the format of another version"
     recorded = facts.get("subject")
@@ -191,10 +191,11 @@ def is_as_left(aside: Path) -> bool:
 
 @dataclass(frozen=True)
 class SoFar:
-    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``.
+    """The rows of an unfinished run up to its last checkpoint, after round ``done``.
 
     Attributes:
-        subject: what it is made with, in words of a manifest; empty if an older version began it.
+        subject: the identity of the run, with the keys of a manifest; empty if an older version
+            began it.
     """
 
     done: int
@@ -204,7 +205,7 @@ class SoFar:
 
 
 def so_far(partial: Path) -> SoFar | None:
-    """What the last checkpoint in ``partial`` has recorded; None if there is no checkpoint.
+    """The rows in the last checkpoint of ``partial``; None if there is no checkpoint.
 
     Another process may be writing there, and nothing is changed.
 

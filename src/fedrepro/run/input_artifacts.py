@@ -78,7 +78,7 @@ def _data(dataset: Dataset) -> str:
 
 
 def _range(spec: RunSpec, dataset: Dataset) -> Any:
-    """How inputs are scaled, in the same words for the same numbers."""
+    """The scaling of inputs, in the same words for the same numbers."""
     if spec.setting.scaling:
         return spec.setting.scaling
     if dataset.mean is None or dataset.std is None:
@@ -226,7 +226,7 @@ def _of_file(root: Path, need: str, source: Any) -> Path:
 
 
 def _kind_of(facts: Mapping[str, Any]) -> str:
-    """What an artifact is, in words."""
+    """The kind of an artifact, in words."""
     if facts["clients"] is not None:
         return EACH_CLIENT
     return GENERATOR if "latent" in facts.get("about", {}) else facts["part"] or "a model"

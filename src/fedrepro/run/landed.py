@@ -59,7 +59,7 @@ def papers_in(root: Path) -> list[str]:
 
 
 def is_recorded(root: Path, system: str) -> bool:
-    """Whether a paper has a record; one's own need not."""
+    """True if a paper has a record; one's own need not."""
     return _file(root, system).exists()
 
 

@@ -20,7 +20,7 @@ from fedrepro.support.files import sha256_of
 
 
 def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
-    """What is known before the first round and determines the bits of a result."""
+    """The keys that are known before the first round and determine the bits of a result."""
     return {
         **of_spec(plan.spec, code, numerics),
         "executor": plan.executor,
@@ -44,7 +44,7 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
 
 
 def origin(spec: RunSpec) -> dict[str, Any]:
-    """Where the code came from: commits, and a digest for each file that counted.
+    """The origin of the code: commits, and a digest for each file that counted.
 
     Purely descriptive: ``code`` already covers the files' digests, and equal code may come from
     many commits. Call it before the first round, because a commit may follow.
@@ -95,7 +95,7 @@ def is_of_this_kind(manifest: Mapping[str, Any]) -> bool:
 
 
 def timing(plan: Plan, state: State) -> dict[str, float]:
-    """What differs between equal runs: seconds, bytes of memory, processes."""
+    """The facts that differ between equal runs: seconds, bytes of memory, processes."""
     played = state.done - (state.began["round"] if state.began else 0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     return {

@@ -1,4 +1,4 @@
-"""Whose the files in a run's folder are, before a run replaces them."""
+"""Tell a run's own files from those of others, before a run replaces them."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which code a run's numbers come from, as ids of :mod:`fedrepro.provenance.numerics`.
+"""The code that a run's numbers come from, as ids of :mod:`fedrepro.provenance.numerics`.
 
 A run records these ids itself. A reference result may be older than them, or older than a change of
 code that altered other runs' numbers: `make replay` replays its first rounds with today's code and

@@ -155,10 +155,12 @@ class RunRecord:
         if self.state == "damaged":
             return {}
         files: dict[str, str] = self.manifest.get("files", {})
-        return {name: digest for name, digest in files.items() if self._is_kept(name)}
-
-    def _is_kept(self, name: str) -> bool:
-        return not self.reference or (self.root / self.folder / name).exists()
+        folder = self.root / self.folder
+        return {
+            name: digest
+            for name, digest in files.items()
+            if not self.reference or (folder / name).exists()
+        }
 
     def _chosen(
         self, columns: dict[str, list[float]], kept: tuple[str, ...], prefix: str
@@ -201,7 +203,7 @@ def _as_numbers(values: Iterable[Any]) -> list[float]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether JSON's ``value`` is a number or null."""
+    """True for a number of JSON, or null."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
@@ -302,7 +304,7 @@ def run_of(manifest: Mapping[str, Any]) -> RunKey:
 
 
 def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
-    """Why a manifest is not that of an unchanged result of a run, in words; or ""."""
+    """The reason why a manifest is not of an unchanged result of a run, in words; or ""."""
     described = run_of(manifest)
     if why := checksummed_json.fault(manifest):
         return f"manifest.json: {why}"
@@ -321,7 +323,7 @@ def read_timing(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fault_of_result(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """Why the result that a manifest describes is not whole, in words; or ""."""
+    """The first fault of the result that a manifest describes, in words; or ""."""
     fault = checksummed_json.fault(manifest) or next(changed_files(folder, manifest), "")
     return fault or ("" if read_timing(folder, manifest) else f"{TIMING} is missing or damaged")
 
@@ -397,6 +399,7 @@ def runs_in(folder: Path, within: str = "") -> Iterator[tuple[Path, RunKey]]:
 
 
 def status_of(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
+    """The state of the result that a manifest describes, and why it is not finished, in words."""
     if manifest.get("status") == "diverged":
         return "diverged", f"diverged at round {manifest.get('diverged_at')}"
     wanted, done = manifest.get("run", {}).get("rounds"), manifest.get("rounds_done")
@@ -412,10 +415,10 @@ def partial_of(folder: Path) -> Path:
 
 
 def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
-    """Whether there is a log or checkpoint without a result: the run has not finished."""
+    """The state of a run without a result, by its checkpoints and its log."""
     if reference:
         return "not run", "not run"
-    log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
+    log = root / LOGS / f"{run.name}.log"
     partial = partial_of(root / run.folder)
     begun = partial.exists()
     if begun and is_locked(partial):
@@ -429,7 +432,7 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
 
 
 def _reason(lines: Sequence[str]) -> str:
-    """Why a run failed, by the last error in its log."""
+    """The reason why a run failed: the last error in its log."""
     said = next((line for line in reversed(lines) if line.startswith(SAID)), None)
     if said is None:
         return ENDED.format("without a word")

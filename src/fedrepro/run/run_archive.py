@@ -41,7 +41,7 @@ Columns = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """What is kept of a run.
+    """A run's landed result.
 
     Attributes:
         tables: by name, column -> values; a missing number is None.
@@ -95,7 +95,7 @@ def archived_runs(root: Path, setting: str) -> Mapping[RunKey, ArchivedRun]:
 
 
 def reduced(name: str, columns: Columns) -> Columns:
-    """What is kept of a run's table: all rounds, or the rows of the last one; no empty columns.
+    """The landed part of a run's table: all rounds, or the rows of the last; no empty columns.
 
     Of clients, only scores are kept: without any, nothing. Scores as SuPerFed's code averages them
     over batches are left out, which makes a third of the size; no compact table shows them.
@@ -169,7 +169,7 @@ def _write(path: Path, columns: Columns) -> None:
 
 
 def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
-    """What tells whether a setting's files are those that were read: a write changes its time."""
+    """A setting's files as they are now: any write changes it."""
     stamps = []
     for name in (RUNS, *TABLES):
         if (path := folder / name).exists():
@@ -262,5 +262,5 @@ def _split(columns: Columns) -> dict[tuple[str, int], Columns]:
 
 
 def _any_value(values: Iterable[Any]) -> bool:
-    """Whether a column has a value."""
+    """True if a column has a value."""
     return any(each is not None for each in values)

@@ -41,7 +41,7 @@ class ParentRun:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a run shares with others.
+    """The checkpoints that a run keeps for others, and the run that it continues.
 
     Attributes:
         folder: where it keeps its checkpoints after ``rounds``, for child runs.
@@ -92,7 +92,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
 
 
 def sharing_of(bench: Workbench, run: RunKey, note: Callable[[str], None]) -> Sharing:
-    """What a run shares with the runs of its setting in any table or figure, at any scale."""
+    """The sharing of a run with those of its setting in any table or figure, at any scale."""
     methods = {each.method for each in bench.runs_of(run.setting, SCALES)}
     children = (RunKey(run.setting, method, run.seed) for method in methods)
     rounds = {shared_rounds(bench, child) for child in children if bench.parent_of(child) == run}

@@ -1,4 +1,4 @@
-"""Whether a run's result is the one that would be made now.
+"""Compare a run's result with the one that would be made now.
 
 `fedrepro run`, `explain`, `estimate`, `verify`, the workflow's rules and `make reference` ask here,
 so that they give the same answer. Only what exists is compared: results stay valid if their data,
@@ -34,7 +34,6 @@ from fedrepro.provenance.identity import Difference, Meaning, in_words, other_nu
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, read_run
 from fedrepro.support.errors import UserError
-from fedrepro.support.scoped_cache import ScopedCache
 
 ENDED = ("finished", "diverged")
 MODEL = "model.safetensors"
@@ -71,20 +70,12 @@ class Standing:
         )
 
 
-_standings = ScopedCache[tuple[Path, RunKey], Standing]("_standings")
-standings_once = _standings.within  # a block in which nothing changes
-
-
 def standing_of(bench: Workbench, run: RunKey) -> Standing:
     """Compares a run's result with the one that would be made now.
 
     Raises:
         UserError: for an unknown setting or method.
     """
-    return _standings.of((bench.root, run), lambda: _standing_of(bench, run))
-
-
-def _standing_of(bench: Workbench, run: RunKey) -> Standing:
     spec = bench.run_spec(run.setting, run.method, run.seed)
     record = read_run(bench.root, run)
     if not record.manifest:
@@ -94,7 +85,7 @@ def _standing_of(bench: Workbench, run: RunKey) -> Standing:
 
 
 def data_now(bench: Workbench, spec: RunSpec) -> tuple[dict[str, Any], list[Difference]]:
-    """What identifies the data of a run now, and what of it would be made again first.
+    """The identity of a run's data now, and the parts of them that would be made again first.
 
     Returns:
         The keys of :func:`fedrepro.provenance.inputs.data_of`, as far as data, partition and inputs

@@ -28,7 +28,7 @@ def seal_of(content: Mapping[str, Any]) -> str:
 
 
 def sealed(content: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Content with what it is and its checksum, as a file has them."""
+    """Content with the keys ``what`` and ``seal``, as a file has them."""
     plain: dict[str, Any] = json.loads(json.dumps({**content, "what": what}))
     return {**plain, "seal": seal_of(plain)}
 
@@ -113,7 +113,7 @@ def parsed(path: Path) -> dict[str, Any]:
 
 
 def fault(content: Mapping[str, Any], what: str | None = None) -> str:
-    """Why content is not what it should be, in words; or "".
+    """The reason why content is damaged or something else, in words; or "".
 
     Args:
         what: it must be; None for a manifest.
@@ -129,10 +129,10 @@ def fault(content: Mapping[str, Any], what: str | None = None) -> str:
 
 
 def of_results(path: Path) -> str:
-    """What the file at a path relative to the root, such as ``results/studies/x.json``, is."""
+    """The key ``what`` of the file at a path such as ``results/studies/x.json``."""
     return place(path, len(path.parts) - 1)
 
 
 def place(path: Path, parts: int) -> str:
-    """What a file is: its last folders and its name, without the suffix."""
+    """The key ``what`` of a file: its last folders and its name, without the suffix."""
     return "/".join((*path.parts[-parts:-1], path.stem))

@@ -192,14 +192,6 @@ def test_a_child_keeps_no_place(machine: Machine) -> None:
     program.wait()
 
 
-def test_a_borrowed_place_is_given_back(machine: Machine) -> None:
-    with cards.borrowed("cuda", 1) as device:
-        assert (device, os.environ[cards.VISIBLE]) == ("cuda", CARDS[0])
-        assert cards._lock_of(cards.Card(CARDS[0], "Pretend"), 0) is None
-    assert cards.VISIBLE not in os.environ
-    assert taken("cuda") == CARDS[0]
-
-
 def test_a_run_takes_a_place_before_cuda_starts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

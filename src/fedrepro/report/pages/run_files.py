@@ -95,7 +95,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
     for name in sorted(record.manifest.get("files", {})):
         if re.fullmatch(r"[\w-]+\.parquet", name) and (folder / name).is_file():
             yield name, folder / name
-    log = root / LOGS / record.run.setting / record.run.method / f"seed{record.run.seed}.log"
+    log = root / LOGS / f"{record.run.name}.log"
     if not record.reference and log.is_file():
         text = log.read_text(encoding="utf-8", errors="replace")
         yield "log.txt", redact(text, root).encode()
