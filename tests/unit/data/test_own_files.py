@@ -88,5 +88,11 @@ def test_the_same_bytes_at_another_path_make_nothing_again(
     prepare("own", entry("tabular_csv", path="a.csv", label="y"))
     assert (PREPARED / "own").is_dir() and (DOWNLOADS / "own").is_dir()
     assert differing("a.csv") == differing("b.csv") == []
+    places = (PREPARED / "own/meta.json", DOWNLOADS / "own/files.json")
+    for place in places:
+        os.utime(place, (1e9, 1e9))
+    prepare("own", entry("tabular_csv", path="b.csv", label="y"))
+    assert [place.stat().st_mtime for place in places] == [1e9, 1e9]
+    assert differing("a.csv") == differing("b.csv") == []
     assert differing("c.csv") == ["the files of data set own have changed"]
     assert differing("b.csv", test_fraction=0.5) != []

@@ -7,6 +7,7 @@ accepted only if its uncompressed content has the SHA-256 (or MD5) of config/dat
 
 import hashlib
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,7 +253,10 @@ def _from_addresses(
 
 
 def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
-    """Write files.json; files that existed before keep their recorded source."""
+    """Write files.json; files that existed before keep their recorded source.
+
+    It keeps its time if only places have changed, so that Snakemake makes nothing again.
+    """
     path, before = folder / RECORD, recorded(folder)
     for name, about in files.items():
         if about["from"] == "there already" and name in before:
@@ -260,8 +264,12 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     content = checksummed_json.sealed({"files": files}, what_is(folder.name))
     text = json.dumps(content, indent=2, sort_keys=True) + "\n"
     if not path.is_file() or path.read_bytes() != text.encode():
+        digests = [[about["sha256"] for about in each.values()] for each in (before, files)]
+        times = path.stat() if digests[0] == digests[1] else None
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+        if times:
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def recorded(folder: Path) -> dict[str, dict[str, str | int]]:
