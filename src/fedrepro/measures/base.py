@@ -102,13 +102,15 @@ class Measure:
             UserError: one line, if it raises, does not return a number, or changes what other
                 measures get as well.
         """
-        where, before = f"measure {self.name}: of_outputs", (outputs.tobytes(), targets.tobytes())
+        before = outputs.tobytes(), targets.tobytes()
         try:
             value = float(self.of_outputs(outputs, targets))
         except Exception as error:
-            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}"
+            raise UserError(f"measure {self.name}: of_outputs: {why}") from error
         if (outputs.tobytes(), targets.tobytes()) != before:
-            raise UserError(f"{where}: changed its arguments in place: write to copies instead")
+            why = "changed its arguments in place: write to copies instead"
+            raise UserError(f"measure {self.name}: of_outputs: {why}")
         return value
 
     def of_run(self, record: Record) -> float | None:
