@@ -323,3 +323,12 @@ def test_what_is_no_method_is_refused(method: Any) -> None:
     with pytest.raises(UserError) as refusal:
         train(method)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("criterion", "loss"), ("lr_scheduler", "lr_schedule"), ("patience", "stop")],
+)
+def test_words_of_others_lead_to_ours(theirs: str, ours: str) -> None:
+    with pytest.raises(UserError, match=f"mean '{ours}'"):
+        train(**{theirs: 3})

@@ -9,12 +9,24 @@ from typing import Any
 from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.measures.base import Measure
 from fedrepro.support.errors import UserError, bad_value, nearest
-from fedrepro.support.plugins import Kind, classes_in
+from fedrepro.support.plugins import Folders, Kind, classes_in
 
 # How the parts of a run's code are called.
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
 WHERE = "fedrepro.train"
 Object = tuple[Kind, str, Any]
+# What others call arguments, where it resembles no name here, or the wrong one.
+ELSEWHERE = {
+    "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
+    "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
+    "fraction_fit": "participation", "fraction_train": "participation",
+    "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
+    "test_size": "test_fraction", "test_data": "test",
+    "criterion": "loss", "loss_fn": "loss", "loss_function": "loss", "metrics": "measures",
+    "scheduler": "lr_schedule", "lr_scheduler": "lr_schedule", "learning_rate_decay": "lr_decay",
+    "early_stopping": "stop", "patience": "stop", "state_dict": "initial",
+    "initial_parameters": "initial", "initial_weights": "initial",
+}  # fmt: skip
 
 
 def name_of(what: Any, otherwise: str) -> str:
@@ -165,3 +177,43 @@ def _tensors(initial: Any) -> dict[str, Any]:
     except (SafetensorError, OSError, ValueError) as error:
         said = f"can't be read as safetensors: {str(error).partition(chr(10))[0]}"
         raise UserError(f"{WHERE}: initial: {initial}: {said}") from None
+
+
+def by_part(
+    composition: str, values: Mapping[str, Any], plugins: Folders, arguments: list[str]
+) -> dict[str, dict[str, Any]]:
+    """Hyperparameters by part of the composition.
+
+    Raises:
+        UserError: for an unknown part, for a name with values, which are arguments here, and for a
+            hyperparameter that no part or more than one part has.
+    """
+    from fedrepro.config.searches import values_in
+    from fedrepro.methods import registry
+    from fedrepro.methods.facts import defaults_of
+    from fedrepro.methods.files import unknown_part
+    from fedrepro.support.names import Composition
+    from fedrepro.support.plugins import NONE
+
+    known = registry.parts(plugins)
+    names = Composition.parse(composition).names
+    for name in (name for name in names if name not in known):
+        for part in (part for part in known if name.startswith(f"{part}_")):
+            if said := values_in(name.removeprefix(part), defaults_of(part)):
+                given = ", ".join(f"{key}={value}" for key, value in said.items())
+                raise bad_value(WHERE, "method", name, f"{part}, with {given} as arguments")
+        raise unknown_part(WHERE, "method", name, NONE, defaults_of)
+    fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
+    by_part: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for key, value in values.items():
+        having = [name for name in names if key in fields[name]]
+        if len(having) != 1:
+            choices = sorted({field for own in fields.values() for field in own})
+            such = f", as {', '.join(choices)}" * bool(choices)
+            choices += arguments
+            raise UserError(
+                f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
+                f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
+            )
+        by_part[having[0]][key] = value
+    return by_part

@@ -19,7 +19,7 @@ from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.runs import Architecture, Run
 from fedrepro.config.settings import BETAS
 from fedrepro.config.values import Device, Executor, Seed
-from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
 
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
 Task = Literal["classification", "binary", "regression", "multi_label"]
-# What others call arguments, where it resembles no name here, or the wrong one.
-ELSEWHERE = {
-    "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
-    "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
-    "fraction_fit": "participation", "fraction_train": "participation",
-    "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
-    "test_size": "test_fraction", "test_data": "test",
-}  # fmt: skip
 
 
 # Keys of a setting, too.
@@ -254,7 +246,8 @@ def _spec_of(
 
     setting = validate(Setting, _plain(content), WHERE, plugins)
     setting._name = SETTING
-    parts = _by_part(method, _plain(hyperparameters), plugins)
+    taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
+    parts = given.by_part(method, _plain(hyperparameters), plugins, taken)
     shape = tuple(dataset.input_shape)
     holds = Holding(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
@@ -456,46 +449,6 @@ def _drawn_anew(build: "Architecture") -> "Architecture":
         return module
 
     return drawn
-
-
-def _by_part(
-    composition: str, values: Mapping[str, Any], plugins: Folders
-) -> dict[str, dict[str, Any]]:
-    """Hyperparameters by part of the composition.
-
-    Raises:
-        UserError: for an unknown part, for a name with values, which are arguments here, and for a
-            hyperparameter that no part or more than one part has.
-    """
-    from fedrepro.config.searches import values_in
-    from fedrepro.methods import registry
-    from fedrepro.methods.facts import defaults_of
-    from fedrepro.methods.files import unknown_part
-    from fedrepro.support.names import Composition
-    from fedrepro.support.plugins import NONE
-
-    known = registry.parts(plugins)
-    names = Composition.parse(composition).names
-    for name in (name for name in names if name not in known):
-        for part in (part for part in known if name.startswith(f"{part}_")):
-            if said := values_in(name.removeprefix(part), defaults_of(part)):
-                given = ", ".join(f"{key}={value}" for key, value in said.items())
-                raise bad_value(WHERE, "method", name, f"{part}, with {given} as arguments")
-        raise unknown_part(WHERE, "method", name, NONE, defaults_of)
-    fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
-    by_part: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for key, value in values.items():
-        having = [name for name in names if key in fields[name]]
-        if len(having) != 1:
-            choices = sorted({field for own in fields.values() for field in own})
-            such = f", as {', '.join(choices)}" * bool(choices)
-            choices += [*inspect.signature(train).parameters][:-1]  # the last takes all others
-            raise UserError(
-                f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
-                f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
-            )
-        by_part[having[0]][key] = value
-    return by_part
 
 
 def _code_around(composition: str) -> str:
