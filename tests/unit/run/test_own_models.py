@@ -376,6 +376,8 @@ def test_only_what_is_trained_is_sent_and_stored(tmp_path: Path) -> None:
     inputs, labels = map(torch.as_tensor, TEST)
     loss = functional.cross_entropy(run.model(inputs), labels).item()
     assert loss == pytest.approx(run.rounds["test_loss"].iloc[-1], abs=1e-6)
+    again = trained(Adapted, initial=run.folder / "model.safetensors", **STILL)
+    assert again.rounds["test_loss"].iloc[-1] == pytest.approx(loss, abs=1e-6)
     other = replace(run, architecture=lambda *about: fresh)
     fresh = Adapted()
     with pytest.raises(UserError, match=r"frozen parameters .* not those of the run.*base\.weight"):
