@@ -43,7 +43,8 @@ from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
 from support.places import ROOT
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
-NUMBER = r"[+\N{MINUS SIGN}]?\d+(?:\N{NARROW NO-BREAK SPACE}\d{3})*(?:\.\d+)?"
+# Between three digits and the next a narrow space, of which `words` makes a plain one.
+NUMBER = r"[+\N{MINUS SIGN}]?\d+(?:\s\d{3}\b)*(?:\.\d+)?"
 LEAD = rf"({NUMBER})(?: \[({NUMBER}), ({NUMBER})\])?"
 UNIT = r"(?: (points|rounds|million FLOPs|MB))?"
 MARGINS = {"percent": 0.5, "fraction": 0.005}
@@ -105,7 +106,8 @@ def pairs(
 
 def says(text: str, value: float) -> bool:
     """Whether a number is a value to its last digit; a tie may be rounded either way."""
-    plain = text.replace("\N{MINUS SIGN}", "-").replace("\N{NARROW NO-BREAK SPACE}", "")
+    plain = text.replace("\N{MINUS SIGN}", "-")
+    plain = re.sub(r"\s", "", plain)
     last = 10.0 ** int(Decimal(plain).as_tuple().exponent)
     return abs(float(plain) - value) <= 0.5 * last * (1 + 1e-9) + 1e-9
 

@@ -1,5 +1,6 @@
 """Two methods beside each other: by hand, from made-up runs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def test_strips_share_one_scale_about_zero() -> None:
     assert 'x="147.0"' in axis and ">+2<" in axis and 'x="100.0"' in axis
     assert ">+0.1<" in forest.strips_axis([(0.09999999999999998, 0.0)])
     assert forest.strips_axis([(0.0, 0.0)]).count("<text") == 3
+    places = re.findall(r'<text x="([\d.]+)"', forest.strips_axis([(50.0, 1.0)]))
+    assert float(places[0]) > 9 and float(places[-1]) < forest.WIDTH - 9, "no label is cut off"
 
 
 def test_verdicts_are_drawn_on_one_scale_about_zero_and_say_what_they_are_of() -> None:

@@ -63,7 +63,9 @@ class Scale:
         for value in (-tick, 0.0, tick):
             label = f"{value:+g}".replace("-", MINUS) if value else "0"
             parts.append(f'<path d="M{self.x(value):.1f},{HEIGHT - 4}v4" stroke="{INK}"/>')
-            parts.append(text(self.x(value), HEIGHT - 6, label, size=10))
+            edge = 3.2 * len(label)  # half of what it takes, so that it is not cut off
+            place = min(max(self.x(value), edge), self.width - edge)
+            parts.append(text(place, HEIGHT - 6, label, size=10))
         return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{self.width}" stroke="{INK}"/>'])
 
 
