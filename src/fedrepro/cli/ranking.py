@@ -119,7 +119,8 @@ def rank(arguments: argparse.Namespace) -> int:
         print_rows(("setting", "runs", "CPU_minutes"), cells)
     _say_cost(lines[-1], request.cores)
     _say_unable(request.unable)
-    _say_without_baseline(request)
+    if request.search == "own":
+        _say_without_baseline(request)
     if arguments.plan:
         return 0
     failed = train(bench, candidates, request.cores)

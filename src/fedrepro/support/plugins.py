@@ -187,8 +187,12 @@ def blamed() -> Iterator[None]:
     try:
         with no_exit():
             yield
-    except UserError:
-        raise
+    except UserError as error:
+        # PyTorch's compiler failed: its own stack is of the code that it traced.
+        place = _place_of(error.__cause__) if hasattr(error.__cause__, "real_stack") else None
+        if place is None:
+            raise
+        raise PluginError("{}:{}: {}: {}".format(*place, error)) from error
     except Exception as error:
         place = _place_of(error)
         if place is None:
@@ -234,10 +238,12 @@ def _in_words(error: BaseException, place: tuple[str, int, str]) -> str:
     return f"{file}:{number}: {function}: {text_of(error)}"
 
 
-def _place_of(error: BaseException) -> tuple[str, int, str] | None:
+def _place_of(error: BaseException | None) -> tuple[str, int, str] | None:
     """The innermost file, line and function of a plug-in in a traceback, if there is one."""
     files = {str(module.__file__) for name, module in list(sys.modules.items()) if is_own(name)}
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename in files]
+    stack = traceback.extract_tb(error.__traceback__) if error else []
+    traced = getattr(error, "real_stack", None) or ()
+    frames = [each for each in (*stack, *traced) if each.filename in files]
     if not frames:
         return None
     return frames[-1].filename, frames[-1].lineno or 1, frames[-1].name

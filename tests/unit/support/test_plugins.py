@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -372,3 +374,26 @@ def test_a_plug_in_that_is_no_file_is_one_line(tmp_path: Path, kind: str) -> Non
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
     with pytest.raises(UserError, match=r"own\.py: can't be read: it is not a file"):
         plugins.import_file("methods", path)
+
+
+def test_what_the_compiler_could_not_trace_is_blamed(tmp_path: Path) -> None:
+    """PyTorch's compiler raises far from the plug-in's line, and keeps the line in its stack."""
+    file = tmp_path / "methods/traced.py"
+    file.parent.mkdir()
+    file.write_text("x = 1\n", encoding="utf-8")
+    plugins.import_file("methods", file)
+    ours, theirs = (
+        traceback.FrameSummary(str(each), line, "client_update", lookup_line=False)
+        for each, line in ((file, 12), (Path(torch.__file__), 7))
+    )
+
+    def failed(stack: list[traceback.FrameSummary]) -> str:
+        error = UserError("executor: it failed")
+        error.__cause__ = RuntimeError("unsupported")
+        vars(error.__cause__)["real_stack"] = stack
+        with pytest.raises(UserError) as caught, plugins.blamed():
+            raise error
+        return str(caught.value)
+
+    assert failed([theirs, ours]) == f"{file}:12: client_update: executor: it failed"
+    assert failed([theirs]) == "executor: it failed"
