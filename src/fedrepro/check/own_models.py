@@ -32,6 +32,7 @@ def own_net(
     precision: Precision = "float32",
     targets: tuple[int, ...] | None = None,
     packing: Packing | None = None,
+    of_places: bool = False,
 ) -> Net:
     """A model of the user's own as a function of its parameters.
 
@@ -41,6 +42,7 @@ def own_net(
         x: two samples.
         outputs: how many it needs at least; None if it does not map samples to outputs.
         binary: whether it needs exactly one output.
+        of_places: whether outputs are those of each place of a sample.
         packing: where each input is in ``x``, if they are several.
         targets: the shape of two samples' targets, if outputs need it, but for axes of length 1.
 
@@ -59,6 +61,9 @@ def own_net(
         there = _accepted(where, module, given, str(packing or f"{[*x.shape[1:]]} of {x.dtype}"))
         if targets is not None and _long(there) != _long(targets):
             wanted = f"{[*targets]}, as targets have"
+            raise bad_value(where, "outputs of two samples", [*there], wanted)
+        if targets is None and len(there) != 2 and not of_places:
+            wanted = f"[2, {outputs}]: for numbers at each place, task: regression"
             raise bad_value(where, "outputs of two samples", [*there], wanted)
         if binary and there[-1] != 1:
             raise bad_value(where, "outputs", there[-1], "1, as there are two classes")

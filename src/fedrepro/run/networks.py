@@ -73,6 +73,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             setting.precision,
             targets,
             dataset.packing,
+            task.name == "next_word",
         )
     elif targets and len(targets) > 2:
         wanted = f"one of your own, as targets are {[*targets[1:]]}, and its outputs [{outputs}]"

@@ -384,6 +384,15 @@ def test_only_what_is_trained_is_sent_and_stored(tmp_path: Path) -> None:
         _ = other.model
 
 
+def test_outputs_at_each_place_are_one_line_where_samples_have_one_class() -> None:
+    class Places(Base):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)[:, :, None].expand(-1, -1, 4)
+
+    with pytest.raises(UserError, match=r"outputs of two samples: \[2, 3, 4\]: expected \[2, 3\]"):
+        losses(Places)
+
+
 def test_logits_of_an_object_are_a_models_outputs() -> None:
     class Result(NamedTuple):
         hidden: Tensor
