@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.provenance.identity import Identity, class_of, may_average
+from fedrepro.report.drawing import curves, frame
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
@@ -56,8 +55,6 @@ def compare(
         fedavg             2         0   1.0  0.0   0.0
         scaffold           2         0   1.0  0.0   0.0
     """
-    import pandas as pd
-
     named = _named(runs, across=average_across)
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
@@ -134,8 +131,6 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
         >>> run = fr.train("fedavg", "logistic", clients, rounds=2, test=(x, y))
         >>> fr.plot([run]).save("curve.svg")
     """
-    from fedrepro.report.drawing import curves, frame
-
     named = _named(runs, across=True)  # a line for each run
     column = of or charts.score_of(group[0] for group in named.values())
     lines, gone = charts.lines_of(named, column)

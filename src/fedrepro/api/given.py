@@ -6,10 +6,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
 from fedrepro.api.callbacks import Callback, EarlyStopping
+from fedrepro.config.searches import values_in
+from fedrepro.engine.method import Method
 from fedrepro.measures.base import Measure
+from fedrepro.methods import registry
+from fedrepro.methods.facts import defaults_of
+from fedrepro.methods.files import part_files, unknown_part
+from fedrepro.methods.registry import as_own
+from fedrepro.methods.server.base import ServerOptimizer
+from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value, nearest
-from fedrepro.support.plugins import Folders, Kind, classes_in
+from fedrepro.support.names import Composition
+from fedrepro.support.plugins import NONE, Folders, Kind, classes_in
 
 # How the parts of a run's code are called.
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
@@ -61,9 +73,6 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
     Raises:
         UserError: for what is no part of a composition, and for the name of another part.
     """
-    from fedrepro.methods.files import part_files
-    from fedrepro.methods.registry import as_own
-
     names, objects = [], list[Object]()
     for each in method if isinstance(method, list | tuple) else [method]:
         if isinstance(each, str):
@@ -79,9 +88,6 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
 
 
 def _class_in(what: Any) -> type[Any]:
-    from fedrepro.engine.method import Method
-    from fedrepro.methods.server.base import ServerOptimizer
-
     bases = Method, ServerOptimizer
     found = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
     if len(found) != 1 or not isinstance(found[0], type) or not issubclass(found[0], bases):
@@ -138,15 +144,13 @@ def starting_from(
         UserError: for other files, also when it builds a module that lacks one of the tensors, or
             has others.
     """
-    from fedrepro.models import registry
-
     tensors = _tensors(initial)
 
     def made(shape: tuple[int, ...], outputs: int) -> Any:
         if build is None:
-            module = registry.build(model, shape, outputs)
+            module = models.build(model, shape, outputs)
         else:
-            module = registry.made("model", build, shape, outputs)
+            module = models.made("model", build, shape, outputs)
         wanted = module.state_dict()
         frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
         for name, leaf in wanted.items():
@@ -165,9 +169,6 @@ def starting_from(
 
 
 def _tensors(initial: Any) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if isinstance(initial, Mapping):
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}
     if not isinstance(initial, str | Path):
@@ -188,13 +189,6 @@ def by_part(
         UserError: for an unknown part, for a name with values, which are arguments here, and for a
             hyperparameter that no part or more than one part has.
     """
-    from fedrepro.config.searches import values_in
-    from fedrepro.methods import registry
-    from fedrepro.methods.facts import defaults_of
-    from fedrepro.methods.files import unknown_part
-    from fedrepro.support.names import Composition
-    from fedrepro.support.plugins import NONE
-
     known = registry.parts(plugins)
     names = Composition.parse(composition).names
     for name in (name for name in names if name not in known):

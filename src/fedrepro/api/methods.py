@@ -1,9 +1,8 @@
 """List methods."""
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from fedrepro.methods import registry
 
 
 def methods() -> "pd.DataFrame":
@@ -16,10 +15,6 @@ def methods() -> "pd.DataFrame":
         >>> fr.methods().loc["fedprox", "hyperparameters"]["mu"]
         0.01
     """
-    import pandas as pd
-
-    from fedrepro.methods import registry
-
     rows = [registry.describe(part) for part in registry.parts().values()]
     columns = ["name", "kind", "paper", "hyperparameters"]
     return pd.DataFrame(rows, columns=columns).set_index("name").sort_index()

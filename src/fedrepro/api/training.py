@@ -10,28 +10,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import nn
 
 from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
+from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.api.runs import Architecture, Run
-from fedrepro.config.settings import BETAS
+from fedrepro.check.hooks import float32_by_default
+from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.config.settings import BETAS, Setting
 from fedrepro.config.values import Device, Executor, Seed
+from fedrepro.data.arrays import NAME, dataset_of
+from fedrepro.data.catalogue.entries import Holding
+from fedrepro.data.dataset import Dataset
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.engine.initialise import initialise, is_fresh
+from fedrepro.engine.losses import Loss
+from fedrepro.engine.modules import refuse_unusable
+from fedrepro.methods.facts import facts_of
+from fedrepro.models import registry
+from fedrepro.models.registry import made
+from fedrepro.provenance import fingerprint, numerics
+from fedrepro.run import runner
+from fedrepro.run.replacement import Replaces
+from fedrepro.run.runner import Report
+from fedrepro.run.shared_prefix import KEPT, Sharing
+from fedrepro.support import rng
+from fedrepro.support.copies import copied
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from fedrepro.config.run_spec import RunSpec
-    from fedrepro.data.dataset import Dataset
-    from fedrepro.engine.losses import Loss
-    from fedrepro.run.replacement import Replaces
-    from fedrepro.run.runner import Report
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
@@ -171,8 +183,6 @@ def train(
 
 def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
-    from fedrepro.data.arrays import NAME, dataset_of
-
     watching = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
@@ -240,10 +250,6 @@ def _spec_of(
     clients: int,
     plugins: Folders,
 ) -> "RunSpec":
-    from fedrepro.config.run_spec import Execution, RunSpec
-    from fedrepro.config.settings import Setting
-    from fedrepro.data.catalogue.entries import Holding
-
     setting = validate(Setting, _plain(content), WHERE, plugins)
     setting._name = SETTING
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
@@ -279,14 +285,6 @@ def _carry_out(
         warns: whether to warn that a model cannot be compared with that of a saved run.
         report: called after every round.
     """
-    from fedrepro.check.hooks import float32_by_default
-    from fedrepro.data.partition.partition import make_partition
-    from fedrepro.models import registry
-    from fedrepro.provenance import fingerprint, numerics
-    from fedrepro.run import runner
-    from fedrepro.run.shared_prefix import KEPT, Sharing
-    from fedrepro.support import rng
-
     samples, name, architecture = dataset.train, spec.setting.model, run.architecture
     partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
@@ -320,8 +318,6 @@ def _carry_out(
 
 def _refuse_requirements(method: str, plugins: Folders) -> None:
     """Refuse a method that needs another run's artifact."""
-    from fedrepro.methods.facts import facts_of
-
     if needs := facts_of(method, plugins).requires:
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
@@ -347,8 +343,6 @@ def _refuse_single(dataset: "Dataset", share: float) -> None:
 
 def _plain(value: Any) -> Any:
     """Arguments with Python's numbers for numpy's, and a device's name for it, as in files."""
-    import torch
-
     match value:
         case torch.device():
             return str(value)
@@ -368,12 +362,6 @@ def _architecture(
 
     While it runs, the global generators are seeded by the run.
     """
-    from torch import nn
-
-    from fedrepro.engine.initialise import is_fresh
-    from fedrepro.engine.modules import refuse_unusable
-    from fedrepro.support.copies import copied
-
     if not isinstance(model, nn.Module):
         if not callable(model):
             wanted = "a name, a module, or a function that builds one"
@@ -437,10 +425,6 @@ def _takes(signature: inspect.Signature, count: int) -> bool:
 
 def _drawn_anew(build: "Architecture") -> "Architecture":
     """``build`` with its weights replaced by draws from torch's global generator."""
-    import torch
-
-    from fedrepro.engine.initialise import initialise
-    from fedrepro.models.registry import made
 
     def drawn(shape: tuple[int, ...], outputs: int) -> "nn.Module":
         module = made("model", build, shape, outputs)
@@ -453,8 +437,6 @@ def _drawn_anew(build: "Architecture") -> "Architecture":
 
 def _code_around(composition: str) -> str:
     """The fingerprint of a run's code without its model."""
-    from fedrepro.provenance import fingerprint
-
     around = fingerprint.code_around_model(composition)
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
@@ -468,8 +450,6 @@ def _identity_of(part: str, of: Any, warns: bool) -> str:
     Args:
         warns: whether to warn of a random hash.
     """
-    from fedrepro.api.model_identity import UnknownError, identity_of
-
     try:
         return identity_of(of, weights=True)
     except UnknownError as error:
@@ -481,8 +461,6 @@ def _identity_of(part: str, of: Any, warns: bool) -> str:
 @contextmanager
 def _threads_kept() -> Iterator[None]:
     """Restore torch's number of threads afterwards."""
-    import torch
-
     before = torch.get_num_threads()
     try:
         yield
