@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -332,3 +333,17 @@ def test_what_is_no_method_is_refused(method: Any) -> None:
 def test_words_of_others_lead_to_ours(theirs: str, ours: str) -> None:
     with pytest.raises(UserError, match=f"mean '{ours}'"):
         train(**{theirs: 3})
+
+
+@pytest.mark.parametrize(
+    ("method", "warned"), [("ditto", True), ("pfedme", True), ("fedavg", False)]
+)
+def test_a_model_of_ones_own_that_no_samples_score_is_said(method: str, warned: bool) -> None:
+    """The accuracy on shared test samples would be read as that of the method."""
+    x, y = np.eye(4, dtype="float32"), np.arange(4)
+    clients = [(x[[0, 1] * 4], y[[0, 1] * 4]), (x[[2, 3] * 4], y[[2, 3] * 4])]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fr.train(method, "logistic", clients, rounds=1, test=(x, y))
+        fr.train(method, "logistic", clients, rounds=1, test=(x, y), test_fraction=0.5)
+    assert sum("client_accuracy" in str(warning.message) for warning in caught) == warned

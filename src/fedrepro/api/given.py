@@ -10,13 +10,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import values_in
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, Wrapper
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files, unknown_part
-from fedrepro.methods.registry import as_own
+from fedrepro.methods.personal.partly_shared import PartlyShared
+from fedrepro.methods.registry import as_own, compose
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value, nearest
@@ -211,3 +213,16 @@ def by_part(
             )
         by_part[having[0]][key] = value
     return by_part
+
+
+def unscored(spec: RunSpec) -> str:
+    """A line for a method whose clients have models of their own, where no client is scored."""
+    method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
+    layers = (layer for layer in method.layers() if not isinstance(layer, Wrapper | PartlyShared))
+    own = any(type(layer).eval_model is not Method.eval_model for layer in layers)
+    if not own or not method.classifies or method.own_classifier:
+        return ""
+    return (
+        f"method {spec.method}: test_accuracy is of the shared model; clients' own have "
+        "client_accuracy, for which each client holds out test samples: `test_fraction=0.2`"
+    )

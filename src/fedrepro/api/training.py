@@ -220,6 +220,8 @@ def _trained(said: SimpleNamespace) -> Run:
     plugins = Folders(objects=(*objects, *classes))
     hyperparameters, count = said.hyperparameters, len(said.clients)
     spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
+    if not share and (line := given.unscored(spec)):
+        _warn(line)
     run = _run_in(said.folder, architecture)
     replaces: Replaces = "others" if said.overwrite else "none"
     watching._begin(spec)

@@ -4,14 +4,18 @@ import pytest
 import yaml
 from scipy import stats
 
+from fedrepro.config.config_file import Config
+from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import CellIndex, Finding, judge_claim
+from fedrepro.report.pages import fairness
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest, holm
 from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.run.run_archive import folder_of
 from fedrepro.support.errors import UserError
 from fedrepro.support.old_names import with_new_keys
 from support.places import ROOT
@@ -313,3 +317,11 @@ def test_a_claim_that_two_are_the_same_has_a_limit_of_the_text_or_no_test() -> N
 
 def test_an_old_key_of_claims_is_read(tmp_path: Path) -> None:
     assert with_new_keys("claims", [{"over": "average"}], tmp_path) == [{"quantifier": "average"}]
+
+
+def test_a_claims_page_names_the_folder_that_is_there(tmp_path: Path) -> None:
+    """A workbench's own runs are in results; those of a clone are landed."""
+    bench = Workbench(tmp_path, Config(), {}, {}, {}, {})
+    assert fairness._folder(bench, "own/compact-a") == "results/runs/own/compact-a"
+    (tmp_path / folder_of("own/compact-a")).mkdir(parents=True)
+    assert fairness._folder(bench, "own/compact-a") == folder_of("own/compact-a").as_posix()

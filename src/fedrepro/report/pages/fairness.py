@@ -1,6 +1,7 @@
 """A claim's own page: all that its authors need to check our verdict, and how to object."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -84,7 +85,14 @@ def _runs(workbench: Workbench, view: ClaimView) -> list[LandedRuns]:
             setting,
             ", ".join(names),
             ", ".join(map(str, seeds[setting])),
-            folder_of(setting).as_posix(),
+            _folder(workbench, setting),
         )
         for setting, names in methods.items()
     ]
+
+
+def _folder(workbench: Workbench, setting: str) -> str:
+    """Where the runs of a setting are: landed or, in a workbench that has made its own, results."""
+    landed = folder_of(setting)
+    made = Path("results/runs", setting)
+    return (landed if (workbench.root / landed).exists() else made).as_posix()
