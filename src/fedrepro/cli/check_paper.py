@@ -10,12 +10,15 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.published import ORDER
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import read_yaml
 from fedrepro.workflow.checks import check_methods
 
 
 def handle(arguments: argparse.Namespace) -> int:
     root = Path()
+    if not CONFIG.exists():
+        raise UserError(f"{CONFIG}: there is no such file: go to the folder of your workbench")
     listed = [str(name) for name in (read_yaml(ORDER) or [] if ORDER.exists() else [])]
     here = [path.name for path in sorted(PAPERS.glob("*")) if path.is_dir()]
     if arguments.system is not None and arguments.system not in {*listed, *here}:

@@ -136,3 +136,11 @@ def test_the_claim_of_the_page_is_judged(bench: Path, capsys: pytest.CaptureFixt
         r", ,|\(scale compact\), *[,.]|settings, *[.;]|[a-z]\.[A-Z]| 1 claims",
         " ".join(re.sub("<[^>]*>", "", start).split()),
     )
+
+
+def test_beside_a_workbench_the_line_says_where_to_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check-paper", "mine"]) == 2
+    assert "config/config.yaml" in capsys.readouterr().err
