@@ -25,7 +25,8 @@ def main(file: Path, rounds: int) -> None:
         fingerprint: Any = import_module("fedrepro.fingerprint")
         names: Any = command.config
     except ModuleNotFoundError:
-        names = command = import_module("fedrepro.cli.run")
+        command = import_module("fedrepro.cli.run")
+        names = command if hasattr(command, "load") else import_module("fedrepro.cli.requested")
         fingerprint = import_module("fedrepro.provenance.fingerprint")
     found: list[str | None] = []
     for setting, method, seed, executor in json.loads(file.read_text(encoding="utf-8")):

@@ -26,8 +26,7 @@ from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.last_rounds import last
 from fedrepro.report.papers import published
-from fedrepro.run import assembly as plan
-from fedrepro.run import runner
+from fedrepro.run import runner, schedules
 from fedrepro.run.results import read_run
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
@@ -227,7 +226,7 @@ def test_a_wrong_metric() -> None:
     table = {"title": "t", "rows": [{"label": "r", "setting": "s"}]}
     table["columns"] = [{"label": "c", "method": "fedavg"}]
     for metric, line in (
-        ("acuracy", "metric: 'acuracy': expected one of accuracy, critic_loss, "),
+        ("acuracy", "metric: 'acuracy': expected one of accuracy, "),
         ({"of": "auroc", "over_clients": "avg"}, "metric.over_clients: 'avg': expected one of"),
     ):
         with pytest.raises(UserError, match=line):
@@ -235,9 +234,9 @@ def test_a_wrong_metric() -> None:
 
 
 def test_a_learning_rate_decays_in_steps() -> None:
-    steps = plan.schedule(0.01, StepDecay(factor=0.5, every=2))
+    steps = schedules.schedule(0.01, StepDecay(factor=0.5, every=2))
     assert [steps(round) for round in range(5)] == [0.01, 0.01, 0.005, 0.005, 0.0025]
-    assert plan.schedule(0.01, 0.5)(2) == 0.0025
+    assert schedules.schedule(0.01, 0.5)(2) == 0.0025
 
 
 def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:

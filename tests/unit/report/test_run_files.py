@@ -167,7 +167,7 @@ def test_a_listed_run_is_dirty_if_any_of_its_checkouts_was(
         part: {"commit": commit, "dirty": state}
         for part, commit, state in zip(parts, commits, states, strict=False)
     })  # fmt: skip
-    values = run_files._identity_of(read_run(bench.root, RUN))
+    values = run_files.identity_of(read_run(bench.root, RUN))
     row = dict(zip(run_files.RUNS_HEADER, values, strict=True))
     assert (row["commit"], row["dirty"]) == (" ".join(commits), dirty)
 

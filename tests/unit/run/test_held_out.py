@@ -20,6 +20,7 @@ from fedrepro.methods import registry
 from fedrepro.run.assembly import Plan, make_plan
 from support import tiny_run
 from support.given_run import larger_dataset
+from support.worlds import QUICK
 
 MODELS = {
     "wgan_gp": "wgan_gp_small",
@@ -77,7 +78,7 @@ def played(composition: str, data: Dataset, **changes: Any) -> tree.Tree:
     values = {
         "rounds": 3, "participation": 1.0, "epochs": 1, "model": MODELS.get(part, "twonn"),
         "evaluate": {"clients": True},
-        "hyperparameters": {k: dict(v) for k, v in world.QUICK.items()}, **changes,
+        "hyperparameters": {k: dict(v) for k, v in QUICK.items()}, **changes,
     }  # fmt: skip
     if not getattr(cls, "classifies", True):
         values["scaling"] = SCALINGS.get(part, "symmetric")
