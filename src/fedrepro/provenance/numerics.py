@@ -134,15 +134,6 @@ def of_core() -> str:
     return _of_closure(*fingerprint.core_files())
 
 
-# Of files that plug-ins import: the code today -> the code with the same numbers that runs have.
-SAME = {
-    # models/classifier.py: a body may have several inputs
-    "32261d6e3fd1328674b6d0520e0599df8301b0b15edef1b9ef82880330fa9b90": (
-        "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
-    ),
-}
-
-
 @cache
 def _of_plugin(file: Path) -> str:
     """A plug-in's fingerprint: its own code, and the ids of what it imports from this package.
@@ -158,7 +149,7 @@ def _of_plugin(file: Path) -> str:
             lines.append(_id(f"method {names[path]}", _of_closure(path)))
         else:
             digest = syntax_of(path).digest
-            lines.append(SAME.get(digest, digest))
+            lines.append(fingerprint.SAME.get(digest, digest))
     lines += fingerprint.files_read_by(files).values()
     return _short(fingerprint.of_text(" ".join(sorted(lines))))
 

@@ -447,7 +447,7 @@ class Graph:
         if not own:
             return text
         files = measures.files_of(own, self.bench.plugins)
-        return f"{text} {fingerprint.of_closure(files, fingerprint.HANDLING)}"
+        return f"{text} {fingerprint.of_closure(files, fingerprint.HANDLING, fingerprint.SAME)}"
 
     def pages(self) -> list[str]:
         return [str(target.page) for target in self.bench.targets().values()]
