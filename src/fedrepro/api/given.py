@@ -56,13 +56,13 @@ def listed(values: Any) -> Any:
 
 def objects_of(loss: Any, measures: Iterable[Any]) -> tuple[Object, ...]:
     """The objects in place of plug-ins: kind, name, object."""
-    found = [_measure(each) for each in measures]
+    objects = [_measure(measure) for measure in measures]
     if loss is None:
-        return (*found,)
+        return (*objects,)
     if not callable(loss):
         wanted = "a function of outputs and targets, such as torch.nn.functional.huber_loss"
         raise bad_value(WHERE, "loss", loss, wanted)
-    return (*found, ("losses", name_of(getattr(loss, "func", loss), "loss"), loss))
+    return (*objects, ("losses", name_of(getattr(loss, "func", loss), "loss"), loss))
 
 
 def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
@@ -76,11 +76,11 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
         UserError: for what is no part of a composition, and for the name of another part.
     """
     names, objects = [], list[Object]()
-    for each in method if isinstance(method, list | tuple) else [method]:
-        if isinstance(each, str):
-            names.append(each)
+    for part in method if isinstance(method, list | tuple) else [method]:
+        if isinstance(part, str):
+            names.append(part)
             continue
-        cls = _class_in(each)
+        cls = _class_in(part)
         name = _snake(cls.__name__)
         if name in part_files():
             raise UserError(f"{WHERE}: class {cls.__name__}: rename it: method {name} is built in")
@@ -91,11 +91,11 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
 
 def _class_in(what: Any) -> type[Any]:
     bases = Method, ServerOptimizer
-    found = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
-    if len(found) != 1 or not isinstance(found[0], type) or not issubclass(found[0], bases):
+    classes = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
+    if len(classes) != 1 or not isinstance(classes[0], type) or not issubclass(classes[0], bases):
         wanted = "a name, or a class or a module with one class that extends Method or Wrapper"
         raise bad_value(WHERE, "method", what, wanted)
-    return found[0]
+    return classes[0]
 
 
 def _snake(name: str) -> str:
@@ -127,10 +127,10 @@ def factors_of(schedule: Any, rounds: Any) -> Any:
 
 def stop_of(stop: Any, callbacks: Iterable[Callback]) -> Any:
     """What ends a run, by the argument or by a callback."""
-    found = [callback.stop for callback in callbacks if isinstance(callback, EarlyStopping)]
-    if len(found) + (stop is not None) > 1:
+    stops = [callback.stop for callback in callbacks if isinstance(callback, EarlyStopping)]
+    if len(stops) + (stop is not None) > 1:
         raise UserError(f"{WHERE}: stop: given more than once, perhaps by EarlyStopping")
-    return found[0] if found else stop
+    return stops[0] if stops else stop
 
 
 def starting_from(

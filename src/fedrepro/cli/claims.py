@@ -52,8 +52,8 @@ def show_claims(arguments: argparse.Namespace) -> None:
     papers = published.load(bench.root)
     targets = bench.tables("paper")
     with tables.computed_once():
-        found = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
-        views = views_of(bench, papers, found)
+        computed = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
+        views = views_of(bench, papers, computed)
     rows = [view.facts for view in views]
     if arguments.json:
         print(json.dumps(rows, indent=2))

@@ -18,17 +18,16 @@ def handle(arguments: argparse.Namespace) -> None:
     days: float = arguments.older
     if days < 0:
         raise bad_value("the command line", "--older", days, "a number of days of at least 0")
-    found = list(removable(Path(), days))
+    folders = list(removable(Path(), days))
     rows = [
-        (str(each.folder), each.what, f"{each.size / 1e6:.1f}", f"{each.days:.0f}")
-        for each in found
+        (str(old.folder), old.what, f"{old.size / 1e6:.1f}", f"{old.days:.0f}") for old in folders
     ]
     print_rows(("folder", "what", "MB", "days"), rows)
-    total = sum(each.size for each in found) / 1e6
-    for each in found if arguments.remove else ():
-        each.remove()
+    total = sum(old.size for old in folders) / 1e6
+    for old in folders if arguments.remove else ():
+        old.remove()
     did = "removed" if arguments.remove else "would remove"
-    how = "" if arguments.remove or not found else "; --remove does it"
-    say(f"fedrepro: {did} {counted(len(found), 'folder')}, {total:.1f} MB{how}")
+    how = "" if arguments.remove or not folders else "; --remove does it"
+    say(f"fedrepro: {did} {counted(len(folders), 'folder')}, {total:.1f} MB{how}")
     used = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in sizes(RESULTS).items())
     say(f"fedrepro: {RESULTS}: {used or 'nothing there'}")

@@ -51,6 +51,7 @@ class Facts(NamedTuple):
     departures: tuple[str, ...]
     shares_prefix_with_inner: bool
     steps: str
+    own_models: bool
 
 
 def facts_of(composition: str, folders: plugins.Folders = plugins.NONE) -> Facts:
@@ -116,6 +117,7 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
         _joined(each.departures for each in found),
         any(each.shares_prefix_with_inner for each in found),
         next((each.steps for each in found if each.steps), "plain"),
+        any(each.own_models for each in found),
     )
 
 
@@ -145,7 +147,17 @@ def _declared(cls: type[Any]) -> Facts:
         _joined((str(each.metadata["item"]),) for each in deviations),
         issubclass(cls, Wrapper) and cls.shared_prefix is not Method.shared_prefix,
         _steps_of(cls),
+        _has_own_models(cls),
     )
+
+
+def _has_own_models(cls: type) -> bool:
+    from fedrepro.engine.method import Method, Wrapper
+
+    if not issubclass(cls, Method) or issubclass(cls, Wrapper):
+        return False
+    own = cls.eval_model is not Method.eval_model
+    return own and cls.classifies and not cls.own_classifier
 
 
 def _steps_of(cls: type) -> str:

@@ -1,4 +1,4 @@
-"""What of ``results`` can go: states that are made again when needed, never a result.
+"""Remove from ``results`` states that are made again when needed, never a result.
 
 That is what a parent run kept for child runs, and checkpoints that were moved aside because no run
 of today continues them. A file that neither a record lists nor a run writes there is someone's own.
@@ -52,7 +52,7 @@ class Removable:
 
 
 def removable(root: Path, days: float) -> Iterator[Removable]:
-    """What was last written at least so many days ago and can go."""
+    """The folders that were last written at least so many days ago and can go."""
     kept = sorted((root / KEPT).glob(f"*/*/*/seed*/round*/{ABOUT}"))
     for folder in (file.parent for file in kept):
         listed = [Path(name) for name in about_of(folder).get("files", {})]
@@ -75,12 +75,12 @@ def _old(folder: Path, what: str, files: tuple[Path, ...], days: float) -> Itera
 
 def sizes(results: Path) -> dict[str, int]:
     """The bytes below each folder of ``results``, a file with several names once; largest first."""
-    found: dict[str, int] = {}
+    bytes_of: dict[str, int] = {}
     seen: set[tuple[int, int]] = set()
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
         for path in folder.rglob("*"):
             facts = path.lstat()
             if (facts.st_dev, facts.st_ino) not in seen:
                 seen.add((facts.st_dev, facts.st_ino))
-                found[folder.name] = found.get(folder.name, 0) + facts.st_size
-    return dict(sorted(found.items(), key=lambda each: -each[1]))
+                bytes_of[folder.name] = bytes_of.get(folder.name, 0) + facts.st_size
+    return dict(sorted(bytes_of.items(), key=lambda item: -item[1]))

@@ -99,6 +99,14 @@ def test_every_fault_is_named_in_its_file(bench: Path, capsys: pytest.CaptureFix
     assert len(lines) == 1 and "systems.yaml" in lines[0]
 
 
+def test_a_score_of_the_shared_model_is_doubted(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change("experiment", "method: fedavg }", "method: ditto }")
+    lines = checked(capsys)
+    assert lines and all("ditto" in line and "over_clients" in line for line in lines)
+
+
 @pytest.mark.parametrize(("kind", "old", "new", "words"), ALONE.values(), ids=ALONE)
 def test_a_fault_that_hides_others_is_one_line(
     bench: Path, capsys: pytest.CaptureFixture[str], kind: str, old: str, new: str, words: str

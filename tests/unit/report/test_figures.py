@@ -18,12 +18,14 @@ import pytest
 
 from fedrepro.cli.site import described_methods
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import ACCURACY, OverClients
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.regret_of_run import objective_of, regret_as_json, regret_of
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
+from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.drawing.curves import Line, smoothed
 from fedrepro.report.drawing.surface import contour
 from fedrepro.report.pages.figure import figure_page
@@ -626,3 +628,21 @@ def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:
     meta.write_text("{}", encoding="utf-8")
     (path,) = Graph(bench).inputs_of_page(page)
     assert path.startswith("results/partitions/berka/") and path.endswith("/seed2.json")
+
+
+def test_a_line_of_the_shared_model_says_so(bench: Workbench) -> None:
+    """Where clients have models of their own, it is not what the method is for."""
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
+    columns = [{"label": "Own", "method": "ditto"}, {"label": "One", "method": "fedavg"}]
+    experiment["figures"]["figure_9"]["columns"] = columns
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
+    bench = load(bench.root)
+    target = figure(bench, "figure_9")
+    give_runs(bench, target, {"ditto", "fedavg"})
+    assert "Of Own: the shared model" in content(bench, target)["drawn"].caption
+    over = OverClients(of="accuracy", over_clients="average")
+    setting = target.runs[0].setting
+    assert is_of_shared_model(bench, ACCURACY, setting, ["ditto"])
+    assert not is_of_shared_model(bench, ACCURACY, setting, ["ima+fedavg"])
+    assert not is_of_shared_model(bench, over, setting, ["ditto"])

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS
-from fedrepro.config.targets import Cell, ComputedTarget, TableTarget
+from fedrepro.config.figures import Charts
+from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import compact, computed
+from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.tables import printed_cell
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
@@ -48,6 +50,7 @@ def faults_of(workbench: Workbench, published: Published, system: str) -> Iterat
     for claim in published.claims:
         if claim.system == system:
             yield from _of_claim(workbench, published, claim)
+    yield from _of_shared_models(workbench, system, targets.values())
     names = (claim.name for claim in published.claims if claim.system == system)
     yield from _repeated(names, f"{PAPERS / system}/claims.yaml: name")
 
@@ -90,6 +93,35 @@ def _of_experiment(
     if alone := [name for name, setting in settings.items() if setting.stands_for is None]:
         wanted = f"the setting of {file} that it is a small form of"
         yield f"{small}: settings: {listed(alone)}: stands_for: missing: expected {wanted}"
+
+
+def _of_shared_models(
+    workbench: Workbench, system: str, targets: Iterable[object]
+) -> Iterator[str]:
+    """Scores of a shared model, of methods whose clients have models of their own."""
+    wanted = "over_clients, or a method whose clients share their model"
+    for target in targets:
+        if isinstance(target, TableTarget):
+            metrics = (
+                (target.table.metric_of(cell.row, cell.column), cell.setting, cell.methods)
+                for cell in target.cells
+            )
+        elif isinstance(target, FigureTarget) and isinstance(figure := target.figure, Charts):
+            metrics = (
+                (
+                    row.metric or figure.metric,
+                    f"{system}/{row.setting_for(column.label, target.scale, figure.instead)}",
+                    tuple(column.methods_at(target.scale)),
+                )
+                for row in figure.rows
+                for column in figure.columns
+            )
+        else:
+            continue
+        for metric, setting, methods in dict.fromkeys(metrics):
+            if is_of_shared_model(workbench, metric, setting, methods):
+                where = f"{workbench.files[system]}: {target.item}: metric"
+                yield str(bad_value(where, ", ".join(methods), metric.reading.words, wanted))
 
 
 def _of_printed_names(

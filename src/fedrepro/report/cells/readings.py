@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from fedrepro.config.metrics import Metric, OfRounds
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import facts_of
@@ -106,6 +107,21 @@ def answers_of(
             tuple(dict.fromkeys((*settings, *methods))),
             target.table.metric_of(wanted.row, wanted.column).reading.unit,
         )
+
+
+def is_of_shared_model(
+    workbench: Workbench, metric: Metric, setting: str, methods: Iterable[str]
+) -> bool:
+    """Return True if a method's number is of the shared model, beside which clients have their own.
+
+    Args:
+        setting: its full name.
+    """
+    curve, chosen = metric.curve, workbench.setting(setting)
+    if not isinstance(curve, OfRounds) or not curve.measure.column.startswith("test_"):
+        return False
+    compositions = (workbench.compose(chosen, method)[0] for method in methods)
+    return any(facts_of(each, workbench.plugins).own_models for each in compositions)
 
 
 def answers_by_table(

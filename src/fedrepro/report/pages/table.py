@@ -12,6 +12,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow
+from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.row_best import Best, best_of_rows
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
@@ -167,7 +168,7 @@ def _rows(
                 _wanted(workbench, cells),
                 best[index],
                 _summary(target, index),
-                tuple(_note(target, head, cell) for cell in cells),
+                tuple(_note(workbench, target, head, cell) for cell in cells),
                 tuple(_how(workbench, table, cell.paper) for cell in cells),
                 tuple(about_setting(workbench, head.setting)),
                 _landed(workbench.root, cells) if table.scale == "compact" else (),
@@ -327,14 +328,18 @@ def _summary(target: TableTarget, row: int) -> str:
     return f"{last} of the first {summary.up_to} rounds" if summary.up_to else last
 
 
-def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
+def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableCell) -> str:
     """How a cell differs from the others in its row."""
-    metric = target.table.columns[cell.column].metric
+    row_of, column = target.table.rows[cell.row], target.table.columns[cell.column]
+    metric = column.metric
     notes = [", ".join(filter(None, (metric.reading.words, metric.mixture)))] if metric else []
     if cell.paper.setting != row.setting:
         notes.append(f"in {cell.paper.setting}")
     if cell.demo and cell.demo.setting != row.demo:
         notes.append(f"demo in {cell.demo.setting}")
+    wanted, methods = target.table.metric_of(row_of, column), cell.paper.methods
+    if is_of_shared_model(workbench, wanted, cell.paper.setting, methods):
+        notes.append("of the shared model; clients have their own")
     return "; ".join(notes)
 
 
