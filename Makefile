@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers paper picture site docs lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers paper picture site examples docs lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -39,8 +39,8 @@ reference: setup ## compute the missing runs of reports/papers/reference.yaml: h
 	@python scripts/reference.py --cores $(or $(CORES),1)
 	@python scripts/render_reference.py
 
-compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedgo/*' for a part, AGAIN=1 to compare
-	@python scripts/reference.py --cores $(or $(CORES),all) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
+compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedgo/*' for a part, AGAIN=1 to compare; IN=examples/NAME
+	@cd $(or $(IN),.) && python $(CURDIR)/scripts/reference.py --cores $(or $(CORES),all) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
 
 test: setup ## run all tests, on two cores
 	@scripts/chromium
@@ -97,6 +97,9 @@ picture: setup ## render the README's picture, claims with their evidence (needs
 site: setup ## render the site of committed results in .site: under a minute, without training
 	@python scripts/whole_site.py
 
+examples: setup ## render the sites of examples/ in .examples, from committed results
+	@python scripts/whole_site.py $(wildcard examples/*/)
+
 docs: setup .tools/docs.stamp ## build the documentation as a site (.docs/site)
 	@python scripts/docs.py
 
@@ -105,7 +108,7 @@ lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.to
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .site .pythons .mutants.jsonl .mutants_by_hand.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .site .examples .pythons .mutants.jsonl .mutants_by_hand.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted step is repeated.

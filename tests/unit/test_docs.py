@@ -20,6 +20,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.ipynb")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "config/README.md")),
     ROOT / "reports/papers/README.md",
+    ROOT / "examples/README.md",
 ]
 # Where a page may mean a file to lie that it names with a shorter path.
 FOLDERS = ("", "src/fedrepro", "src/fedrepro/report", "tests", "workflow/skeleton")
@@ -109,9 +110,10 @@ def test_ci_builds_it_with_the_site_of_results_inside() -> None:
     commands = [step["run"] for step in steps if "run" in step]
     assert commands[:2] == ["make docs TORCH=cpu", "make site TORCH=cpu"]
     assert commands[2].startswith("mv .site/reports/site .docs/site/")
+    assert commands[3:] == ["make examples TORCH=cpu", "mv .examples .docs/site/examples"]
     assert steps[-1]["with"]["path"] == ".docs/site"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in ("docs", "site"):
+    for target in ("docs", "site", "examples"):
         assert re.search(f"^{target}: ", makefile, re.MULTILINE)
 
 

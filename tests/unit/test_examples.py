@@ -1,0 +1,71 @@
+"""The workbenches in examples/: complete, and judged from their landed results alone."""
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.run.results import read_run
+from support.places import ROOT
+
+EXAMPLES = sorted(path.parents[1] for path in ROOT.glob("examples/*/config/config.yaml"))
+MOST_CELLS, MOST_BYTES = 24, 400_000
+
+
+def script(name: str) -> Any:
+    found = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=EXAMPLES, ids=lambda path: path.name)
+def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an example's paper; here are its files, without results made on this machine."""
+    script("whole_site").with_committed_files(tmp_path, request.param)
+    monkeypatch.chdir(tmp_path)
+    return str(request.param.name)
+
+
+def test_it_is_complete_and_judged(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["check-paper", example])
+    assert status == 0, capsys.readouterr().out
+    assert main(["verify", "reports"]) == 0
+    capsys.readouterr()
+    assert main(["claims", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)
+    tested = [claim for claim in claims if claim["compact"] != "none"]
+    assert tested and all(claim["compact_seeds"] >= 5 for claim in tested)
+    bench, reference = load(), script("reference")
+    for group in reference.compact(bench, "*"):
+        for run in group.runs:
+            record = read_run(Path(), run, reference=True)
+            assert reference.is_current(bench, record), f"{run}: to be made: `make compact`"
+
+
+def test_its_printed_numbers_have_a_place(example: str) -> None:
+    folder = Path("reports/papers") / example
+    with (folder / "cells.csv").open(encoding="utf-8") as file:
+        printed = [row["item"] for row in csv.DictReader(file)]
+    assert 0 < len(printed) <= MOST_CELLS
+    with (folder / "notes.csv").open(encoding="utf-8") as file:
+        places = {row["item"] for row in csv.DictReader(file) if "https://" in row["note"]}
+    assert set(printed) <= places, "notes.csv says with an address where a table was read"
+
+
+def test_it_is_small(example: str) -> None:
+    files = [path for path in (ROOT / "examples" / example).rglob("*") if path.is_file()]
+    ignored = ("results", "schema", "site", ".snakemake", "__pycache__")
+    kept = [path for path in files if not set(ignored) & set(path.parts)]
+    assert sum(path.stat().st_size for path in kept) <= MOST_BYTES
+
+
+def test_examples_are_no_part_of_a_wheel() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "examples" not in text.partition("[tool.hatch.build")[2].partition("[tool.ruff")[0]
