@@ -35,6 +35,7 @@ from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
 from fedrepro.config.values import SCALES, Executor, Hyperparameters
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
+from fedrepro.cost.network_size import size_of
 from fedrepro.cost.rates import (
     DRAWN,
     FOLDER,
@@ -43,7 +44,6 @@ from fedrepro.cost.rates import (
     ModelRate,
     Rates,
     Workload,
-    size_of,
 )
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich.progress import Progress as Bar
+
+from fedrepro.run.tracking import Tracker, tracker_of
 from fedrepro.support.errors import bad_value
 
 if TYPE_CHECKING:
     from fedrepro.api.runs import Run
     from fedrepro.config.run_spec import RunSpec
     from fedrepro.run.runner import Progress
-    from fedrepro.run.tracking import Tracker
 
 
 class Callback:
@@ -57,8 +59,6 @@ class ProgressBar(Callback):
         self._bar: Any = None
 
     def on_round(self, progress: "Progress") -> None:
-        from rich.progress import Progress as Bar
-
         if self._bar is None:
             self._bar = Bar(transient=True)
             self._bar.start()
@@ -84,8 +84,6 @@ class _Tracking(Callback):
         self._root = Path(root)
 
     def _begin(self, spec: "RunSpec") -> None:
-        from fedrepro.run.tracking import tracker_of
-
         self._tracker: Tracker = tracker_of(self._tool, self._root, spec)
 
     def on_evaluation(self, round: int, scores: Mapping[str, float]) -> None:

@@ -5,13 +5,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedrepro.report.drawing import curves
+from fedrepro.report.pages import downloads, templates
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.packaged import own_or_packaged
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fedrepro.api.runs import Run
-    from fedrepro.report.drawing import curves
 
 
 def sketch(run: "Run") -> tuple[str, str]:
@@ -29,7 +31,7 @@ def sketch(run: "Run") -> tuple[str, str]:
 
 def lines_of(
     named: "Mapping[str, Sequence[Run]]", column: str
-) -> tuple[list["curves.Line"], list[str]]:
+) -> tuple[list[curves.Line], list[str]]:
     """The learning curves of groups, and the names of those that diverged before their first point.
 
     Raises:
@@ -48,7 +50,7 @@ def lines_of(
     return lines, gone
 
 
-def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
+def line_of(name: str, group: "Sequence[Run]", column: str) -> curves.Line:
     """A group's learning curve, named with what diverged in it.
 
     A seed that diverged before its first point is left out: it has no round to average.
@@ -56,8 +58,6 @@ def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
     Raises:
         UserError: if no round has a value of all other seeds.
     """
-    from fedrepro.report.drawing import curves
-
     by_run = [(run, points_of(run, column)) for run in group]
     out = [run.seed for run, points in by_run if run.diverged_at and not points]
     kept = [points for run, points in by_run if points or not run.diverged_at]
@@ -68,7 +68,7 @@ def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
     return line
 
 
-def points_of(run: "Run", column: str) -> "curves.Points":
+def points_of(run: "Run", column: str) -> curves.Points:
     """A run's finite values by round, up to the one in which it diverged."""
     return [
         (number, value)
@@ -87,10 +87,8 @@ def _divergence(group: "Sequence[Run]", out: Collection[int] = ()) -> str:
     return f" (diverged: {', '.join(diverged)})" if diverged else ""
 
 
-def drawn(lines: "Sequence[curves.Line]", column: str) -> str:
+def drawn(lines: Sequence[curves.Line], column: str) -> str:
     """An SVG of learning curves, whose description says where each one ends."""
-    from fedrepro.report.drawing import curves
-
     title = column.replace("_", " ")
     ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
     return curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
@@ -98,9 +96,6 @@ def drawn(lines: "Sequence[curves.Line]", column: str) -> str:
 
 def coloured(svg: str, scale: float) -> str:
     """A chart with the site's light colours."""
-    from fedrepro.report.pages import downloads, templates
-    from fedrepro.support.packaged import own_or_packaged
-
     style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
     colours = downloads.light_colours(style.read_text(encoding="utf-8"))
     return downloads.standalone(svg, colours, scale)
@@ -112,8 +107,6 @@ def as_png(svg: str) -> bytes:
     Raises:
         UserError: if the extra ``png`` is not installed.
     """
-    from fedrepro.report.pages import downloads
-
     if not downloads.has_png():
         raise UserError("vl-convert-python is not installed: save as .svg, or add the extra `png`")
     return downloads.as_png(svg)

@@ -10,14 +10,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedrepro.config.loading import load as load_workbench
+from fedrepro.config.targets import RunKey
+from fedrepro.provenance.identity import in_words
+from fedrepro.run.replayed import of_another
+from fedrepro.run.results import find_run, partial_of, read_any, read_run
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
-
-    from fedrepro.run.checkpoint import SoFar
 
 Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs) -> a model
 
@@ -119,29 +122,14 @@ class Run:
         """
         if not self.finished:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
-        from fedrepro.data.packing import shapes_from
-        from fedrepro.engine.modules import fill
-        from fedrepro.models import registry
-        from fedrepro.models.weights import untrained
-        from fedrepro.run.input_artifacts import MODEL
-        from fedrepro.run.store import load_tree, refuse_other_constants
-        from fedrepro.support.rng import drawing_on, stream
-
         if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
+        if self.tables is not None:
+            raise UserError(f"{self.folder}: models of landed results are not kept")
+        from fedrepro.api.stored_model import MODEL, read_model  # which import PyTorch
+
         self._content(MODEL)
-        tensors, facts = load_tree(self.folder / MODEL)
-        if facts.get("part") != "" or facts["clients"] is not None:
-            raise UserError(f"{self.folder}: {self.method} has no shared model")
-        shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
-        with drawing_on(stream(self.seed, "init")), untrained():  # as in the run
-            if self.architecture:
-                module = registry.made("model", self.architecture, shape, outputs)
-            else:
-                module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
-        refuse_other_constants(module, tensors, facts, f"model {facts['model']}")
-        fill(module, tensors)
-        return module.eval()
+        return read_model(self)
 
     def __repr__(self) -> str:
         state = "" if self.finished else ", unfinished"
@@ -151,7 +139,7 @@ class Run:
 
     def _repr_html_(self) -> str:  # Jupyter calls this
         """Method, setting, seed and final accuracy, below a small learning curve."""
-        from fedrepro.api import charts
+        from fedrepro.api import charts  # which imports what pages need
 
         about = f"<b>{escape(self.method)}</b>, {escape(self.setting)}, seed {self.seed}"
         if self.diverged_at is not None:
@@ -163,24 +151,6 @@ class Run:
         except (UserError, OSError):  # no accuracy, or the files are gone
             return f"<p>{about}</p>"
         return f"<figure>{svg}<figcaption>{about}: {escape(end)}</figcaption></figure>"
-
-
-def _so_far(partial: Path) -> "SoFar | None":
-    if not partial.exists():
-        return None
-    from fedrepro.run.checkpoint import so_far  # which imports torch
-
-    return so_far(partial)
-
-
-def _whole(columns: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
-    """Columns of a checkpoint with whole numbers where the run's Parquet files will have them."""
-    from fedrepro.run.record import WHOLE
-
-    return {
-        name: [*map(int, values)] if name in WHOLE else [*values]
-        for name, values in columns.items()
-    }
 
 
 def load(
@@ -213,10 +183,6 @@ def load(
         >>> again.rounds.equals(run.rounds)
         True
     """
-    from fedrepro.provenance.identity import in_words
-    from fedrepro.run.replayed import of_another
-    from fedrepro.run.results import find_run, partial_of, read_any, read_run
-
     plugins, differences = NONE, ""
     if method is None:
         folder = Path(what)
@@ -226,15 +192,17 @@ def load(
             why = "unfinished: load it by setting, method and seed" if begun else record.why
             raise UserError(f"{folder}: not the folder of a finished run: {why}")
     else:
-        from fedrepro.config.loading import load as load_workbench
-        from fedrepro.config.targets import RunKey as Named
-
         bench = load_workbench(Path(root))
         plugins = bench.plugins
-        named = Named(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))
+        named = RunKey(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))
         here, record = read_run(Path(root), named), find_run(Path(root), named)
         partial = partial_of(Path(root) / named.folder)
-        if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
+        so_far = None
+        if not here.manifest and here.state != "damaged" and partial.exists():
+            from fedrepro.run import checkpoint  # which imports PyTorch
+
+            so_far = checkpoint.so_far(partial)
+        if so_far:
             today = bench.run_spec(named.setting, named.method, named.seed)
             if made_with := so_far.subject:
                 differences = in_words(of_another(replace(here, manifest=made_with), today))
@@ -243,10 +211,7 @@ def load(
             rounds = f"{so_far.done} of {wanted} rounds"
             warnings.warn(f"{partial}: unfinished, {rounds} so far: {why}", stacklevel=2)
             about = {"run": asdict(named), "rounds_done": so_far.done}
-            tables = {
-                "rounds.parquet": _whole(so_far.rounds),
-                "clients.parquet": _whole(so_far.clients),
-            }
+            tables = {"rounds.parquet": so_far.rounds, "clients.parquet": so_far.clients}
             return Run(partial, about, plugins=plugins, tables=tables, finished=False)
         if not record.manifest:
             raise UserError(f"{record.folder}: {record.why}: run `{named.command}`")

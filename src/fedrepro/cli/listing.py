@@ -1,4 +1,4 @@
-"""``fedrepro methods``, ``models``, ``settings``, ``coverage``, ``claims``: list and describe.
+"""``fedrepro methods``: list and describe methods, wrappers and server optimizers.
 
 Without a name, a short list; with one, all details. ``--json`` and tab-separated lines are for
 scripts.
@@ -13,7 +13,6 @@ from fedrepro.cli.meanings import meanings_of
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.methods.files import part_files
-from fedrepro.models import registry as models
 from fedrepro.report.pages.equations import without_equations
 from fedrepro.support.errors import bad_value
 
@@ -68,22 +67,3 @@ def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str
         ("hooks overridden", ", ".join(row["hooks"])),
         ("deviations", deviations),
     ]
-
-
-def list_models(arguments: argparse.Namespace) -> None:
-    folders = folders_here()
-    if arguments.name is None:
-        known = models.known(folders)
-        cells = [(name, model.family, model.source) for name, model in known.items()]
-        print_rows(("name", "family", "source"), cells)
-        return
-    model = models.find(arguments.name, folders)
-    file = model.file or f"src/fedrepro/models/{model.module}.py"
-    facts = {
-        "name": arguments.name,
-        "family": model.family,
-        "source": model.source,
-        "weights": model.weights or "",
-        "file": f"{file}, {model.function}",
-    }
-    print_facts(list(facts.items()))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json
 from fedrepro.support.plugins import Folders
 
@@ -210,6 +209,8 @@ class Rates:
 
         if near := _nearest(self.models, distance, lambda known: known.family == workload.family):
             return _scaled(self.models[near], near, workload, workload.pixels / near.pixels)
+        from fedrepro.cost.network_size import size_of  # which imports PyTorch
+
         flop, parameters = size_of(workload, plugins)
 
         def ratio(known: Workload) -> tuple[float, ...]:
@@ -267,36 +268,3 @@ def _scaled(rate: ModelRate, known: Workload, workload: Workload, larger: float)
         memory_bytes=round(rate.memory_bytes * max(1.0, workload.pixels / known.pixels)),
         source="",
     )
-
-
-def size_of(workload: Workload, plugins: Folders) -> tuple[int, int]:
-    """Floating-point operations of a model for one sample, and its number of parameters.
-
-    Where operations cannot be counted without computing, each parameter has two.
-
-    Raises:
-        UserError: if the model cannot be built.
-    """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    from fedrepro.models import registry as models
-    from fedrepro.models.weights import untrained
-
-    named = workload.model, workload.shape
-    with untrained():
-        try:
-            model = models.build(*named, workload.classes, folders=plugins)
-        except UserError:  # a network with one output, such as a discriminator
-            model = models.build(*named, 1, folders=plugins)
-    kind = torch.int64 if workload.numbers == "words" else torch.float32
-    sample = torch.zeros((1, *workload.shape), dtype=kind)
-    parameters, flop = sum(leaf.numel() for leaf in model.parameters()), 0
-    counter = FlopCounterMode(display=False)
-    try:
-        with torch.no_grad(), counter:
-            model.eval()(sample)
-        flop = counter.get_total_flops()
-    except Exception:  # the user's code, or a network of several inputs
-        flop = 0
-    return max(flop, 2 * parameters, 1), parameters

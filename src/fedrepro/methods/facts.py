@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,9 +104,8 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
             with suppress(UserError):  # such as a full disk
                 write(folders)
         files = part_files(folders)
-        found = [_ask(files[name]) for name in names if name in files]
-        given = (folders.given("methods", name) for name in names)
-        found += [_declared(cls) for cls in given if cls]
+        sources = [*map(files.get, names), *(folders.given("methods", name) for name in names)]
+        found = [_ask(source) for source in sources if source is not None]
     else:
         found = [known[name] for name in names if name in known]
     return Facts(
@@ -122,64 +122,14 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
 
 
 def _joined(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in names for name in each))
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
-def _ask(file: Path) -> Facts:
-    from fedrepro.methods.registry import part_in
+def _ask(source: Path | type[Any]) -> Facts:
+    """The facts of a part's file or class."""
+    from fedrepro.methods.declared import declared_by
 
-    return _declared(part_in(file).cls)
-
-
-def _declared(cls: type[Any]) -> Facts:
-    from fedrepro.engine.method import Method, Wrapper
-    from fedrepro.methods.registry import hyperparameters_of
-
-    defaults = hyperparameters_of(cls)
-    deviations = cls.deviations()
-    released = {each.name: each.metadata["released"] for each in deviations}
-    return Facts(
-        tuple(getattr(cls, "requires", ())),
-        tuple(getattr(cls, "optional", ())),
-        tuple(defaults),
-        _plain(defaults),
-        _plain(defaults | released),
-        _joined((str(each.metadata["item"]),) for each in deviations),
-        issubclass(cls, Wrapper) and cls.shared_prefix is not Method.shared_prefix,
-        _steps_of(cls),
-        _has_own_models(cls),
-    )
-
-
-def _has_own_models(cls: type) -> bool:
-    from fedrepro.engine.method import Method, Wrapper
-
-    if not issubclass(cls, Method) or issubclass(cls, Wrapper):
-        return False
-    own = cls.eval_model is not Method.eval_model
-    return own and cls.classifies and not cls.own_classifier
-
-
-def _steps_of(cls: type) -> str:
-    from fedrepro.engine.method import Method, Wrapper
-
-    if not issubclass(cls, Method) or issubclass(cls, Wrapper):
-        return ""
-    if cls.centralized:
-        return "pooled"
-    if cls.interpolates:
-        return "two models"
-    hooks = ("loss", "gradient", "client_update")
-    own = any(getattr(cls, hook) is not getattr(Method, hook) for hook in hooks)
-    return "own" if own else "plain"
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in values.items()
-        if value is None or isinstance(value, bool | int | float | str)
-    }
+    return Facts(**declared_by(source))
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Compose methods by name: ``ima+fedprox@released+fedadam`` is wrapper, method, optimizer."""
+"""Compose methods by name: ``ima+fedprox@released+fedadam`` is wrapper, method, optimizer.
+
+Importing this module imports PyTorch; :mod:`fedrepro.methods.facts` needs it for new code only.
+"""
 
 import importlib
 import inspect
@@ -12,17 +15,15 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fedrepro.check import source
+from fedrepro.engine.method import Method, Wrapper, name_of
 from fedrepro.methods.files import METHODS, part_files, unknown_part
+from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid
 from fedrepro.support.names import Composition
-
-if TYPE_CHECKING:
-    from fedrepro.engine.method import Method
-    from fedrepro.methods.server.base import ServerOptimizer
 
 # Classes whose hooks are the defaults, not overrides.
 BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
@@ -75,9 +76,6 @@ def part_in(file: Path) -> Part:
     Raises:
         UserError: for a file that defines none, or several.
     """
-    from fedrepro.engine.method import Method
-    from fedrepro.methods.server.base import ServerOptimizer
-
     module = _import(file)
     found = plugins.classes_in(module, Method, ServerOptimizer)
     if len(found) != 1:
@@ -94,9 +92,6 @@ def part_in(file: Path) -> Part:
 
 def _kind_of(cls: type[Any]) -> tuple[str, type[Any]]:
     """The kind of a part, and the base class whose hooks it overrides."""
-    from fedrepro.engine.method import Method, Wrapper
-    from fedrepro.methods.server.base import ServerOptimizer
-
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
     base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
     pretrains = kind == "method" and not cls.classifies
@@ -169,9 +164,6 @@ def _fields_of(name: str, folders: plugins.Folders) -> dict[str, Any]:
 
 def code_of_hooks(part: Part) -> dict[str, str]:
     """The code of each hook that a part overrides, wherever its class has it from."""
-    from fedrepro.engine.method import Method
-    from fedrepro.methods.server.base import ServerOptimizer
-
     base = Method if issubclass(part.cls, Method) else ServerOptimizer
     bookkeeping = {"layers", "check"}
     hooks = [
@@ -193,8 +185,6 @@ def describe(part: Part) -> dict[str, Any]:
 
     Keys: name, kind, paper, hyperparameters, hooks (those that it overrides), divergences.
     """
-    from fedrepro.engine.method import Method
-
     # A switch between paper and released code is listed as a deviation.
     deviations = part.cls.deviations()
     switches = {each.name for each in deviations}
@@ -250,7 +240,7 @@ def compose(
     composition: str,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
     folders: plugins.Folders = plugins.NONE,
-) -> "tuple[Method, ServerOptimizer]":
+) -> tuple[Method, ServerOptimizer]:
     """The method and the server optimizer that a composition names.
 
     Args:
@@ -269,9 +259,6 @@ def compose(
         >>> [type(layer).__name__ for layer in method.layers()], method.inner.mu
         (['IMA', 'FedProx'], 0.5)
     """
-    from fedrepro.engine.method import name_of
-    from fedrepro.methods.server.base import ServerOptimizer
-
     where = f"method {composition}"
     wrappers: list[tuple[str, Any]] = []
     method: Any = None

@@ -18,7 +18,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import Identity, Meaning, at_least, differences, in_words
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import DECISION_COLUMNS, Rows
+from fedrepro.run.record import DECISION_COLUMNS, WHOLE, Rows
 from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
@@ -194,6 +194,8 @@ class SoFar:
     """The rows of an unfinished run up to its last checkpoint, after round ``done``.
 
     Attributes:
+        rounds: by column; whole numbers where the finished run's file will have them.
+        clients: likewise.
         subject: the identity of the run, with the keys of a manifest; empty if an older version
             began it.
     """
@@ -219,7 +221,10 @@ def so_far(partial: Path) -> SoFar | None:
 def _so_far_in(file: Path, saved: Mapping[str, Any], facts: Mapping[str, Any]) -> SoFar:
     try:
         rounds, clients = (
-            {column: values.tolist() for column, values in saved[table].items()}
+            {
+                column: (values.long() if column in WHOLE else values).tolist()
+                for column, values in saved[table].items()
+            }
             for table in ("rounds", "clients")
         )
         return SoFar(int(facts["counters"]["done"]), rounds, clients, facts.get("subject", {}))

@@ -79,8 +79,7 @@ class Rows:
     def write(self, path: Path) -> None:
         """Write Parquet; equal rows give equal bytes."""
         # Imported here, as it is needed once per run and must not delay the first round.
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet
 
         arrays = []
         for index, column in enumerate(self.columns):
@@ -92,4 +91,6 @@ class Rows:
                     pyarrow.from_numpy_dtype(kind), len(values), [None, pyarrow.py_buffer(values)]
                 )
             )
-        parquet.write_table(pyarrow.Table.from_arrays(arrays, names=list(self.columns)), path)
+        pyarrow.parquet.write_table(
+            pyarrow.Table.from_arrays(arrays, names=list(self.columns)), path
+        )

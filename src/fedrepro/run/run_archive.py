@@ -159,7 +159,6 @@ def _joined(rows: Sequence[tuple[RunKey, Columns]]) -> Columns:
 
 
 def _write(path: Path, columns: Columns) -> None:
-    import pyarrow
     import pyarrow.parquet
 
     with write_atomically(path) as temporary:

@@ -14,7 +14,6 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods import registry
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.numerics import Numerics
 
@@ -78,9 +77,11 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     parent, setting = bench.parent_of(run), bench.setting(run.setting)
     if parent is None:
         return 0
-    method, server_optimizer = registry.compose(*bench.compose(setting, run.method), bench.plugins)
+    from fedrepro.methods.registry import compose  # `clean` and `estimate` need no PyTorch
+
+    method, server_optimizer = compose(*bench.compose(setting, run.method), bench.plugins)
     first, rounds = method.shared_prefix(setting.rounds)
-    its = registry.compose(*bench.compose(setting, parent.method), bench.plugins)
+    its = compose(*bench.compose(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
         return 0
     specs = (bench.run_spec(each.setting, each.method, each.seed) for each in (run, parent))

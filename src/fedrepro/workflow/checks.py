@@ -11,7 +11,7 @@ from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods import facts, registry
+from fedrepro.methods import facts
 from fedrepro.methods.files import part_files
 from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError, bad_value, exit_on_user_error
@@ -59,6 +59,8 @@ def check_methods(workbench: Workbench) -> None:
     Raises:
         UserError: for the first that can't be composed: one line with file and key.
     """
+    from fedrepro.methods.registry import compose  # which imports torch, as MARK says
+
     claims = list(_claims(workbench))
     searched = list(_searched(workbench))
     verdict = _verdict(workbench, claims, searched)
@@ -66,7 +68,7 @@ def check_methods(workbench: Workbench) -> None:
         return
     for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
-            method, _ = registry.compose(composition, hyperparameters, workbench.plugins)
+            method, _ = compose(composition, hyperparameters, workbench.plugins)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):

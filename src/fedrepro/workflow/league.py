@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import torch
 
 from fedrepro.config.experiment import COMPACT, shipped
 from fedrepro.config.run_spec import RunSpec
@@ -13,8 +14,12 @@ from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
+from fedrepro.engine.method import Method
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
+from fedrepro.methods.personal.partly_shared import keeps_a_part
+from fedrepro.methods.registry import compose
+from fedrepro.models import registry
 from fedrepro.report.cells.compact import CENTRAL
 from fedrepro.report.cells.league import Choice, Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
@@ -24,9 +29,6 @@ from fedrepro.run.results import find_run
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import ORIGIN
-
-if TYPE_CHECKING:
-    from fedrepro.engine.method import Method
 
 LINE = "the command line"
 # The keys of a setting that a search may change: how clients train, not on what, nor for how long.
@@ -65,8 +67,6 @@ def refuse_unknown(workbench: Workbench, method: str) -> None:
 
 def obstacle(workbench: Workbench, match: Match, name: str) -> str:
     """The reason why a method cannot play in a match, as far as it is known before data; or ""."""
-    from fedrepro.methods.registry import compose
-
     try:
         spec = workbench.run_spec(match.setting, match.method(name), match.seeds[0])
         method, _ = compose(spec.composition, spec.hyperparameters, workbench.plugins)
@@ -82,13 +82,8 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
     return ""
 
 
-def _keeps_a_part(method: "Method", spec: RunSpec) -> bool:
+def _keeps_a_part(method: Method, spec: RunSpec) -> bool:
     """True if clients keep a part of the model; False if the catalogue has no size of the data."""
-    import torch
-
-    from fedrepro.methods.personal.partly_shared import keeps_a_part
-    from fedrepro.models import registry
-
     if spec.holds is None:
         return False
     with torch.device("meta"):  # names only
@@ -173,8 +168,6 @@ def _keys_of_setting(
 def _search_of(
     workbench: Workbench, match: Match, method: str, grid: Mapping[str, list[Scalar]]
 ) -> Search:
-    from fedrepro.methods.registry import compose
-
     inputs = workbench.run_spec(match.setting, method, match.seeds[0]).given
     trained = [
         need

@@ -19,7 +19,8 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.cost.data_sizes import Data, counted_shares
 from fedrepro.cost.estimate import CostEstimate, CostLine, chosen
 from fedrepro.cost.model import CostModel
-from fedrepro.cost.rates import FOLDER, MethodKey, MethodRate, ModelRate, Rates, Workload, size_of
+from fedrepro.cost.network_size import size_of
+from fedrepro.cost.rates import FOLDER, MethodKey, MethodRate, ModelRate, Rates, Workload
 from fedrepro.cost.schedule import makespan
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid

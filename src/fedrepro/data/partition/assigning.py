@@ -285,9 +285,10 @@ def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDAr
 
 def pachinko(
     labels: NDArray[Any],
-    superclasses: NDArray[Any],
+    groups: NDArray[Any],
     clients: int,
-    alphas: tuple[float, float],
+    coarse: float,
+    fine: float,
     random: RandomState,
 ) -> list[Indices]:
     """Pachinko allocation (Reddi et al., ICLR 2021, appendix F.1): N/K samples for each client.
@@ -297,22 +298,24 @@ def pachinko(
     their relative proportions.
 
     Args:
-        alphas: for superclasses, and for the classes within one.
+        groups: the superclasses.
+        coarse: alpha of the superclasses.
+        fine: alpha of the classes within one.
     """
     left = [
         random.permutation(np.flatnonzero(labels == c)).tolist() for c in range(labels.max() + 1)
     ]
-    classes = [np.unique(labels[superclasses == each]) for each in np.unique(superclasses)]
+    classes = [np.unique(labels[groups == group]) for group in np.unique(groups)]
     there = [np.ones(len(own), np.bool_) for own in classes]
     open_classes = np.ones(len(classes), np.bool_)
     assigned = []
     for _ in range(clients):
-        coarse = _dirichlet_of_small(np.full(len(classes), alphas[0]), random)
-        fine = [_dirichlet_of_small(np.full(len(own), alphas[1]), random) for own in classes]
+        of_groups = _dirichlet_of_small(np.full(len(classes), coarse), random)
+        of_classes = [_dirichlet_of_small(np.full(len(own), fine), random) for own in classes]
         hand = []
         for _ in range(len(labels) // clients):
-            above = _drawn(coarse, open_classes, random)
-            below = _drawn(fine[above], there[above], random)
+            above = _drawn(of_groups, open_classes, random)
+            below = _drawn(of_classes[above], there[above], random)
             members = left[classes[above][below]]
             hand.append(members.pop())
             there[above][below] = bool(members)
@@ -363,6 +366,11 @@ def natural(
     ends = np.searchsorted(groups[order], names, side="right")
     starts = np.searchsorted(groups[order], names, side="left")
     return [order[first:last] for first, last in zip(starts, ends, strict=True)]
+
+
+def at_server(labels: NDArray[Any], share: float) -> list[Indices]:
+    """One client with the server's samples."""
+    return [of_server(labels, share)]
 
 
 def of_server(labels: NDArray[Any], share: float) -> Indices:

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
@@ -52,8 +52,10 @@ class Scheme(Typed):
             test samples.
         seed: of the partition, replacing the run's: runs with different seeds then have the same
             clients, as a decomposition of their loss needs.
+        groups_from: the data sets that have groups, in words, for a scheme that needs them.
     """
 
+    groups_from: ClassVar[str] = ""
     scheme: str
     clients: Count | None
     test_fraction: Share = 0.0
@@ -128,9 +130,15 @@ class Scheme(Typed):
         """
         from fedrepro.data.partition import assigning
 
+        if self.groups_from and groups is None:
+            raise UserError(
+                f"partition {self.name}: scheme: {self.scheme!r}: the data set has no groups: "
+                f"expected one {self.groups_from}"
+            )
         self.check(labels, groups)
         function = getattr(assigning, self.scheme)
         known = {"labels": labels, "groups": groups, "random": random, **dict(self)}
+        known |= self._derived(random)
         names = inspect.signature(function).parameters
         assigned: list[Indices] = function(**{name: known[name] for name in names})
         return assigned
@@ -141,6 +149,10 @@ class Scheme(Typed):
         Raises:
             UserError: with key, value and what was expected.
         """
+
+    def _derived(self, random: "RandomState") -> dict[str, Any]:
+        """Arguments of its function that follow from its keys."""
+        return {}
 
     @abstractmethod
     def _parts(self) -> list[str]: ...
@@ -332,14 +344,9 @@ class ReusingDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
-    def assign(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.assigning import reusing_dirichlet
-
+    def _derived(self, random: "RandomState") -> dict[str, Any]:
         # As released: enough of a class to hold one out.
-        least = int(1 / self.test_fraction) if self.test_fraction else 1
-        return reusing_dirichlet(labels, self.clients, self.alpha, least, random)
+        return {"least": int(1 / self.test_fraction) if self.test_fraction else 1}
 
     def _parts(self) -> list[str]:
         return ["reusing_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
@@ -354,6 +361,10 @@ class Natural(Scheme):
         given_test: clients hold out the test samples that the data set marks.
     """
 
+    groups_from = (
+        "with a `group` (a column of a table), or with a `layout` (folders of images) that has "
+        "clients, in config/datasets.yaml"
+    )
     scheme: Literal["natural"]
     clients: Count | None = None
     minimum: Count = 1
@@ -364,14 +375,6 @@ class Natural(Scheme):
         if self.given_test and self.test_fraction:
             raise ValueError("either `given_test` or `test_fraction`")
         return self
-
-    def check(self, labels: "Indices", groups: "Indices | None") -> None:
-        if groups is None:
-            raise UserError(
-                f"partition {self.name}: scheme: 'natural': the data set has no groups: expected "
-                "one with a `group` (a column of a table), or with a `layout` (folders of images) "
-                "that has clients, in config/datasets.yaml"
-            )
 
     @property
     def by_class(self) -> bool:
@@ -404,13 +407,6 @@ class AtServer(Scheme):
             raise ValueError("`share` instead of `server`, which is for other schemes")
         return self
 
-    def assign(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.assigning import of_server
-
-        return [of_server(labels, self.share)]
-
     def _parts(self) -> list[str]:
         return ["at_server", f"share{self.share:g}"]
 
@@ -427,22 +423,11 @@ class Pachinko(Scheme):
         fine: alpha of the classes within one.
     """
 
+    groups_from = "with superclasses, as CIFAR-100 with `superclasses: true`"
     scheme: Literal["pachinko"]
     clients: Count
     coarse: Positive = 0.1
     fine: Positive = 10.0
-
-    def assign(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.assigning import pachinko
-
-        if groups is None:
-            raise UserError(
-                f"partition {self.name}: scheme: 'pachinko': the data set has no groups: expected "
-                "one with superclasses, as CIFAR-100 with `superclasses: true`"
-            )
-        return pachinko(labels, groups, self.clients, (self.coarse, self.fine), random)
 
     def _parts(self) -> list[str]:
         alphas = [f"coarse{self.coarse:g}", f"fine{self.fine:g}"]
@@ -508,6 +493,7 @@ class Domains(Scheme):
         within: the scheme for each group, with its own keys.
     """
 
+    groups_from = "of several domains, such as digit_five"
     scheme: Literal["domains"]
     clients: None = None
     within: Within
@@ -518,17 +504,8 @@ class Domains(Scheme):
             raise ValueError("`test_fraction` and `validation` next to `within`, not in it")
         return self
 
-    def assign(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.assigning import domains
-
-        if groups is None:
-            raise UserError(
-                f"partition {self.name}: scheme: 'domains': the data set has no groups: expected "
-                "one of several domains, such as digit_five"
-            )
-        return domains(labels, groups, lambda theirs: self.within.assign(theirs, None, random))
+    def _derived(self, random: "RandomState") -> dict[str, Any]:
+        return {"assign": lambda labels: self.within.assign(labels, None, random)}
 
     @property
     def schemes(self) -> tuple[str, ...]:

@@ -103,10 +103,10 @@ def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
     """Read a parquet file of encoded images, in the order of its rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow.parquet
 
-    types, text = pa.types, (pa.types.is_string, pa.types.is_large_string)
+    types = pyarrow.types
+    text = (types.is_string, types.is_large_string)
     columns: dict[str, tuple[str, tuple[Callable[[Any], bool], ...]]] = {
         "split": ("text", text),
         "label": ("whole numbers", (types.is_integer,)),
@@ -115,12 +115,12 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     if spec.group:
         columns[spec.group] = ("whole numbers or text", (types.is_integer, types.is_string))
     try:
-        with pq.ParquetFile(plain(path)) as file:
+        with pyarrow.parquet.ParquetFile(plain(path)) as file:
             for column in columns:
                 if column not in file.schema_arrow.names:
                     raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)
             table = file.read(columns=[*columns])
-    except (pa.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path}: can't be read as parquet: {error}") from None
     if not len(table):
         raise UserError(f"{path}: no rows: expected at least one image")
@@ -131,7 +131,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
             raise UserError(f"{path}: {column}: a column of {kind}: expected {words}")
         if table[column].null_count:
             raise UserError(f"{path}: {column}: expected a value in every row")
-    split = np.asarray(table["split"].cast(pa.string()).to_pylist())
+    split = np.asarray(table["split"].cast(pyarrow.string()).to_pylist())
     labels = table["label"].to_numpy().astype(np.int64)
     group, notes = None, dict[str, Any]()
     if spec.group:

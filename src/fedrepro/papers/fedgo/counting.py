@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from fedrepro.cost.network_size import operations
+
 MIB = 2**20  # bytes
 
 
@@ -32,19 +34,13 @@ def sent_bytes(module: nn.Module) -> int:
 def multiply_adds(module: nn.Module, input_shape: tuple[int, ...]) -> int:
     """Multiply-adds (MACs) of one forward pass of one sample.
 
-    Counted by torch.utils.flop_counter, which covers convolutions and matrix products and counts
-    each multiply-add as two operations (FLOPs). FedGO's Table 14 gives MACs, which Table 17 counts
-    twice (A2).
+    FedGO's Table 14 gives MACs, which Table 17 counts twice, as two operations (A2).
 
     Args:
         input_shape: of one sample.
     """
-    # It imports triton, which costs memory in every process of the warm start and prints messages.
-    from torch.utils.flop_counter import FlopCounterMode
-
     training = module.training
     module.eval()  # BatchNorm can't train on one sample
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        module(torch.zeros(1, *input_shape))
+    counted = operations(module, torch.zeros(1, *input_shape))
     module.train(training)
-    return int(counter.get_total_flops()) // 2
+    return counted // 2
