@@ -217,6 +217,15 @@ class Experiment(Typed):
     def _is_known(self, setting: Setting, name: str) -> bool:
         return any(name in each for each in (self.methods, setting.methods, part_files(self._own)))
 
+    def has_another(self, setting: Setting, name: str, variant: Hyperparameters) -> bool:
+        """Whether a part with a candidate's name is there that is not this candidate."""
+        if not self._is_known(setting, name):
+            return False
+        base, said = self.part(setting, str(variant["use"]))
+        wanted = {key: value for key, value in variant.items() if key != "use"}
+        there, own = self.part(setting, name)
+        return (there, {**own, "parent": None}) != (base, {**said, **wanted, "parent": None})
+
     def said_by(self, setting: Setting, name: str) -> Hyperparameters:
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
         parts = name.split("_")

@@ -339,12 +339,13 @@ def _check_searched(
             wanted = f"none in setting {name}, because the search has its own"
             raise bad_value(shown, f"settings.{name}.partition.validation", share, wanted)
     where, parts = f"{at}.methods.{searched.method}", searched.parts
+    setting = experiment.plain_readings[search.setting]
     for key in searched.grid:
         part, dot, _ = key.rpartition(".")
         if (dot or len(parts) > 1) and part not in parts:
             wanted = f"<part>.<hyperparameter> with a part of {', '.join(parts)}"
             raise bad_value(shown, f"{where}.grid", key, wanted)
-        base, said = experiment.part(experiment.plain_readings[search.setting], part or parts[0])
+        base, said = experiment.part(setting, part or parts[0])
         known, name = {*defaults_of(base, experiment._own), *said}, searched.place_of(key)[1]
         if base in part_files(experiment._own) and name not in known:
             wanted = f"one of {', '.join(sorted(known))}"
@@ -360,10 +361,11 @@ def _check_searched(
             f"{', '.join(searched.all_values)}: `methods` and the method's defaults do not have "
             "all of it"
         )
-    taken = {*experiment.methods, *part_files(experiment._own)}
     names = [each.method + each.suffix for each in searched.candidates(published)]
     for candidate, name in zip(searched.candidates(published), names, strict=True):
-        if taken & searched.variants(candidate).keys() or names.count(name) > 1:
+        variants = searched.variants(candidate).items()
+        taken = any(experiment.has_another(setting, *variant) for variant in variants)
+        if taken or names.count(name) > 1:
             raise bad_value(shown, f"{where}.grid", name, "a name that no other method has")
         if len(name) > LONGEST:
             wanted = f"values that make a name of at most {LONGEST} characters"

@@ -377,15 +377,10 @@ class Workbench:
         self._refuse_misread(setting, keys, changed_setting)
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
-            base, said = bases[str(variant["use"])]
-            its = {**said, **variant, "parent": None}
-            del its["use"]
-            if name in {*methods, *setting.methods, *part_files(self.plugins)}:
-                there, theirs = experiment.part(setting, name)
-                if (there, {**theirs, "parent": None}) != (base, its):
-                    wanted = "a name that no other method has"
-                    raise bad_value(self._file_of(setting), "methods", name, wanted)
-            else:
+            if experiment.has_another(setting, name, variant):
+                wanted = "a name that no other method has"
+                raise bad_value(self._file_of(setting), "methods", name, wanted)
+            if name not in {*methods, *setting.methods, *part_files(self.plugins)}:
                 methods[name] = variant
         changed = experiment.model_copy(update={"methods": methods})
         experiments = {**self.experiments, experiment.system: changed}

@@ -229,6 +229,8 @@ def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:
     taken = {"fedprox": {"mu": 0.1}, "fedprox_mu1.0": {"use": "fedprox", "mu": 2.0}}
     with pytest.raises(UserError, match="expected a name that no other method has"):
         load(settle(tmp_path, methods=taken))
+    taken["fedprox_mu1.0"]["mu"] = 1.0  # the candidate itself, by hand
+    assert load(settle(tmp_path, methods=taken)).run_spec("own/s", "fedprox_mu1.0", 1)
     own = EXPERIMENT["settings"]["s"]
     settings = {"s": own | {"partition": {**own["partition"], "validation": 0.1}}}
     with pytest.raises(UserError, match=r"partition\.validation: 0\.1: expected none in setting s"):
