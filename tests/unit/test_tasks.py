@@ -229,6 +229,7 @@ def test_an_own_loss_and_class_weights_are_the_same_side_by_side(
         {"task": "classification", "clients": classes, "class_weights": [0.3, 2.0]},
         {"task": "binary", "clients": classes, "class_weights": "balanced"},
         {"task": "binary", "clients": classes, "loss": nn.BCEWithLogitsLoss()},
+        {"task": "multi_label", "clients": [labelled(20)] * 3, "class_weights": [0.3, 2.0]},
     ):
         alone, stacked = (
             regress(method, rounds=1, test=None, batch_size=8, executor=name, **given)
@@ -268,6 +269,33 @@ def test_a_weighted_mean_of_pytorch_is_kept_and_class_weights_are_the_same() -> 
     whole = {"test_fraction": 0.0, "test": classes[0]}
     one, other = (run(**whole, class_weights=each) for each in ("balanced", balanced))
     assert torch.equal(one.model.weight, other.model.weight)
+
+
+def test_weights_of_labels_are_those_of_their_positive_samples(tmp_path: Path) -> None:
+    """As PyTorch's ``pos_weight`` in training; tests stay unweighted."""
+    clients, weights = [labelled(21), labelled(30)], [0.3, 2.0]
+    module = nn.Linear(3, 2)
+    given: dict[str, Any] = {"clients": clients, "task": "multi_label", "test": labelled(20)}
+
+    def run(**more: Any) -> fr.Run:
+        return regress(model=module, weights="keep", rounds=2, **{**given, **more})
+
+    ours = run(class_weights=weights, folder=tmp_path / "run")
+    theirs = run(loss=nn.BCEWithLogitsLoss(pos_weight=torch.tensor(weights)))
+    torch.testing.assert_close(ours.model.weight, theirs.model.weight, rtol=0, atol=1e-6)
+    assert not torch.allclose(run().model.weight, ours.model.weight, atol=1e-3)
+    x, y = given["test"]
+    tested = nn.functional.binary_cross_entropy_with_logits(
+        ours.model(torch.tensor(x)), torch.tensor(y).float()
+    )
+    assert ours.rounds["test_loss"].iloc[-1] == pytest.approx(tested.item(), rel=1e-5)
+    have = np.concatenate([y for _, y in clients]).sum(0)
+    balanced = ((51 - have) / have).tolist()
+    one, other = (run(class_weights=each) for each in ("balanced", balanced))
+    assert torch.equal(one.model.weight, other.model.weight)
+    for else_ in (None, [0.3, 1.0]):
+        with pytest.raises(UserError):
+            run(class_weights=else_, folder=tmp_path / "run")
 
 
 def test_another_loss_or_other_weights_are_another_run(tmp_path: Path) -> None:
@@ -316,6 +344,7 @@ def test_what_is_no_loss_is_refused(loss: Any) -> None:
         {"class_weights": [1.0, -1.0]},
         {"class_weights": "equal"},
         {"class_weights": "balanced", "task": "regression", "clients": CLIENTS},
+        {"class_weights": [1.0] * 3, "task": "multi_label", "clients": [labelled(20)]},
     ],
 )
 def test_weights_that_fit_no_class_are_refused(given: dict[str, Any]) -> None:
@@ -402,6 +431,26 @@ def test_a_setting_regresses_a_column(bench: Path, capsys: pytest.CaptureFixture
     record = find_run(bench, RunKey("own/s", "fedavg", 1))
     page = run_page(record, None, [], [], {})
     assert [panel.title for panel in page["by_products"]] == ["Loss", "Mean absolute error", "R²"]
+
+
+def test_a_search_and_a_stop_follow_the_task(bench: Path) -> None:
+    """Without a word of accuracy, there is none in a regression."""
+    grid = (
+        "search: {g: {title: G, setting: s, validation: 0.2, "
+        "methods: [{method: fedprox, grid: {mu: [0, 1]}}]}}\n"
+    )
+    stopped = EXPERIMENT.replace(
+        "  skewed:", "  short: {extends: s, stop: {patience: 1}}\n  skewed:"
+    )
+    (bench / "config/experiments/own.yaml").write_text(stopped + grid)
+    workbench = load_workbench(bench)
+    assert workbench.run_spec("own/short", "fedavg", 1).description()["stop"]["measure"] == "loss"
+    target = workbench.search("own", "g", "demo")
+    assert not target.search.metric.reading.rising
+    (bench / "config/experiments/own.yaml").write_text(
+        stopped.replace("patience: 1", "measure: accuracy, patience: 1")
+    )
+    assert main(["run", "own/short", "fedavg", "--seed", "1"]) == 2
 
 
 def test_arrays_in_a_file_may_have_several_targets(bench: Path) -> None:

@@ -142,6 +142,36 @@ def test_a_run_ends_at_a_score(given: dict[str, Any]) -> None:
     assert run.manifest["run"]["stop"] == {"measure": "accuracy", "at": 40.0}
 
 
+@pytest.mark.parametrize(
+    "given", [{"stop": {"patience": 1}}, fr.callbacks.EarlyStopping(patience=1)]
+)
+def test_a_regression_stops_by_its_loss(given: Any) -> None:
+    """Nothing is accurate there."""
+    clients = [(x, x.sum(1)) for x, _ in CLIENTS]
+    more = given if isinstance(given, dict) else {"callbacks": given}
+    run = train(clients=clients, test=clients[0], task="regression", lr=1.5, rounds=9, **more)
+    assert run.manifest["run"]["stop"] == {"measure": "loss", "patience": 1}
+    assert len(run.rounds) < 9
+
+
+def test_validation_samples_stop_a_run() -> None:
+    run = train(validation=0.3, stop={"measure": "loss", "at": 0.8}, rounds=30)
+    losses = run.rounds["validation_loss"].tolist()
+    assert len(losses) < 30
+    assert losses[-1] <= 0.8 < min(losses[:-1])
+    assert run.manifest["run"]["partition"]["validation"] == 0.3
+    assert "validation" not in train(rounds=1).manifest["run"]["partition"]
+
+
+def test_one_needs_no_list_and_an_iterator_is_one() -> None:
+    watch = Watch()
+    one = train(callbacks=watch, measures=hinge, clients=iter(CLIENTS), test=None)
+    several = train(callbacks=[watch], measures=[hinge], test=None)
+    assert "test_hinge" in one.rounds and one.rounds.equals(several.rounds)
+    assert len(watch.seen) == 2 * (4 + 4 + 1)
+    assert train(callbacks=None, measures=None).rounds.equals(train().rounds)
+
+
 def test_two_ends_are_refused() -> None:
     with pytest.raises(UserError, match="stop"):
         train(stop={"at": 90}, callbacks=[fr.callbacks.EarlyStopping(patience=3)])
@@ -212,6 +242,63 @@ def test_measures_are_functions_or_classes() -> None:
         train(test=None, measures=[3])
     with pytest.raises(UserError, match="measures"):
         train(measures=[hinge])  # clients have no test samples
+
+
+class OwnGenerator(Measure):
+    words, rising, per = "own generator", True, "round"
+    random = np.random.default_rng(0)
+
+    def of_outputs(self, outputs: Any, targets: Any) -> float:
+        return float(self.random.random())
+
+
+class Misspelt(Measure):
+    words, rising, per = "misspelt", True, "client"
+
+    def of_output(self, outputs: Any, targets: Any) -> float:
+        return 1.0
+
+
+class Late(fr.callbacks.Callback):
+    def on_round_end(self, progress: Progress) -> None:
+        raise AssertionError
+
+
+def shuffles(outputs: Any, targets: Any) -> float:
+    np.random.shuffle(np.arange(3))  # noqa: NPY002
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"measures": shuffles, "test": None},
+        {"measures": lambda outputs, targets: float(torch.rand(())), "test": None},
+        {"measures": lambda outputs, targets: np.random.default_rng().random(), "test": None},
+        {"measures": OwnGenerator},
+        {"hook": None, "measures": Misspelt},
+        {"hook": None, "callbacks": Late()},
+        {"loss": nn.CrossEntropyLoss},
+        {"loss": nn.MSELoss(), "clients": [(x, y % 2) for x, y in CLIENTS], "test": None},
+        {"lr_schedule": torch.optim.lr_scheduler.StepLR},
+    ],
+)
+def test_what_would_be_another_number_or_none_is_refused(given: dict[str, Any]) -> None:
+    word = next(iter(given)).removesuffix("s")
+    given.pop("hook", None)
+    with pytest.raises(UserError, match=word):
+        train(model=linear, **given)
+
+
+def linear(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Linear(3, outputs)
+
+
+def test_a_measure_may_draw_from_a_seed() -> None:
+    def drawn(outputs: Any, targets: Any) -> float:
+        return float(np.random.default_rng(0).random())
+
+    assert set(train(measures=drawn, test=None).clients["drawn"]) == {drawn(0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -299,6 +386,15 @@ def misspelt() -> type[Method]:
     return Misspelt
 
 
+def of_others() -> type[Method]:
+    @dataclass(frozen=True)
+    class OfOthers(Method):
+        def aggregate(self, server: Tree, results: Tree) -> Tree:
+            return server
+
+    return OfOthers
+
+
 def undecorated() -> type[Method]:
     class Undecorated(Method):
         pull: float = 1.0
@@ -319,7 +415,9 @@ def impure() -> type[Method]:
 FedProx = dataclass(frozen=True)(type("fedprox", (Method,), {"__module__": __name__}))
 
 
-@pytest.mark.parametrize("method", [int, 3, misspelt(), undecorated(), impure(), FedProx])
+@pytest.mark.parametrize(
+    "method", [int, 3, misspelt(), of_others(), undecorated(), impure(), FedProx]
+)
 def test_what_is_no_method_is_refused(method: Any) -> None:
     with pytest.raises(UserError) as refusal:
         train(method)
@@ -328,8 +426,9 @@ def test_what_is_no_method_is_refused(method: Any) -> None:
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
-    [("criterion", "loss"), ("lr_scheduler", "lr_schedule"), ("patience", "stop")],
-)
+    [("criterion", "loss"), ("lr_scheduler", "lr_schedule"), ("patience", "stop"),
+     ("val_fraction", "validation"), ("pos_weight", "class_weights")],
+)  # fmt: skip
 def test_words_of_others_lead_to_ours(theirs: str, ours: str) -> None:
     with pytest.raises(UserError, match=f"mean '{ours}'"):
         train(**{theirs: 3})

@@ -8,6 +8,7 @@ from rich.progress import Progress as Bar
 
 from fedrepro.run.tracking import Tracker, tracker_of
 from fedrepro.support.errors import bad_value
+from fedrepro.support.plugins import refuse_uncalled
 
 if TYPE_CHECKING:
     from fedrepro.api.runs import Run
@@ -41,15 +42,15 @@ class EarlyStopping(Callback):
 
     Args:
         measure: such as "accuracy", "loss" or "mae", on validation samples if clients hold any out,
-            otherwise on test samples.
+            otherwise on test samples. Default: "accuracy", or "loss" with the task "regression".
         at: the score at which it ends, as tables show it: 97 is 97 %.
         patience: it ends after so many evaluations without one better than all before.
     """
 
     def __init__(
-        self, measure: str = "accuracy", at: float | None = None, patience: int | None = None
+        self, measure: str | None = None, at: float | None = None, patience: int | None = None
     ) -> None:
-        self.stop = {"measure": measure, "at": at, "patience": patience}
+        self.stop = {"at": at, "patience": patience, **({"measure": measure} if measure else {})}
 
 
 class ProgressBar(Callback):
@@ -109,11 +110,12 @@ class Several(Callback):
     """Callbacks that are called one after another."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._each = callbacks
         for callback in callbacks:
             if not isinstance(callback, Callback):
                 wanted = "objects of classes that extend fedrepro.callbacks.Callback"
                 raise bad_value("fedrepro.train", "callbacks", callback, wanted)
-        self._each = callbacks
+            refuse_uncalled(type(callback), Callback, "on_", "on_")
 
     def _begin(self, spec: "RunSpec") -> None:
         for callback in self._each:

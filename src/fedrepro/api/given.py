@@ -8,6 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import nn
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.config.run_spec import RunSpec
@@ -38,7 +39,8 @@ ELSEWHERE = {
     "test_size": "test_fraction", "test_data": "test",
     "criterion": "loss", "loss_fn": "loss", "loss_function": "loss", "metrics": "measures",
     "scheduler": "lr_schedule", "lr_scheduler": "lr_schedule", "learning_rate_decay": "lr_decay",
-    "early_stopping": "stop", "patience": "stop", "state_dict": "initial",
+    "early_stopping": "stop", "patience": "stop", "pos_weight": "class_weights",
+    "val_fraction": "validation", "validation_fraction": "validation", "state_dict": "initial",
     "initial_parameters": "initial", "initial_weights": "initial",
 }  # fmt: skip
 
@@ -47,6 +49,14 @@ def name_of(what: Any, otherwise: str) -> str:
     """The name of an object, or of its class."""
     name = getattr(what, "__name__", type(what).__name__)
     return name if name.isidentifier() else otherwise
+
+
+def several(values: Any) -> list[Any]:
+    """The values of an argument that takes several, one of which needs no list; none for None."""
+    if values is None:
+        return []
+    alone = isinstance(values, str) or callable(values) or not isinstance(values, Iterable)
+    return [values] if alone else [*values]
 
 
 def listed(values: Any) -> Any:
@@ -59,8 +69,9 @@ def objects_of(loss: Any, measures: Iterable[Any]) -> tuple[Object, ...]:
     objects = [_measure(measure) for measure in measures]
     if loss is None:
         return (*objects,)
-    if not callable(loss):
+    if not callable(loss) or isinstance(loss, type):
         wanted = "a function of outputs and targets, such as torch.nn.functional.huber_loss"
+        wanted = f"an object of it, such as {loss.__name__}()" if isinstance(loss, type) else wanted
         raise bad_value(WHERE, "loss", loss, wanted)
     return (*objects, ("losses", name_of(getattr(loss, "func", loss), "loss"), loss))
 
@@ -120,9 +131,13 @@ def names(objects: Iterable[Object], kind: Kind) -> list[str]:
 
 def factors_of(schedule: Any, rounds: Any) -> Any:
     """A schedule as a setting has it: the factors of a function of the round, counted from 0."""
-    if callable(schedule) and isinstance(rounds, int):
+    if not callable(schedule) or not isinstance(rounds, int):
+        return listed(schedule)
+    try:
         return [float(schedule(round)) for round in range(rounds)]
-    return listed(schedule)
+    except Exception as error:  # of the user's code
+        wanted = f"a function of the round that returns a factor: {type(error).__name__}: {error}"
+        raise bad_value(WHERE, "lr_schedule", schedule, wanted) from error
 
 
 def stop_of(stop: Any, callbacks: Iterable[Callback]) -> Any:
@@ -140,7 +155,7 @@ def starting_from(
 
     Args:
         model: its name, if ``build`` does not build it.
-        initial: a state dict, or the path of a file of safetensors.
+        initial: a state dict or a module with one, or the path of a file of safetensors.
 
     Raises:
         UserError: for other files, also when it builds a module that lacks one of the tensors, or
@@ -171,6 +186,7 @@ def starting_from(
 
 
 def _tensors(initial: Any) -> dict[str, Any]:
+    initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
     if isinstance(initial, Mapping):
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}
     if not isinstance(initial, str | Path):

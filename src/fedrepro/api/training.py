@@ -76,6 +76,7 @@ def train(
     rounds: int,
     test: Any = None,
     test_fraction: float | None = None,
+    validation: float = 0.0,
     task: Task = "classification",
     loss: "Loss | None" = None,
     class_weights: Literal["balanced"] | Sequence[float] | None = None,
@@ -93,10 +94,10 @@ def train(
     availability: Mapping[str, Any] | None = None,
     noise: Mapping[str, Any] | None = None,
     evaluate_every: int = 1,
-    measures: Sequence[Any] = (),
+    measures: Any = (),
     stop: Mapping[str, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
-    initial: "Mapping[str, torch.Tensor] | str | Path | None" = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    initial: "Mapping[str, torch.Tensor] | nn.Module | str | Path | None" = None,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
@@ -123,6 +124,8 @@ def train(
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.
+        validation: the share of the remaining samples that each client keeps for validation, by
+            which ``stop`` then ends the run; ``run.rounds`` has validation_accuracy.
         task: "classification"; "binary", of two classes with one output, which is the logit of
             class 1; "regression", whose y are numbers [n] or [n, ...] and whose outputs have their
             shape (or [n, 1] for [n]), with the mean squared error as loss; or "multi_label", whose
@@ -141,11 +144,13 @@ def train(
         attack, availability, noise, stop: as the keys of an experiment file, such as
             {"kind": "sign_flip", "share": 0.2}, {"dropout": 0.1}, {"kind": "pair", "rate": 0.2},
             {"measure": "accuracy", "at": 90}.
-        measures: functions (outputs, targets) -> number, or classes that extend
+        measures: one or several functions (outputs, targets) -> number, or classes that extend
             :class:`fedrepro.measures.base.Measure`, of each client on its test samples. More of a
             function's number is better.
-        callbacks: objects with the hooks of :class:`fedrepro.api.callbacks.Callback`.
-        initial: the model's weights before the first round: a state dict, or a file of safetensors.
+        callbacks: one or several objects with hooks of
+            :class:`fedrepro.api.callbacks.Callback`.
+        initial: the model's weights before the first round: a state dict, a module with one, or a
+            file of safetensors.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always
             evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
@@ -183,6 +188,8 @@ def train(
 
 def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
+    said.callbacks, said.measures = given.several(said.callbacks), given.several(said.measures)
+    said.clients = [*said.clients] if isinstance(said.clients, Iterator) else said.clients
     watching = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
@@ -204,7 +211,7 @@ def _trained(said: SimpleNamespace) -> Run:
     content = {
         **_only(SAME, said),
         "dataset": NAME,
-        "partition": {"scheme": "natural", "test_fraction": share},
+        "partition": {"scheme": "natural", "test_fraction": share, "validation": said.validation},
         "model": _called(said.model, said.initial is not None),
         "optimizer": {"name": said.optimizer, **_only(OF_OPTIMIZER, said)},
         "evaluate": {
@@ -252,7 +259,7 @@ def _spec_of(
     clients: int,
     plugins: Folders,
 ) -> "RunSpec":
-    setting = validate(Setting, _plain(content), WHERE, plugins)
+    setting = validate(Setting, _plain(content), WHERE, plugins).following(dataset.task)
     setting._name = SETTING
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
     parts = given.by_part(method, _plain(hyperparameters), plugins, taken)

@@ -13,8 +13,12 @@ from typing import Any
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.plugins import CLOSE
 
-CLOSE = 0.7  # difflib's ratio: `sned` and `send` 0.75, `client_loss` and `loss` 0.53
+# Parameters of hooks, and what others call the context.
+GIVEN = {
+    "ctx", "context", "server", "updates", "message", "client_state", "params", "batch", "steps",
+}  # fmt: skip
 FROZEN = "write @dataclass(frozen=True) above the class"
 
 
@@ -100,7 +104,7 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
 
 
 def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
-    """Refuse a name similar to a hook's, or a public function of ``ctx``, as all hooks are.
+    """Refuse a name similar to a hook's, or a public function of what hooks get, such as ``ctx``.
 
     Unless the file uses it: then it is a helper. Nothing else would ever call it.
     """
@@ -109,8 +113,8 @@ def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> N
     if name in (field.name for field in fields(cls)) or _is_used(file, name):
         return
     function = _plain(vars(cls)[name])
-    takes_context = inspect.isfunction(function) and "ctx" in inspect.signature(function).parameters
-    if close or (takes_context and not name.startswith("_")):
+    takes = {*inspect.signature(function).parameters} if inspect.isfunction(function) else set()
+    if close or (takes & GIVEN and not name.startswith("_")):
         raise UserError(
             f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and "
             f"nothing in the file uses it{nearest(name, hooks)}"

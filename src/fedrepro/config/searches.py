@@ -283,6 +283,12 @@ class Search(Typed):
             raise ValueError(f"each method once, but {twice} appears twice: merge its grids")
         return self
 
+    def following(self, task: str) -> "Search":
+        """The search on data of a task: without accuracies, by loss if it names no metric."""
+        if task != "regression" or "metric" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"metric": SearchedScore(name="loss")})
+
     def setting_at(self, scale: Scale) -> str:
         """The setting at a scale, without validation samples."""
         return self.demo if scale == "demo" and self.demo else self.setting

@@ -112,7 +112,9 @@ class Stop(Typed):
     """
 
     measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = Field(
-        default="accuracy", description="Which score; of clients, their mean weighted by samples."
+        default="accuracy",
+        description="Which score; of clients, their mean weighted by samples. Default: accuracy; "
+        "loss with the task regression.",
     )
     at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(
         None, "The score at which it ends, as tables show it: 97 is 97 %."
@@ -217,7 +219,10 @@ class Setting(OfPapers):
     lr_decay: Decay = Field(
         default=1.0, description="Factor on the learning rate, each round or every few rounds."
     )
-    lr_schedule: Literal["cosine"] | list[NonNegativeReal] | None = later(
+    lr_schedule: Annotated[
+        Literal["cosine"] | list[NonNegativeReal] | None,
+        expected("'cosine', or a list of factors of at least 0"),
+    ] = later(
         None,
         "Factors on the learning rate, one per round, the last for all further ones; `cosine`: "
         "from 1 to 0 along half a cosine, as PyTorch's CosineAnnealingLR over all rounds.",
@@ -237,10 +242,14 @@ class Setting(OfPapers):
     loss: str | None = later(
         None, "A loss of your own, a file in `plugins.losses`, in place of the task's."
     )
-    class_weights: Literal["balanced"] | list[PositiveReal] | None = later(
+    class_weights: Annotated[
+        Literal["balanced"] | list[PositiveReal] | None,
+        expected("'balanced', or a list of numbers above 0, one for each class"),
+    ] = later(
         None,
         "The weight of each class in the training loss; `balanced`: samples by classes times the "
-        "class's samples, of all clients' training samples.",
+        "class's samples, of all clients' training samples. With the task multi_label: of the "
+        "samples that have a label; `balanced`: those without it by those with it.",
     )
     scaling: Literal["unit", "symmetric"] | None = later(
         None,
@@ -355,6 +364,12 @@ class Setting(OfPapers):
             return False
         on_test = self.stop.measure == "accuracy" and not self.partition.validation
         return not on_test or accuracy > self.stop.at
+
+    def following(self, task: str) -> "Setting":
+        """The setting for data of a task: without accuracies, a stop that names none is by loss."""
+        if task != "regression" or not self.stop or "measure" in self.stop.model_fields_set:
+            return self
+        return self.model_copy(update={"stop": self.stop.model_copy(update={"measure": "loss"})})
 
     def as_released(self) -> "Setting":
         """The setting with the released code's values."""

@@ -184,6 +184,7 @@ class Workbench:
         """An existing search, with its candidates."""
         experiment = self.experiments[system]
         search = experiment.all_searches[item]
+        search = search.following(self.datasets[experiment.settings[search.setting].dataset].task)
         trials = []
         for searched in search.methods:
             published = experiment.choice(search, searched)
@@ -236,6 +237,7 @@ class Workbench:
     def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
         """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config
+        setting = setting.following(self.datasets[setting.dataset].task)
         composition, hyperparameters = self.compose(setting, method)
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every

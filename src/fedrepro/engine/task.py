@@ -50,7 +50,8 @@ class Task(NamedTuple):
         hits: (logits, targets) -> number of correct predictions for each sample [n].
         predictions: targets -> number of predictions for each sample [n]: one, more for texts.
         has_accuracy: whether a prediction is right or wrong.
-        class_weights: the weight of each class in :meth:`loss` [classes]; None: all alike.
+        class_weights: the weight of each class in :meth:`loss` [classes], or with the task
+            multi_label of the samples that have each label [labels]; None: all alike.
         alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
             Then ``measures`` are taken on the test set, too.
         measures: further measures on a client's own test samples, by name.
@@ -75,18 +76,21 @@ class Task(NamedTuple):
         """The mean loss over the real samples of a mini-batch.
 
         A padded mini-batch (of clients that run side by side) marks its real samples with 1 in
-        ``batch["real"]`` [n]. With class weights, the mean is weighted, as PyTorch's is.
+        ``batch["real"]`` [n]. With class weights, the mean is weighted, as PyTorch's ``weight`` is,
+        and with several labels as its ``pos_weight``.
         """
-        y = batch["y"]
-        if self.class_weights is not None:
+        y, losses_of = batch["y"], self.losses
+        if self.class_weights is not None and self.alike:
+            losses_of = partial(_binary_cross_entropies, weights=self.class_weights)
+        elif self.class_weights is not None:
             shares: Tensor = self.class_weights[y] * batch.get("real", 1)
             total = shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
             losses = self.losses(logits, y, "none") * shares
             return losses.sum() / total
         if "real" not in batch:
-            return self.losses(logits, y, "mean")
+            return losses_of(logits, y, "mean")
         real: Tensor = batch["real"]
-        return (self.losses(logits, y, "none") * real).sum() / real.sum().clamp(min=1)
+        return (losses_of(logits, y, "none") * real).sum() / real.sum().clamp(min=1)
 
     def with_measures(self, further: Mapping[str, Measure]) -> "Task":
         """This task with further measures."""
@@ -141,9 +145,13 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
     return losses if reduction == "mean" else losses.squeeze(-1)
 
 
-def _binary_cross_entropies(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
-    """The mean over a sample's labels. Targets are [n, labels]."""
-    losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction=reduction)
+def _binary_cross_entropies(
+    logits: Tensor, targets: Tensor, reduction: str, weights: Tensor | None = None
+) -> Tensor:
+    """The mean over a sample's labels, with weights where it has them. Targets are [n, labels]."""
+    losses = functional.binary_cross_entropy_with_logits(
+        logits, targets, pos_weight=weights, reduction=reduction
+    )
     return by_sample(losses) if reduction == "none" else losses
 
 

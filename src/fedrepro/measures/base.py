@@ -1,5 +1,6 @@
 """Measures: classes that declare a name, words, unit and direction, and compute a value."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -156,6 +157,9 @@ class Measure:
         """A run's values in printed units: one per evaluated round, or the only one."""
         if self.per == "run":
             value = self.of_run(record)
+            if value is not None and value != self.of_run(record) and not math.isnan(value):
+                why = "differs from one call to the next: draw from a generator with a fixed seed"
+                raise UserError(f"measure {self.name}: of_run: {why}")
             number = float(record.manifest.get("rounds_done", 0))
             return [] if value is None else [(number, self.factor * value)]
         rounds, values = record.rounds.get("round", []), record.rounds.get(self.column, [])

@@ -121,5 +121,6 @@ def _checked(cls: type[Measure], name: str, file: object) -> Measure:
         raise UserError(f"{file}: of_run: define it in a measure per run, and only there")
     if cls.per == "run" and cls().from_outputs:
         raise UserError(f"{file}: of_outputs: a measure per run must not define it")
+    plugins.refuse_uncalled(cls, Measure, "of_")
     measure: Measure = cls()
     return measure

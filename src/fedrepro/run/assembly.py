@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedrepro.check.own_losses import refuse_unfit
+from fedrepro.check.own_measures import repeatable
 from fedrepro.config.conditions import AttackSpec
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
@@ -25,6 +27,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
+from fedrepro.engine.task import Measure as OfOutputs
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -90,6 +93,12 @@ class Plan:
         """The measures of evaluated rounds that the setting asks for."""
         return measures_of(self.spec, "round")
 
+    @cached_property
+    def computed_of_round(self) -> dict[str, OfOutputs]:
+        """Those of them that are computed from outputs."""
+        computed = (each for each in self.of_round if each.from_outputs)
+        return {each.name: repeatable(each.name, each.checked) for each in computed}
+
     @property
     def reported(self) -> list[str]:
         """Names of the measures of clients' updates that the setting asks for."""
@@ -154,7 +163,7 @@ def make_plan(
     dataset = with_fitting_numbers(spec, dataset)
     networks = networks_of(spec, method, dataset)
     if spec.setting.class_weights:
-        weights = class_weights_of(spec, dataset, partition.train_counts.sum(axis=0))
+        weights = class_weights_of(spec, dataset, partition)
         networks = networks._replace(task=networks.task._replace(class_weights=weights))
     _refuse_misfit(spec, dataset, partition)
     dataset = standardised(dataset, partition)
@@ -198,10 +207,12 @@ def make_plan(
 
 
 def _try_loss(name: str, federation: Federation, training: TensorSamples, stacked: bool) -> None:
-    """Refuse a loss that does not fit two samples and the initial model's outputs for them."""
+    """Refuse a loss that does not fit some samples and the initial model's outputs for them."""
     ctx = federation.context
-    x, y = training.at(torch.arange(min(2, len(training)), device=training.y.device))
+    x, y = training.at(torch.arange(min(3, len(training)), device=training.y.device))
     outputs = ctx.net.predict(ctx.net.bind(federation.initial), x)
+    if outputs.shape[-1] == len(y):  # [n] and [n, n] would fit each other by accident
+        outputs, y = outputs[:-1], y[:-1]
     refuse_unfit(ctx.task, name, outputs, y, stacked)
 
 

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from fedrepro.check.own_measures import repeatable
 from fedrepro.check.own_models import own_net
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.packing import Packing
+from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
@@ -50,7 +51,9 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     setting, device = spec.setting, spec.execution.device
     from_outputs = [measure for measure in measures_of(spec, "client") if measure.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
-    task = task.with_measures({measure.name: measure.checked for measure in from_outputs})
+    task = task.with_measures(
+        {measure.name: repeatable(measure.name, measure.checked) for measure in from_outputs}
+    )
     if setting.loss:
         task = with_loss(task, setting.loss, _own_loss(setting.loss, spec.plugins), device)
     outputs = dataset.outputs if method.outputs is None else method.outputs
@@ -85,22 +88,26 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     return Networks(net, nets, task, outputs, scaling, weights_sha256)
 
 
-def class_weights_of(spec: RunSpec, dataset: Dataset, counts: NDArray[np.int64]) -> torch.Tensor:
-    """The weight of each class in the training loss.
-
-    Args:
-        counts: all clients' training samples of each class, but for the last classes without any.
+def class_weights_of(spec: RunSpec, dataset: Dataset, partition: Partition) -> torch.Tensor:
+    """The weight of each class in the training loss, or of each label.
 
     Raises:
-        UserError: for samples without one class each, and for another number of weights.
+        UserError: for samples without classes or labels, and for another number of weights.
     """
     given, where = spec.setting.class_weights, f"setting {spec.setting.name}"
-    if dataset.task not in ("classification", "binary"):
+    labels = dataset.task == "multi_label"
+    if not labels and dataset.task not in ("classification", "binary"):
         wanted = f"none for {dataset.name}, whose samples have no class (task {dataset.task})"
         raise bad_value(where, "class_weights", given, wanted)
     if isinstance(given, list) and len(given) != dataset.classes:
-        raise bad_value(where, "class_weights", given, f"{dataset.classes} weights, as classes")
-    if not isinstance(given, list):
+        wanted = f"{dataset.classes} weights, as {'labels' if labels else 'classes'}"
+        raise bad_value(where, "class_weights", given, wanted)
+    if not isinstance(given, list) and labels:
+        y = dataset.train.y[np.concatenate(partition.train)]
+        given = (np.maximum((y == 0).sum(0), 1) / np.maximum(y.sum(0), 1)).tolist()
+    elif not isinstance(given, list):
+        # Of all clients, but for the last classes without any.
+        counts = partition.train_counts.sum(axis=0)
         given = (counts.sum() / (dataset.classes * np.maximum(counts, 1))).tolist()
         given += [1.0] * (dataset.classes - len(given))
     kind = torch.get_default_dtype()

@@ -155,7 +155,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
     method, test = plan.federation.method, plan.test
     found = {each.name: math.nan for each in plan.of_round}
     reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
-    computed = {each.name: each.checked for each in plan.of_round if each.from_outputs}
+    computed = plan.computed_of_round
     if computed and test is not None and method.classifies and not method.own_classifier:
         params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
         parts = plan.group_tests or [test]

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,7 @@ VARIABLE = "FEDREPRO_METHODS"
 
 
 _EXIT = os._exit
+CLOSE = 0.7  # difflib's ratio: `sned` and `send` 0.75, `client_loss` and `loss` 0.53
 PACKAGE = "fedrepro_user"  # prefix of the names of plug-ins' modules
 
 
@@ -158,6 +160,27 @@ def classes_in(module: ModuleType, *bases: type) -> list[type[Any]]:
     """The classes that a module itself defines and that extend one of ``bases``, by name."""
     classes = (cls for _, cls in inspect.getmembers(module, inspect.isclass))
     return [cls for cls in classes if issubclass(cls, bases) and cls.__module__ == module.__name__]
+
+
+def refuse_uncalled(cls: type[Any], base: type[Any], hooks: str, prefix: str | None = None) -> None:
+    """Refuse a function that is named nearly as a hook, or begins as all do: nothing would call it.
+
+    Args:
+        base: the class with the hooks.
+        hooks: what all names of hooks begin with.
+        prefix: what no other function of the class may begin with.
+
+    Raises:
+        UserError: with the nearest hook.
+    """
+    names = [name for name in dir(base) if name.startswith(hooks)]
+    own = (each for owner in cls.__mro__[: cls.__mro__.index(base)] for each in vars(owner).items())
+    for name, value in own:
+        if not inspect.isfunction(value) or hasattr(base, name):
+            continue
+        if (prefix and name.startswith(prefix)) or get_close_matches(name, names, 1, CLOSE):
+            known = f"one of {', '.join(names)}"
+            raise bad_value(f"class {cls.__name__}", "hook", name, known, names)
 
 
 def changed_since_import(files: Iterable[Path]) -> Path | None:

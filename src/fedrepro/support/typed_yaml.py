@@ -45,7 +45,10 @@ class Typed(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_known_keys(cls, content: Any) -> Any:
-        """Reject an unknown key with the known ones, which pydantic does not name."""
+        """Reject an unknown key, and what has no keys, with the known ones, unlike pydantic."""
+        if not isinstance(content, Mapping | BaseModel):
+            text = f"keys with values: {', '.join(cls.model_fields)}"
+            raise PydanticCustomError("expected", "{text}", {"text": text})
         for key in content if isinstance(content, Mapping) else ():
             if key not in cls.model_fields:
                 known = f"{_one_of(cls.model_fields)}{nearest(key, cls.model_fields)}"
