@@ -6,7 +6,7 @@ both are in a paper's package (:mod:`fedrepro.support.papers`). There is no list
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,15 @@ from fedrepro.config.values import LocalSetting, MethodName, PositiveWhole, Scal
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
 Needs = list[tuple[str, str]]  # settings and methods of the runs that a figure shows
+
+
+class Shown(NamedTuple):
+    """A number that a figure shows: that of the best of some methods in a setting."""
+
+    label: str  # of its bar, line or panel
+    metric: Metric
+    setting: str
+    methods: tuple[str, ...]
 
 
 class FigureSpec(Typed):
@@ -52,9 +61,13 @@ class FigureSpec(Typed):
         """Setting, method and part of every analysis; part is "" if a run has only one."""
         return [(*need, "") for need in self.needs(scale)]
 
-    @abstractmethod
+    def shown(self, scale: Scale) -> list[Shown]:
+        """The numbers of its runs that it shows at a scale, if its kind shows such."""
+        return []
+
     def needs(self, scale: Scale) -> Needs:
         """The settings and methods of its runs at a scale."""
+        return [(each.setting, method) for each in self.shown(scale) for method in each.methods]
 
     def shared_out(self, scale: Scale) -> list[str]:
         """The settings whose partitions it draws at a scale."""
@@ -83,12 +96,16 @@ class Charts(FigureSpec):
     smooth: PositiveWhole = later(1, "For lines: also draw the moving mean over this many rounds.")
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
 
-    def needs(self, scale: Scale) -> Needs:
+    def shown(self, scale: Scale) -> list[Shown]:
         return [
-            (row.setting_for(column.label, scale, self.instead), method)
+            Shown(
+                column.label,
+                row.metric or self.metric,
+                row.setting_for(column.label, scale, self.instead),
+                column.methods_at(scale),
+            )
             for row in self.rows
             for column in self.columns
-            for method in column.methods_at(scale)
         ]
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
@@ -167,10 +184,14 @@ class HeatMap(FigureSpec):
         ]
         return self.model_copy(update={"x": x, "y": y, "panels": panels})
 
-    def needs(self, scale: Scale) -> Needs:
+    def shown(self, scale: Scale) -> list[Shown]:
         setting = self.demo if scale == "demo" and self.demo else self.setting
-        panels = self.at(scale).panels
-        return [(setting, name) for panel in panels for row in panel.methods for name in row]
+        return [
+            Shown(panel.label, self.metric, setting, (name,))
+            for panel in self.at(scale).panels
+            for row in panel.methods
+            for name in row
+        ]
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         yield "setting", self.setting
@@ -211,9 +232,6 @@ class Partitions(FigureSpec):
 
     kind: Literal["partitions"]
     panels: list[Place] = Field(min_length=1)
-
-    def needs(self, scale: Scale) -> Needs:
-        return []
 
     def shared_out(self, scale: Scale) -> list[str]:
         return list(dict.fromkeys(place.setting_at(scale) for place in self.panels))
@@ -392,13 +410,13 @@ class Trend(FigureSpec):
                     raise ValueError(f"{len(self.lines)} methods, one for each line, at {where}")
         return self
 
-    def needs(self, scale: Scale) -> Needs:
+    def shown(self, scale: Scale) -> list[Shown]:
         return [
-            (setting, method)
+            Shown(line, self.metric, setting, (method,))
             for panel in self.panels
             for point in panel.points
             if (setting := point.setting_at(scale))
-            for method in point.methods
+            for line, method in zip(self.lines, point.methods, strict=True)
         ]
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:

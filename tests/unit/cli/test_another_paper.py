@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.report import site
+from fedrepro.report.cells.paper_faults import faults_of
 from fedrepro.report.papers import published
+from fedrepro.report.papers.published import PrintedMetric
 from support.another_paper import FILES, settle
 
 PRINTED = 'table_1,1,MNIST,"IID, C=0.0","FedAvg, B=10",rounds,316,,\n'
@@ -45,6 +48,64 @@ ALONE = {
     "unknown measure": ("experiment", "{ rounds_to: 97 }", "accuracyy", "accuracyy"),
     "no setting": ("experiment", "setting: iid-0.1, demo", "setting: iid-0.3, demo", "'iid-0.3'"),
     "claim without source": ("claims", "  source", "  # source", "source"),
+}  # fmt: skip
+
+STD = ("cells", "rounds,316,,", "rounds,316,3,")
+SCORE = 'table_1,1,MNIST,"IID, C=0.0",Other,score,'
+TREND = """  figure_2:
+    kind: trend
+    title: By share
+    lines: [FedAvg]
+    panels:
+      - { label: IID, x: C, points: [{ at: 0.1, setting: iid-0.1, methods: [fedavg] }] }
+"""
+# Doubts about numbers and scales: the changes, as above, and words of the line.
+DOUBTS = {
+    "one seed": ([STD, ("paper", "over: none", "over: seeds, ddof: 1")], "spread.seeds: 1:"),
+    "ddof": ([STD, ("paper", "over: none", "over: seeds, seeds: 3")], "spread.ddof: missing"),
+    "seeds of none": ([("paper", "over: none", "over: none, ddof: 0")], "of which ddof"),
+    "own splits": (
+        [STD, ("paper", "over: none", "over: seeds, seeds: 3, ddof: 1, own_splits: "
+               "{ datasets: [CIFAR], seeds: [1], source: x }")],
+        "spread.own_splits: 'CIFAR'",
+    ),
+    "a std alone": ([("cells", "rounds,,,", "rounds,,3,")], "std: 3: there is no mean"),
+    "a std beyond all": (
+        [("paper", "metrics:", "metrics:\n  score: { unit: fraction }"),
+         ("cells", "doubt\n", f"doubt\n{SCORE}0.8,1.2,\n")],
+        "std: 1.2: expected at most",
+    ),
+    "a std of a fraction": (
+        [("paper", "metrics:", "metrics:\n  score: { unit: percent }"),
+         ("cells", "doubt\n", f"doubt\n{SCORE}81.2,0.0061,\n")],
+        "metrics.score: the largest std is 0.0061",
+    ),
+    "a figure's column": (
+        [("experiment", "      - { label: B = ∞, method: fedavg }",
+          "      - { label: B = ∞, method: fedavg, published: FedAvgg }")],
+        "figures.figure_1.columns.B = ∞: published: 'FedAvgg'",
+    ),
+    "a target of a fraction": (
+        [("experiment", "rounds_to: 97", "rounds_to: 0.97")], "expected percent"
+    ),
+    "rounds of a summary": (
+        [("experiment", "    kind: lines", "    kind: lines\n    summary: { rounds: 9999 }")],
+        "figure_1: summary.rounds: 9999: mcmahan/iid-0.1 has 5000",
+    ),
+    "direction of small runs": (
+        [("compact", "{ rounds_to: 70 }", "accuracy")], "compact.table: 'compact_1'"
+    ),
+    "a row at scale demo": (
+        [("experiment", "            demo: demo\n", "")],
+        "tables.table_1.rows.IID, C = 0.2.demo: missing: scale demo trains mcmahan/iid-0.2",
+    ),
+    "a figure's row at scale demo": (
+        [("experiment", "setting: iid-0.1, demo: demo }", "setting: iid-0.1 }")],
+        "figures.figure_1.rows.IID.demo: missing: scale demo trains mcmahan/iid-0.1, for about",
+    ),
+    "a figure without demo": (
+        [("experiment", "figures:\n", f"figures:\n{TREND}")], "figures.figure_2: empty at scale"
+    ),
 }  # fmt: skip
 
 
@@ -115,6 +176,22 @@ def test_a_fault_that_hides_others_is_one_line(
     (line,) = checked(capsys)
     assert words in line
     assert FILES[kind] in line or kind == "paper"
+
+
+@pytest.mark.parametrize(("changes", "words"), DOUBTS.values(), ids=DOUBTS)
+def test_a_doubt_is_named(
+    bench: Path, capsys: pytest.CaptureFixture[str], changes: list[tuple[str, str, str]], words: str
+) -> None:
+    for one in changes:
+        change(*one)
+    assert sum(words in line for line in checked(capsys)) == 1
+
+
+def test_a_margin_of_most_of_a_fraction_is_doubted(bench: Path) -> None:
+    papers, unit = published.load(), PrintedMetric(unit="fraction", better="less")
+    cells = tuple(replace(cell, kind=unit) for cell in papers.cells)
+    lines = [*faults_of(load(), replace(papers, cells=cells), "mcmahan")]
+    assert any("more-clients: margin: 1: expected at most 0.2" in line for line in lines)
 
 
 def test_the_claim_of_the_page_is_judged(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

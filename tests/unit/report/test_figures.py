@@ -204,6 +204,7 @@ def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
     assert drawn.rows[0][4] == f"{best:.2f}"
     (panel,) = drawn.panels
     assert ">α</text>" in panel.svg and "a single seed" in drawn.caption
+    assert "1 of 3 points" in drawn.caption
 
 
 def test_what_new_kinds_refuse(bench: Workbench) -> None:
@@ -406,7 +407,7 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     target = figure(bench, "figure_9")
     site.write_page(bench, target, papers)
     text = (bench.root / target.page).read_text(encoding="utf-8")
-    assert "None of its runs has finished" in text
+    assert "runs at scale demo has finished" in text
     give_runs(bench, target, {"mild", "strong"})
     site.write_page(bench, target, papers)
     text = (bench.root / target.page).read_text(encoding="utf-8")
@@ -630,19 +631,43 @@ def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:
     assert path.startswith("results/partitions/berka/") and path.endswith("/seed2.json")
 
 
-def test_a_line_of_the_shared_model_says_so(bench: Workbench) -> None:
+@pytest.mark.parametrize("item", ["figure_9", "figure_10", "figure_14", "figure_2_3"])
+def test_a_number_of_the_shared_model_says_so(bench: Workbench, item: str) -> None:
     """Where clients have models of their own, it is not what the method is for."""
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
-    columns = [{"label": "Own", "method": "ditto"}, {"label": "One", "method": "fedavg"}]
-    experiment["figures"]["figure_9"]["columns"] = columns
+    text = file.read_text(encoding="utf-8").replace("mild", "ditto").replace("strong", "local")
+    experiment = quick_yaml.parsed(text)
+    experiment["methods"] = {}
     file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     bench = load(bench.root)
-    target = figure(bench, "figure_9")
+    target = figure(bench, item)
     give_runs(bench, target, {"ditto", "fedavg"})
-    assert "Of Own: the shared model" in content(bench, target)["drawn"].caption
+    label = "FedProx" if item == "figure_2_3" else "ditto"
+    caption = content(bench, target)["drawn"].caption
+    assert re.search(rf"Of {label}(, local)?: the shared model", caption)
+
+
+def test_a_number_of_the_shared_model_is_known(bench: Workbench) -> None:
     over = OverClients(of="accuracy", over_clients="average")
-    setting = target.runs[0].setting
+    setting = figure(bench, "figure_9").runs[0].setting
     assert is_of_shared_model(bench, ACCURACY, setting, ["ditto"])
     assert not is_of_shared_model(bench, ACCURACY, setting, ["ima+fedavg"])
     assert not is_of_shared_model(bench, over, setting, ["ditto"])
+
+
+def test_a_figure_that_is_empty_says_what_it_lacks(bench: Workbench) -> None:
+    """Its runs at a scale, with the command, or small settings where it has no runs at all."""
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
+    for point in experiment["figures"]["figure_14"]["panels"][0]["points"]:
+        point.pop("demo", None)
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
+    bench, papers = load(bench.root), published.load(bench.root)
+    targets = [figure(bench, item) for item in ("figure_9", "figure_14")]
+    for target in targets:
+        site.write_page(bench, target, papers)
+    runs, small = (
+        words((bench.root / target.page).read_text(encoding="utf-8")) for target in targets
+    )
+    assert "reports/site/ima/figure_9.html --cores all --config scale=demo" in runs
+    assert "no point of it has a small setting, demo" in small

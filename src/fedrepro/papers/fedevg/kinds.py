@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from fedrepro.config.figures import FigureSpec, Needs
-from fedrepro.config.values import Scale
+from fedrepro.config.figures import FigureSpec
 
 
 class Shares(FigureSpec):
@@ -15,9 +14,6 @@ class Shares(FigureSpec):
 
     kind: Literal["shares"]
     study = "fedevg_assumption"
-
-    def needs(self, scale: Scale) -> Needs:
-        return []
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         return iter(())

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from fedrepro.config.figures import FigureSpec, Needs
+from fedrepro.config.figures import FigureSpec
 from fedrepro.config.tables import ComputedSpec
-from fedrepro.config.values import Scale
 
 
 class Regions(FigureSpec):
@@ -16,9 +15,6 @@ class Regions(FigureSpec):
 
     kind: Literal["regions"]
     study = "fedgo_toy"
-
-    def needs(self, scale: Scale) -> Needs:
-        return []
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         return iter(())

@@ -1,24 +1,27 @@
 """What is missing or doubtful in a paper's files, each in one line, before anything trains."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS
-from fedrepro.config.figures import Charts
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import compact, computed
+from fedrepro.report.cells.demo_faults import faults_at_demo
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.tables import printed_cell
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.paper_files import KEYS
-from fedrepro.report.papers.published import MOST, PrintedCell, Published, split_part
+from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value, listed, nearest
 from fedrepro.support.printing import counted
 
+FRACTION = 0.1  # a spread of more points is none of a fraction
 TO_DO = "TODO"  # what `fedrepro init --paper` leaves to be filled in
 
 
@@ -50,7 +53,8 @@ def faults_of(workbench: Workbench, published: Published, system: str) -> Iterat
     for claim in published.claims:
         if claim.system == system:
             yield from _of_claim(workbench, published, claim)
-    yield from _of_shared_models(workbench, system, targets.values())
+    yield from _of_numbers(workbench, system, targets.values())
+    yield from faults_at_demo(workbench, system)
     names = (claim.name for claim in published.claims if claim.system == system)
     yield from _repeated(names, f"{PAPERS / system}/claims.yaml: name")
 
@@ -89,39 +93,57 @@ def _of_experiment(
         if claim.compact.table in experiment.compact
         for cell in workbench.table(system, claim.compact.table, "compact").cells
     }
+    words = {word for cell in published.cells if cell.system == system for word in cell.name}
+    for item, figure in experiment.figures.items():
+        for kind in ("rows", "columns"):
+            for line in getattr(figure, kind, ()):
+                said = getattr(line, "published", None) or {}
+                for name in {said} if isinstance(said, str) else {*said.values()}:
+                    if name not in words:
+                        where = f"{file}: figures.{item}.{kind}.{line.label}"
+                        wanted = f"one of {', '.join(KEYS)} of cells.csv"
+                        yield str(bad_value(where, "published", name, wanted, words))
     settings = {name: setting for name, setting in experiment.settings.items() if name in tested}
     if alone := [name for name, setting in settings.items() if setting.stands_for is None]:
         wanted = f"the setting of {file} that it is a small form of"
         yield f"{small}: settings: {listed(alone)}: stands_for: missing: expected {wanted}"
 
 
-def _of_shared_models(
-    workbench: Workbench, system: str, targets: Iterable[object]
-) -> Iterator[str]:
-    """Scores of a shared model, of methods whose clients have models of their own."""
-    wanted = "over_clients, or a method whose clients share their model"
+def _of_numbers(workbench: Workbench, system: str, targets: Iterable[object]) -> Iterator[str]:
+    """Numbers that are of another model, of other rounds or until another score than they seem."""
     for target in targets:
         if isinstance(target, TableTarget):
-            metrics = (
+            summary = target.table.summary
+            numbers = [
                 (target.table.metric_of(cell.row, cell.column), cell.setting, cell.methods)
                 for cell in target.cells
-            )
-        elif isinstance(target, FigureTarget) and isinstance(figure := target.figure, Charts):
-            metrics = (
-                (
-                    row.metric or figure.metric,
-                    f"{system}/{row.setting_for(column.label, target.scale, figure.instead)}",
-                    tuple(column.methods_at(target.scale)),
-                )
-                for row in figure.rows
-                for column in figure.columns
-            )
+            ]
+        elif isinstance(target, FigureTarget):
+            summary = getattr(target.figure, "summary", Summary())
+            numbers = [
+                (one.metric, f"{system}/{one.setting}", one.methods)
+                for one in target.figure.shown(target.scale)
+            ]
         else:
             continue
-        for metric, setting, methods in dict.fromkeys(metrics):
+        where = f"{workbench.files[system]}: {target.item}"
+        for metric, setting, methods in dict.fromkeys(numbers):
             if is_of_shared_model(workbench, metric, setting, methods):
-                where = f"{workbench.files[system]}: {target.item}: metric"
-                yield str(bad_value(where, ", ".join(methods), metric.reading.words, wanted))
+                wanted = "over_clients, or a method whose clients share their model"
+                words = metric.reading.words
+                yield str(bad_value(f"{where}: metric", ", ".join(methods), words, wanted))
+        for metric in dict.fromkeys(metric for metric, _, _ in numbers):
+            if 0 < metric.reaches <= 1:
+                yield f"{where}: metric: {metric.reading.words}: expected percent, such as 97"
+        averaged = {setting for metric, setting, _ in numbers if not metric.of_a_run}
+        for setting in sorted(averaged):
+            rounds, every = (
+                workbench.setting(setting).rounds,
+                workbench.setting(setting).evaluate.every,
+            )
+            if summary.rounds > -(-rounds // every):
+                evaluated = counted(-(-rounds // every), "evaluated round")
+                yield f"{where}: summary.rounds: {summary.rounds}: {setting} has {evaluated}"
 
 
 def _of_printed_names(
@@ -224,11 +246,42 @@ def _of_paper(published: Published, system: str, cells: Iterable[PrintedCell]) -
             if not any(method.endswith(name) for method in methods):
                 hint = nearest(name, methods)
                 yield f"{file}: {key}: {name!r}: expected a method of cells.csv{hint}"
-    spreads = sum(cell.std is not None for cell in cells)
-    if about.spread.over != "none" and not spreads:
-        yield f"{file}: spread.over: {about.spread.over!r}: no cell of cells.csv has a std"
-    if about.spread.over == "none" and spreads:
-        yield f"{file}: spread.over: 'none': {counted(spreads, 'cell')} of cells.csv have a std"
+    yield from _of_spread(about.spread, cells, file)
+
+
+def _of_spread(spread: Spread, cells: Sequence[PrintedCell], file: str) -> Iterator[str]:
+    """What paper.yaml says of the printed spreads, and spreads that can be none."""
+    printed = [cell for cell in cells if cell.std is not None]
+    said, over = spread.model_fields_set, f"{file}: spread.over: {spread.over!r}"
+    if spread.over != "none" and not printed:
+        yield f"{over}: no cell of cells.csv has a std"
+    if spread.over == "none" and printed:
+        yield f"{over}: {counted(len(printed), 'cell')} of cells.csv have a std"
+    if spread.over == "seeds" and spread.seeds < 2:
+        yield f"{file}: spread.seeds: {spread.seeds}: expected the number of seeds, at least 2"
+    if spread.over == "seeds" and "ddof" not in said:
+        wanted = "1 for the deviation of a sample, 0 of a population"
+        yield f"{file}: spread.ddof: missing: expected {wanted}"
+    if spread.over != "seeds" and (unused := said & {"seeds", "ddof", "own_splits"}):
+        yield f"{over}: expected seeds, of which {listed(sorted(unused))} is said"
+    for name in spread.own_splits.datasets if spread.own_splits else ():
+        if name not in (known := {cell.dataset for cell in cells}):
+            yield str(bad_value(file, "spread.own_splits", name, "a dataset of cells.csv", known))
+    for cell in printed:
+        most = MOST[cell.unit] / math.sqrt(2)  # of two numbers at the ends
+        where = f"{file.replace('paper.yaml', 'cells.csv')}: {', '.join(filter(None, cell.name))}"
+        if cell.mean is None:
+            yield f"{where}: std: {cell.std:g}: there is no mean"
+        elif cell.std is not None and cell.std > most and not cell.doubt:
+            yield f"{where}: std: {cell.std:g}: expected at most {most:.2g} of a {cell.unit}"
+    percents = [cell for cell in printed if cell.unit == "percent"]
+    for metric in dict.fromkeys(cell.metric for cell in percents):
+        same = [cell for cell in percents if cell.metric == metric]
+        largest = max(cell.std or 0.0 for cell in same)
+        # The text of a cell is "mean (std)".
+        digits = max(len(cell.text[:-1].rpartition(".")[2]) for cell in same)
+        if largest < FRACTION and digits > max(cell.decimals for cell in same):
+            yield f"{file}: metrics.{metric}: the largest std is {largest:g}: is it of a fraction?"
 
 
 def _of_items(published: Published, system: str, targets: set[str]) -> Iterator[str]:
@@ -277,15 +330,28 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             yield f"{where}: compact: missing: expected {wanted}"
     else:
         try:
-            list(compact.pairs_of(workbench, claim, claim.compact))
+            small = list(compact.pairs_of(workbench, claim, claim.compact))
         except UserError as error:
+            small = []
             yield str(error)
     try:
         pairs = pairs_of(claim, published)
     except UserError as error:
         yield f"{error}: see left, right and tables"
         return
-    better = pairs[0].left.kind.better
+    better, most = pairs[0].left.kind.better, MOST[pairs[0].left.unit]
+    for key, value, limit in (("by", abs(claim.by), most), ("margin", claim.margin or 0, most / 5)):
+        if value > limit:
+            wanted = f"at most {limit:g} of a {pairs[0].left.unit}"
+            yield f"{where}: {key}: {value:g}: expected {wanted}"
+    if isinstance(claim.compact, CompactTest) and small:
+        target = workbench.table(claim.system, claim.compact.table, "compact")
+        cell = target.cells[small[0].left]
+        reading = target.table.metric_of(cell.row, cell.column).reading
+        if reading.rising != (better == "more"):
+            theirs = f"of the printed {pairs[0].left.metric} {better} is better"
+            other = f"of {reading.words} {'more' if reading.rising else 'less'} is"
+            yield f"{where}: compact.table: {claim.compact.table!r}: {theirs}, {other}"
     if better != claim.expect and not judge_printed(claim, pairs).held:
         why = f"of {pairs[0].left.metric} {better} is better, and no printed number says otherwise"
         yield f"{where}: expect: {claim.expect!r}: {why}"

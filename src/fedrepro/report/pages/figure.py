@@ -8,6 +8,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import in_words
+from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.downloads import has_png
 from fedrepro.report.pages.figures.base import Drawn
@@ -30,6 +31,13 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         kind = import_module(f"fedrepro.report.pages.figures.{figure.kind}")
     drawn: Drawn = kind.draw(workbench, target, figure)
     records = [find_run(workbench.root, run) for run in target.runs]
+    shared = dict.fromkeys(
+        one.label
+        for one in figure.shown(target.scale)
+        if is_of_shared_model(workbench, one.metric, f"{target.system}/{one.setting}", one.methods)
+    )
+    if shared and drawn.panels:
+        drawn.caption += f" Of {', '.join(shared)}: the shared model; clients have their own."
     return {
         "title": figure.title,
         "drawn": drawn,
@@ -39,6 +47,8 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "runs": len(target.runs),
         "finished": sum(record.state == "finished" for record in records),
         "of_runs": bool(target.runs),
+        "needs_demo": not target.runs and bool(figure.needs("paper")),
+        "name": f"{target.system}/{target.item}",
         "of_analyses": bool(target.analyses),
         "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],

@@ -7,7 +7,6 @@ from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import late_wrapper_of
-from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
@@ -24,7 +23,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         ("Panel", "Setting", "Method", "Last value"),
     )
     marked, ends = False, []
-    shared: dict[str, None] = {}  # columns whose clients have models of their own
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         measure, lines = metric.reading, []
@@ -34,8 +32,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             line = curves.average(column.label, curves_of(workbench.root, result, measure))
             if line:
-                if is_of_shared_model(workbench, metric, f"{target.system}/{setting}", methods):
-                    shared[column.label] = None
                 begins = averaging_begins(workbench, f"{target.system}/{setting}", methods)
                 marked |= bool(begins)
                 lines.append(replace(curves.smoothed(line, smooth), begins=begins))
@@ -51,8 +47,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         drawn.caption += (
             " A vertical line marks t_s, the round at which averaging of models begins."
         )
-    if shared:
-        drawn.caption += f" Of {', '.join(shared)}: the shared model; clients have their own."
     return drawn
 
 

@@ -8,7 +8,7 @@ from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.support.printing import sentence_case
+from fedrepro.support.printing import counted, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
@@ -23,6 +23,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
         key=key_of(figure.lines),
     )
     means: dict[str, dict[str, float]] = {}
+    settings = [one.setting_at(target.scale) for panel in figure.panels for one in panel.points]
+    if left_out := settings.count(None):
+        of = counted(len(settings), "point")
+        drawn.caption += f" Left out: {left_out} of {of}, which have no small setting."
     for panel in figure.panels:
         points_of: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
         for point in panel.points:
