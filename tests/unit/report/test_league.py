@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from scipy import stats
 
+from fedrepro.cli import ranking
 from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
@@ -493,3 +496,122 @@ def test_only_keys_of_the_setting_are_searched_by_all(bench: Workbench) -> None:
     grid = Searched(method="fedprox", grid={"mu": [0.1]})
     with pytest.raises(UserError, match="--grid: 'mu': expected a key of the setting"):
         plays.searches_of(bench, [match], "fedprox", grid, rivals=True)
+
+
+# --- one league in four renderings ----------------------------------------------------------------
+def test_terminal_json_and_csv_tell_the_same_of_every_method(bench: Workbench) -> None:
+    """And what they tell is what was given, reckoned with numpy and scipy."""
+    given = {
+        ("compact-a", "fedavg"): around(60, 2.0), ("compact-a", "fedprox"): around(70, 0.5),
+        ("compact-a", "fednova"): {1: 64.0, 2: 66.0, 3: 65.0, 4: 67.0},
+        ("compact-b", "fedavg"): around(80, 1.5), ("compact-b", "fedprox"): around(75, -1.0),
+        ("compact-b", "fednova"): around(78),
+    }  # fmt: skip
+    for (setting, method), values in given.items():
+        give(bench, setting, method, values)
+    league = found(bench, own="fedprox")
+    written(bench, league)
+    told = as_json(league)
+    with (bench.root / "reports/site/league.csv").open(encoding="utf-8") as file:
+        lines = {(row["setting"], row["match"], row["method"]): row for row in csv.DictReader(file)}
+    methods = {"fedprox": "fedprox", "FedAvg": "fedavg", "Nova": "fednova"}
+    seen = 0
+    for match, played in zip(told["matches"], league.played, strict=True):
+        setting, _, label = match["match"].partition(": ")
+        if setting == "own/compact-made":
+            continue
+        assert match["setting"] == setting and match["seeds"] == [*SEEDS]
+        short, loss = setting.removeprefix("own/"), "loss" in label
+        assert match["rising"] == (not loss)
+        numbers = {
+            name: {
+                seed: -math.log(value / 100) if loss else value
+                for seed, value in given[short, method].items()
+            }
+            for name, method in methods.items()
+        }
+        whole = {name: [*by.values()] for name, by in numbers.items() if len(by) == len(SEEDS)}
+        sign = -1 if loss else 1
+        order = stats.rankdata([-sign * np.mean(values) for values in whole.values()])
+        ranks = dict(zip(whole, order, strict=True))
+        own = next(each for each in match["methods"] if each["name"] == "fedprox")
+        for each in match["methods"]:
+            name, line = each["name"], lines[setting, label, each["name"]]
+            assert {int(seed): value for seed, value in each["values"].items()} == pytest.approx(
+                numbers[name]
+            )
+            assert (line["own"] == "true") == (name == "fedprox")
+            assert (
+                line["seeds"] == str(len(numbers[name])) and line["why_not_ranked"] == each["why"]
+            )
+            assert bool(each["why"]) == (name not in whole)
+            assert each["rank"] == ranks.get(name)
+            assert line["rank"] == ("" if each["rank"] is None else str(each["rank"]))
+            lead = each["lead_over_fedavg"]
+            assert (lead is None) == (name in ("FedAvg",) or name not in whole)
+            for key, column in (("lead", "lead_over_fedavg"), ("low", "low"), ("high", "high")):
+                assert line[column] == ("" if lead is None else str(lead[key]))
+            if name in whole:
+                assert float(line["mean"]) == pytest.approx(np.mean(whole[name]))
+                assert float(line["std"]) == pytest.approx(np.std(whole[name], ddof=1))
+            if lead:
+                gains = sign * (np.array(whole[name]) - np.array(whole["FedAvg"]))
+                # Three looks at this level are one test at 5 %.
+                half = stats.t.ppf(1 - 0.0221 / 2, 4) * np.std(gains, ddof=1) / math.sqrt(5)
+                ends = (np.mean(gains) - half, np.mean(gains), np.mean(gains) + half)
+                assert (lead["low"], lead["lead"], lead["high"]) == pytest.approx(ends)
+            seen += 1
+        others = {name: rank for name, rank in ranks.items() if name != "fedprox"}
+        best = min(others, key=others.__getitem__)
+
+        def shown(name: str, whole: Mapping[str, list[float]] = whole) -> str:
+            half = stats.t.ppf(0.975, 4) * np.std(whole[name], ddof=1) / math.sqrt(5)
+            return f"{np.mean(whole[name]):.2f} ± {half:.2f}"
+
+        lead = own["lead_over_fedavg"]
+        assert ranking._row(league, played) == (
+            match["match"] + (" (lower is better)" if loss else ""),
+            shown("fedprox"),
+            shown("FedAvg"),
+            f"{shown(best)} {best}",
+            f"{lead['lead']:+.2f} [{lead['low']:+.2f}, {lead['high']:+.2f}]",
+            f"{ranks['fedprox']:g} of {len(ranks)}",
+            "5",
+        )
+    assert seen == 12
+    # Demsar's table of q: 1.960 for two methods, in two settings and in one of them.
+    critical = {each["group"]: each["critical_difference"] for each in told["standings"]}
+    settings = {each["group"]: each["settings"] for each in told["standings"]}
+    assert settings == {"skew": 2, "other": 1, ALL: 2}
+    assert critical["skew"] == pytest.approx(1.960 * math.sqrt(2 * 3 / (6 * 2)), abs=1e-3)
+    assert critical["other"] == pytest.approx(2.343 * math.sqrt(3 * 4 / 6), abs=1e-3)
+
+
+def test_remarks_name_every_choice_every_gap_and_every_refusal(bench: Workbench) -> None:
+    """Below the table of `fedrepro rank`, a line each; nothing is said of what there is not."""
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", around(70))
+    plain = list(ranking._remarks(found(bench, own="fedprox")))
+    choices = [
+        Choice("own/compact-a", "fedprox_mu0.1", 5, 3, {"mu": 0.1}, 71.5),
+        Choice("own/compact-b", "fedprox", 4, 0, None, None, "there is no score"),
+    ]
+    unable = {"own/compact-b: B again": "it cannot"}
+    for search, who in (("own", ""), ("each", " fedprox_mu0.1"), ("alike", " fedprox_mu0.1")):
+        league = found(bench, own="fedprox", searched=choices, unable=unable, search=search)
+        lines = [line for line in ranking._remarks(league) if not line.startswith("No rank")]
+        more = [line for line in lines if line not in plain]
+        chosen, none = more[:2]
+        assert chosen.startswith(f"own/compact-a{who}: mu=0.1, ") and "3 of 5 candidates" in chosen
+        assert ("all methods together" in chosen) == (search == "alike")
+        assert none.startswith("own/compact-b") and none.endswith("there is no score.")
+        assert "B again: it cannot" in more[2] and len(more) == (3 if search == "own" else 4)
+    means = next(line for line in plain if line.startswith("Mean ranks, skew"))
+    assert means.endswith(": fedprox 1.00; FedAvg 2.00.")
+    titles = "own/compact-b: B; own/compact-b: B again"
+    alone = [line for line in plain if line.startswith("No rank in ")]
+    assert len(alone) == 1 and titles in alone[0] and "compact-a" not in alone[0]
+    few = list(ranking._remarks(found(bench, own="fedprox", seeds=4)))
+    assert [line for line in few if "4 seeds" in line] and not [
+        line for line in plain if line.startswith("Preliminary")
+    ]
