@@ -1,0 +1,178 @@
+"""What the package's measures say of themselves, and how clients' values become one number."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrepro.measures import over_clients, registry
+from fedrepro.measures.clients import SUMMARIES, by_client, mixed
+
+LESS = {  # is better
+    "clients": "loss ece mce mse mae ece_batch mce_batch",
+    "rounds": "loss mse mae ensemble_loss distillation_loss critic_loss generator_loss",
+    "sets": "accuracy_std one_epoch_std fid stand_in membership megabytes fedavg_megabytes",
+}
+PERCENT = {
+    "clients": "accuracy top5 auroc accuracy_batch top5_batch",
+    "rounds": "accuracy auroc ensemble_accuracy",
+    "sets": "accuracy one_epoch test_accuracy test_one_epoch precision recall diversity "
+    "feature_diversity recognised nearest membership",
+}
+UNITS = {"accuracy_std": "points", "one_epoch_std": "points"} | dict.fromkeys(
+    ("megabytes", "fedavg_megabytes"), "MB"
+)
+# Of the server's model on the test set; others are in the column of their own name.
+ON_TEST_SET = {"accuracy", "loss", "mse", "mae", "r2", "auroc"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "per"),
+    [
+        ("clients", registry.CLIENTS, "client"),
+        ("rounds", registry.ROUNDS, "round"),
+        ("sets", registry.SETS, "run"),
+    ],
+)
+def test_directions_units_and_columns(kind: str, known: Any, per: str) -> None:
+    less, percent = LESS[kind].split(), PERCENT[kind].split()
+    assert {*less, *percent} <= known.keys()
+    for name, measure in known.items():
+        assert measure.rising == (name not in less), name
+        assert measure.unit == ("%" if name in percent else UNITS.get(name, "")), name
+        assert measure.factor == (100 if measure.unit in ("%", "points") else 1), name
+        assert measure.per == per
+        assert per == "run" or registry.find(name, per) is measure
+        released = name.endswith("_batch")
+        assert measure.as_released == released
+        assert measure.guide == ("accuracy_batch" if released else "accuracy")
+        assert bool(measure.incomparable) == (name in ("fid", "stand_in")), name
+        if per == "round":
+            assert measure.column == (f"test_{name}" if name in ON_TEST_SET else name)
+            assert measure.validated == (name in ("accuracy", "loss"))
+            assert measure.in_rounds and measure.same_axes == (name == "accuracy")
+        else:
+            assert measure.validated == measure.in_rounds == (per == "client")
+            assert measure.weighed_by == "test_samples" or per == "run"
+
+
+def test_a_series_is_in_printed_units() -> None:
+    rounds = {"round": [2.0, 4.0], "test_accuracy": [0.25, 0.5], "test_loss": [2.0, 1.0]}
+    record: Any = SimpleNamespace(
+        rounds=rounds, manifest={"rounds_done": 9}, quality={"numbers": {"fid": 8.0, "recall": 0.5}}
+    )
+    assert registry.ROUNDS["accuracy"].series(record) == [(2.0, 25.0), (4.0, 50.0)]
+    assert registry.ROUNDS["loss"].series(record) == [(2.0, 2.0), (4.0, 1.0)]
+    assert registry.SETS["fid"].series(record) == [(9.0, 8.0)]
+    assert registry.SETS["recall"].series(record) == [(9.0, 50.0)]
+    assert registry.SETS["precision"].series(record) == []
+    assert registry.ROUNDS["ensemble_loss"].series(record) == []
+
+
+VALUES = np.random.default_rng(2).random(24).round(2)
+VALUES[[4, 17]] = np.nan
+SIZES = np.random.default_rng(3).integers(1, 90, 24)
+
+
+@pytest.mark.parametrize("sizes", [None, SIZES], ids=["plain", "weighted"])
+def test_what_is_said_of_clients_from_their_definitions(sizes: Any) -> None:
+    """Clients without a value are nobody; a tenth of 22 is two, and .3 of them six."""
+    known = [at for at in range(len(VALUES)) if VALUES[at] == VALUES[at]]
+    weight = {at: 1.0 if sizes is None else float(sizes[at]) for at in known}
+
+    def mean(chosen: list[int]) -> float:
+        return sum(weight[at] * VALUES[at] for at in chosen) / sum(weight[at] for at in chosen)
+
+    ranked = sorted(known, key=lambda at: VALUES[at])
+    assert over_clients.average(VALUES, sizes) == pytest.approx(mean(known))
+    for share, number in ((0.1, 2), (0.3, 6), (0.28, 6), (3 / 22, 3), (0.01, 1), (1.0, 22)):
+        assert over_clients.worst(VALUES, sizes, share) == pytest.approx(mean(ranked[:number]))
+        assert over_clients.best(VALUES, sizes, share) == pytest.approx(mean(ranked[-number:]))
+    for rising in (True, False):
+        tenths = {name: SUMMARIES[name].of(VALUES, sizes, rising) for name in SUMMARIES}
+        low, high = mean(ranked[:2]), mean(ranked[-2:])
+        first, last = (low, high) if rising else (high, low)
+        assert tenths["worst"] == pytest.approx(first) and tenths["best"] == pytest.approx(last)
+        assert tenths["gap"] == pytest.approx(high - low)
+        assert tenths["average"] == pytest.approx(mean(known))
+    whole = [VALUES[at] for at in known]
+    pairs = sum(abs(one - other) for one in whole for other in whole)
+    gini = 100 * pairs / (2 * len(whole) * sum(whole))
+    assert over_clients.gini(VALUES) == pytest.approx(gini)
+    assert SUMMARIES["gini"].of(VALUES, sizes, True) == pytest.approx(gini)
+    centre = sum(whole) / len(whole)
+    spread = (sum((each - centre) ** 2 for each in whole) / len(whole)) ** 0.5
+    assert over_clients.deviation(VALUES) == pytest.approx(spread)
+
+
+def test_units_of_what_is_said_of_clients() -> None:
+    accuracy, loss = registry.CLIENTS["accuracy"], registry.CLIENTS["loss"]
+    units = {name: (each.unit(accuracy), each.unit(loss)) for name, each in SUMMARIES.items()}
+    percent, gap = ("%", ""), ("points", "")
+    assert units == {
+        "average": percent, "worst": percent, "best": percent, "gini": ("", ""), "gap": gap,
+    }  # fmt: skip
+    factors = {name: each.factor(accuracy) for name, each in SUMMARIES.items()}
+    assert factors == {"average": 100, "worst": 100, "best": 100, "gini": 1, "gap": 100}
+    assert {name for name, each in SUMMARIES.items() if not each.weighable} == {"gini"}
+    nobody = np.full(3, np.nan)
+    assert all(np.isnan(each.of(nobody, None, True)) for each in SUMMARIES.values())
+    assert over_clients.gini(np.zeros(4)) == 0 == over_clients.gini(np.ones(5))
+
+
+def test_clients_are_those_of_each_round() -> None:
+    columns = {
+        "round": [1.0, 1.0, 1.0, 4.0, 6.0, 6.0], "loss": [3.0, 1.0, 2.0, 5.0, 7.0, 6.0],
+        "test_samples": [9, 8, 7, 6, 5, 4], "train_samples": [1, 2, 3, 4, 5, 6],
+    }  # fmt: skip
+    for weighed_by in ("test_samples", "train_samples"):
+        found = by_client(columns, "loss", weighed_by)
+        assert [number for number, _, _ in found] == [1.0, 4.0, 6.0]
+        assert [values.tolist() for _, values, _ in found] == [[3, 1, 2], [5], [7, 6]]
+        sizes = columns[weighed_by]
+        assert [each.tolist() for _, _, each in found] == [sizes[:3], sizes[3:4], sizes[4:]]
+    assert by_client({"round": [], "loss": [], "test_samples": []}, "loss") == []
+
+
+@pytest.mark.parametrize("of", ["accuracy", "ece", "loss", "top5_batch", "accuracy_batch"])
+@pytest.mark.parametrize("right_or_wrong", [True, False])
+def test_mixtures_from_their_rules(of: str, right_or_wrong: bool) -> None:
+    """Of unequal clients, one of which tests on nothing; of equal weights the smallest counts."""
+    random, weights, clients = np.random.default_rng(4), np.arange(11) / 10, 7
+    names = ("accuracy", "ece", "loss", "top5_batch", "accuracy_batch")
+    tables = {name: random.integers(0, 9, (clients, 11)) / 8 for name in names}
+    sizes = np.array([4, 1, 0, 9, 2, 7, 3])
+    for name, table in tables.items():
+        table[2] = np.nan
+        table[:, 0] = -1 if name.startswith("accuracy") else 2  # nobody's choice
+    guide = "accuracy_batch" if of.endswith("_batch") else "accuracy"
+    if not right_or_wrong:
+        tables["accuracy"][:] = tables["accuracy_batch"][:] = np.nan
+    columns: Any = {name: table.ravel().tolist() for name, table in tables.items()}
+    columns["client"] = np.repeat(np.arange(clients), 11).tolist()
+    columns["weight"] = np.tile(weights, clients).tolist()
+    columns["test_samples"] = np.repeat(sizes, 11).tolist()
+
+    def goodness(client: int, place: int) -> float:
+        table = tables[guide] if right_or_wrong else -tables["loss"]
+        return float(table[client, place])
+
+    there = [client for client in range(clients) if sizes[client]]
+    own = {client: max(range(11), key=lambda at: goodness(client, at)) for client in there}
+    shared = max(range(11), key=lambda at: np.mean([goodness(client, at) for client in there]))
+    chosen = {*own.values()}
+    wanted = {
+        "best": [tables[of][client, shared] for client in there],
+        "own": [tables[of][client, own[client]] for client in there],
+        "released": [
+            tables[of][client, own[client]] if of == guide else max(
+                tables[of][client, at] for at in chosen
+            )
+            for client in there
+        ],
+    }  # fmt: skip
+    for mix, values in wanted.items():
+        found, counts = mixed(columns, of, mix)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found[there], values, err_msg=mix)
+        assert counts.tolist() == sizes.tolist()
