@@ -25,6 +25,9 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
+    if not any(count for row in rows for count in row.values() if isinstance(count, int)):
+        say(f"fedrepro: no printed number in {PAPERS}: {HOW_TO_ADD}")
+        return
     if not sys.stdout.isatty():
         print_rows([*rows[0]], [[str(cell) for cell in row.values()] for row in rows])
         return
@@ -36,6 +39,8 @@ def show_coverage(arguments: argparse.Namespace) -> None:
         [(f"{row['system']}/{row['table']}", *(str(row[key]) for key in counts)) for row in rows],
     )
 
+
+HOW_TO_ADD = "`fedrepro init --with SYSTEM` brings a paper, `--paper NAME` starts one"
 
 # Short headers, so that nine columns of numbers fit on a terminal.
 SHORT = {
@@ -58,18 +63,23 @@ def show_claims(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    print_claims(rows, summary(views))
     if not rows:
-        line = f"no claim in {PAPERS}/*/claims.yaml: `fedrepro init --with SYSTEM` brings some"
-        say(f"fedrepro: {line}")
-    elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
+        say(f"fedrepro: no claim in {PAPERS}/*/claims.yaml: {HOW_TO_ADD}")
+        return
+    print_claims(rows, summary(views))
+    if not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"
         say(f"fedrepro: {line}")
+
+
+# On one line of a terminal: nobody knows what a verdict needs by its word alone.
+HEAD = "Leads are [low, high] at 95 %; what each word needs: `fedrepro claims --help`"
 
 
 def print_claims(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -> None:
     """Print claims by their facts; on a terminal in short, with how many have each verdict."""
     if sys.stdout.isatty():
+        print_lines([HEAD])
         header = ("claim", "says", "printed", "small runs", "paper scale")
         print_rows(header, [_in_short(row) for row in rows])
         print_lines(_counts(counts) if rows else [])

@@ -131,7 +131,7 @@ class Column:
             len(word) for text in (self.name, *self.cells) for word in (text.split() or [""])
         )
         if self.is_number or self.whole:
-            return max(word, *map(len, self.cells))
+            return max([word, *map(len, self.cells)])
         return max(word, min(self.longest, READABLE))
 
 

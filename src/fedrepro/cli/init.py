@@ -48,7 +48,8 @@ def handle(arguments: argparse.Namespace) -> None:
         for name in _write_paper(folder, paper):
             print(f"wrote {folder / name}")
         print(
-            f"`fedrepro check-paper {paper}` says what is to be filled in (docs/another_paper.md)"
+            f"`fedrepro check-paper {paper}` says what is to be filled in; "
+            f"an example: {ORIGIN / 'docs/another_paper.md'}"
         )
 
 

@@ -19,7 +19,7 @@ from fedrepro.analysis.studies import studies
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
-from fedrepro.support.packaged import CONFIG
+from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
 
@@ -49,8 +49,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="fedrepro",
         description="Reproduce published tables of federated learning, cell by cell.",
-        epilog="`snakemake --cores all` makes everything that is missing; each command here is one "
-        "step.",
+        epilog="`snakemake --cores all` makes all that is missing; a command here is one step.\n"
+        f"Documentation: {ORIGIN / 'docs/index.md'}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")

@@ -14,6 +14,7 @@ from fedrepro.run import cards
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.resources import estimated, save_estimates
 
+HOURS = 0.1  # what takes less needs no word on how well it is known
 REASONS = 8  # at most so many are printed
 
 
@@ -108,8 +109,10 @@ def _remarks(content: dict[str, Any]) -> list[str]:
     if total["predicted"] + total["landed"] > 0:
         where = f"On {content['machine'].get('accelerator') or content['machine']['processor']}"
     jobs = ", ".join(f"{number:,} {kind}" for kind, number in content["jobs"].items() if number)
+    if not jobs:
+        return ["Nothing is left but tables and pages, of seconds each."]
     lines = [
-        f"Jobs left: {jobs or 'none'}; tables and pages (seconds each) are not counted.",
+        f"Jobs left: {jobs}; tables and pages (seconds each) are not counted.",
         f"{where}, {content['at_once']} at a time: {_wall(total)}, if all of them fit in memory.",
     ]
     if total["done"]:
@@ -123,12 +126,14 @@ def _remarks(content: dict[str, Any]) -> list[str]:
         lines.append(
             f"At most: {content['at_most']:,} runs may stop before their last round (`stop`)."
         )
-    measured = abs(total["hours"] - total["landed"] - total["predicted"])  # no -0.0
-    lines.append(
-        f"Of these hours, {measured:,.1f} are by runs that this machine has finished, "
-        f"{total['landed']:,.1f} by rates of the same training elsewhere, and "
-        f"{total['predicted']:,.1f} are predicted, which may be twice as many (docs/cluster.md)."
-    )
+    if total["hours"] >= HOURS:
+        measured = abs(total["hours"] - total["landed"] - total["predicted"])  # no -0.0
+        lines.append(
+            f"Of these hours, {measured:,.1f} are by runs that this machine has finished, "
+            f"{total['landed']:,.1f} by rates of the same training elsewhere, and "
+            f"{total['predicted']:,.1f} are predicted, which may be twice as many "
+            "(docs/cluster.md)."
+        )
     lines += [
         f"Trained in {name}, and estimated at the speed of float32: {number:,} runs."
         for name, number in sorted(content["precisions"].items())

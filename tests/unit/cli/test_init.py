@@ -1,13 +1,16 @@
 """What `fedrepro init` copies."""
 
+import ast
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from fedrepro.cli.main import main
+from fedrepro.config.experiment import shipped
 from support.places import ROOT
 
 
@@ -113,6 +116,67 @@ def test_claims_say_what_a_workbench_lacks(
     listed = capsys.readouterr()
     assert said in listed.err
     assert ("\nfedevg-" in listed.out) == bool(copied)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["claims", "coverage", "coverage --figures", "verify", "methods", "models", "datasets",
+     "settings", "clean", "estimate --scale compact"],
+)  # fmt: skip
+def test_every_list_of_a_new_workbench_is_printed_on_a_terminal(
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it has no line, without a traceback and without a phrase around nothing."""
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["--root", str(tmp_path / "mine"), *command.split()]) == 0
+    shown = "".join(capsys.readouterr())
+    assert shown.strip() and "Traceback" not in shown
+    assert not re.search(r", ,|: *[.,]|\b0\.0 are\b", shown)
+
+
+def test_nothing_in_a_workbench_advises_make(tmp_path: Path) -> None:
+    """Neither files that init writes, messages, nor pages, but those of a clone."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = "|".join(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    advice = re.compile(rf"\bmake ({targets})\b")
+    of_clones = re.compile(r"\{% if is_clone %\}.*?\{% (else|endif) %\}", re.DOTALL)
+    assert main(["init", str(tmp_path / "bench"), "--with", *shipped(), "--paper", "new"]) == 0
+    texts = {}
+    for path in (tmp_path / "bench").rglob("*"):
+        if path.suffix not in TEXTS or not path.is_file():
+            continue
+        texts[path] = re.sub(r".* in a clone.*", "", path.read_text(encoding="utf-8"))
+    for path in (ROOT / "reports/templates").rglob("*"):
+        if path.is_file():
+            texts[path] = of_clones.sub("", path.read_text(encoding="utf-8"))
+    for path in [*(ROOT / "src").rglob("*.yaml"), *(ROOT / "workflow/rules").rglob("*.smk")]:
+        texts[path] = path.read_text(encoding="utf-8")
+    for path in (ROOT / "src").rglob("*.py"):
+        if path.name != "fairness.py":  # whose template asks for a clone
+            texts[path] = "\n".join(messages_of(path))
+    assert len(texts) > 400
+    assert [path for path, text in texts.items() if advice.search(text)] == []
+
+
+TEXTS = {".yaml", ".md", ".csv", ".smk", ""}
+
+
+def messages_of(path: Path) -> list[str]:
+    """The strings of a module, without its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    said = [
+        node.value
+        for statement in ast.walk(tree)
+        for node in ast.iter_child_nodes(statement)
+        if isinstance(node, ast.Constant) and not isinstance(statement, ast.Expr)
+    ]
+    return [text for text in said if isinstance(text, str)]
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o027])
