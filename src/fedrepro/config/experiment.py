@@ -65,7 +65,7 @@ class CompactFile(Typed):
         default={}, description="As in the experiment file, for these tables only."
     )
     settings: dict[Name, Setting]
-    tables: dict[Name, Table]
+    tables: dict[Name, Table] = Field(default={})  # none yet while a search is written
     search: dict[Name, Search] = Field(
         default={}, description="What was searched on validation samples before the tables ran."
     )

@@ -125,7 +125,7 @@ def _experiment(
         validate(CompactFile, compact, added, plugins)  # which raises
     whole = {
         **_merged(data, compact, added),
-        "compact": compact.get("tables"),
+        "compact": compact.get("tables", {}),
         "compact_search": compact.get("search", {}),
         "tunes": compact.get("tunes", {}),
     }

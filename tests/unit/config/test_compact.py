@@ -128,3 +128,11 @@ def test_seeds_of_searches_are_never_judged(bench: Workbench) -> None:
             for trial in target.trials:
                 values = trial.searched.all_values
                 assert all(len(tried) > 1 for tried in values.values())
+
+
+def test_a_search_can_be_written_before_the_tables(copy: Path) -> None:
+    path = copy / FILE
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del content["tables"]
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert not load(copy).experiments["fedgo"].compact
