@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -241,14 +240,6 @@ def compact(bench: Workbench, only: str) -> list[Group]:
     ]
 
 
-def be_nice() -> None:
-    """Let everything else on this machine go first."""
-    os.nice(19)
-    # If Linux schedules by terminal session first, niceness counts only within this session.
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
-
-
 def core_count(text: str) -> str:
     """What Snakemake takes: a number, or "all"."""
     return text if text == "all" else str(int(text))
@@ -314,7 +305,7 @@ def batches(
 def main(arguments: argparse.Namespace) -> None:
     bench = load()
     if arguments.again:
-        be_nice()
+        os.nice(19)  # everything else on this machine goes first
         make_again(bench, compact(bench, arguments.compact or "*"), arguments.cores)
         return
     packs = arguments.compact is not None
@@ -338,7 +329,9 @@ def make_missing(bench: Workbench, arguments: argparse.Namespace, *, packs: bool
     print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:
         return False
-    be_nice()
+    # Everything else on this machine goes first. The terminal's session keeps its share: runs are
+    # made by a server with a session of its own, which takes over this niceness.
+    os.nice(19)
     for title, left in batches(groups, by_seed=packs).items():
         try:
             status = make(left, bench, arguments.cores)
