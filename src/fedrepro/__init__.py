@@ -27,15 +27,15 @@ def code_files() -> dict[str, tuple[int, int]]:
 
     Not a time: tools that copy or link files change some times, and set others back.
     """
-    found = {}
+    checksums = {}
     for folder, _, files in os.walk(os.path.dirname(__file__)):  # noqa: PTH120 - pathlib is slow
         for name in files:
             if name.endswith(".py") and name[0] != ".":  # an editor's lock is no module
                 path = os.path.join(folder, name)  # noqa: PTH118
                 with open(path, "rb", buffering=0) as file:  # noqa: PTH123
                     content = file.read()
-                found[path] = (crc32(content), len(content))
-    return found
+                checksums[path] = (crc32(content), len(content))
+    return checksums
 
 
 # Recorded before anything else is imported: manifests name the code that this process runs.

@@ -196,3 +196,30 @@ def test_inits_say_what_a_room_is_for_and_do_nothing() -> None:
     for path, tree in modules():
         if path.name == "__init__.py" and path.parent != PACKAGE:
             assert ast.get_docstring(tree) and len(tree.body) == 1, path
+
+
+# What `--help`, `import fedrepro` and `snakemake -n` need not load, and optional packages.
+INNER_IMPORTS, VAGUE_WORDS = 60, 200
+
+
+def test_few_imports_are_inside_functions() -> None:
+    inner = {
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path, tree in modules()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert len(inner) <= INNER_IMPORTS, sorted(inner)
+
+
+def test_variables_are_named_for_what_they_hold() -> None:
+    """Lines with ``found`` or ``for each in``."""
+    vague = [
+        f"{path.relative_to(PACKAGE)}:{number}"
+        for path, _ in modules()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\bfound\b|\bfor each in\b", line)
+    ]
+    assert len(vague) <= VAGUE_WORDS, vague

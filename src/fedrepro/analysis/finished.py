@@ -85,7 +85,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     data = data_of_plan(plan, dataset, partition, given)
     listed = other_numbers(differences_of(record, spec, data))
     # A model is read whatever code trained it: its analysis has an identity of its own.
-    if why := in_words(each for each in listed if each.about in ("configuration", "data")):
+    if why := in_words(change for change in listed if change.about in ("configuration", "data")):
         raise UserError(f"{run.folder}: {why}: {run.command}")
     saved, facts = load_tree(workbench.root / run.folder / MODEL)
     left = tree.apply(lambda leaf: leaf.to(plan.federation.context.net.device), saved)

@@ -66,7 +66,7 @@ class KeptModels(Finished):
 
     def shares(self, clients: Sequence[int]) -> Tensor:
         """The clients' n_k over their sum, float64 [clients]."""
-        sizes = torch.tensor([self.plan.client_sizes[each] for each in clients])
+        sizes = torch.tensor([self.plan.client_sizes[client] for client in clients])
         return sizes.double() / sizes.sum()
 
     def require_kept(self) -> None:
@@ -108,7 +108,7 @@ class KeptModels(Finished):
             return KeptModel(name, self._load(f"round{number}-global.safetensors"), number)
         clients = self.clients[number]
         if which == "average":
-            models = [self.client(number, each).params for each in clients]
+            models = [self.client(number, client).params for client in clients]
             average = average_of(models, self.shares(clients))
             return KeptModel(f"average, round {number}", average, number)
         if which.startswith("client"):

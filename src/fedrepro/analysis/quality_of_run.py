@@ -66,7 +66,7 @@ def quality_of(
     # As bytes in [0, 1], whatever the setting's scaling: the evaluated set is then the exported
     # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
-    held = [_in_unit(each) for each in _held_out(opened)]
+    held = [_in_unit(samples) for samples in _held_out(opened)]
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
@@ -191,8 +191,8 @@ def _accuracies(
     names: tuple[str, str, str],
 ) -> dict[str, float]:
     """The mean over clients weighted by samples, its spread unweighted, as printed (item 41)."""
-    values = np.array([judging.accuracy(trained.module, each) for each in held])
-    sizes = np.array([len(each) for each in held], dtype=np.float64)
+    values = np.array([judging.accuracy(trained.module, samples) for samples in held])
+    sizes = np.array([len(samples) for samples in held], dtype=np.float64)
     return {
         names[0]: over_clients.average(values, sizes),
         names[1]: over_clients.deviation(values),

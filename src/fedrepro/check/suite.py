@@ -214,9 +214,9 @@ def running_statistics_stay_among_those_of_the_clients(trial: Trial) -> None:
     ended = [world.method.client_model(ctx, before, played.updates, place) for place in places]
     for buffer in ("body.1.running_mean", "body.1.running_var"):
         each = torch.stack([model[buffer] for model in ended])
-        found = after["params"][buffer]
+        value = after["params"][buffer]
         least, most = each.min(0).values - 1e-12, each.max(0).values + 1e-12
-        if not bool(((least <= found) & (found <= most)).all()):
+        if not bool(((least <= value) & (value <= most)).all()):
             raise Failed(f"{buffer} of BatchNorm lies outside of what the clients have")
 
 

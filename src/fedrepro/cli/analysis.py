@@ -30,8 +30,8 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     name = f"{run.setting} {run.method} seed {run.seed}"
     if arguments.through is None:
         with progress_bar(name) as progress:
-            found = landscape_of(workbench, run, progress)
-        write_found(workbench.root, run.analysis("landscapes"), found)
+            result = landscape_of(workbench, run, progress)
+        write_found(workbench.root, run.analysis("landscapes"), result)
         return
     require_at_least("--points", arguments.points, 2)
     require_at_least("--samples", arguments.samples, 1)
@@ -40,7 +40,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     path = run.analysis("landscapes", part)
     finished = open_kept(workbench, run)
     with progress_bar(name) as progress:
-        found = landscape_through(
+        result = landscape_through(
             finished,
             arguments.through,
             arguments.points,
@@ -49,7 +49,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
             workbench.root / path.with_suffix(".partial"),
             progress,
         )
-    write_found(workbench.root, path, found)
+    write_found(workbench.root, path, result)
 
 
 def _short(word: str) -> str:
@@ -76,14 +76,14 @@ def make_quality(arguments: argparse.Namespace) -> None:
 
 def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: None) -> None:
     """Evaluate the synthetic set of a finished run, and write what was found."""
-    found, pairs = quality_of(cards.with_place(workbench), run, progress)
+    result, pairs = quality_of(cards.with_place(workbench), run, progress)
     path = run.analysis("quality")
     images = workbench.root / path.with_suffix(PAIRS)
     save_tree(images, pairs)
-    write_found(workbench.root, path, {**found, "files": {images.name: sha256_of(images)}})
+    write_found(workbench.root, path, {**result, "files": {images.name: sha256_of(images)}})
 
 
-def write_found(root: Path, path: Path, found: Mapping[str, Any]) -> None:
+def write_found(root: Path, path: Path, result: Mapping[str, Any]) -> None:
     """Write the result as JSON to a path relative to the root, and print it."""
-    checksummed_json.write(root / path, found, checksummed_json.of_results(path))
+    checksummed_json.write(root / path, result, checksummed_json.of_results(path))
     print(root / path)

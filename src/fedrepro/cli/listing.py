@@ -56,8 +56,8 @@ def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str
         for name, text in _values(row).items()
     ]
     deviations = "\n".join(
-        f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
-        for each in row["deviations"]
+        f"{item['item']}: {item['why']}; @released: {item['field']} = {item['released']}"
+        for item in row["deviations"]
     )
     return [
         ("name", row["name"]),

@@ -9,11 +9,11 @@ from fedrepro.methods.registry import hyperparameters_of
 
 def meanings_of(cls: type[Any]) -> dict[str, str]:
     """Hyperparameter -> its meaning, or "", wherever a part's class has it from."""
-    found = {}
+    meanings = {}
     for name in hyperparameters_of(cls):
-        owners = [each for each in cls.__mro__ if name in inspect.get_annotations(each)]
-        found[name] = next((said for each in owners if (said := _said_of(each, name))), "")
-    return found
+        owners = [owner for owner in cls.__mro__ if name in inspect.get_annotations(owner)]
+        meanings[name] = next((said for owner in owners if (said := _said_of(owner, name))), "")
+    return meanings
 
 
 _SOURCES: dict[type[Any], str] = {}  # as Python parses the whole file to find one

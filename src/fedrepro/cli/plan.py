@@ -41,10 +41,10 @@ def handle(arguments: argparse.Namespace) -> None:
     print_rows(header, [_cells(line) for line in content["lines"]], title=1)
     if on_gpu:
         of_rates = ("training", "runs", hours, "steps/s with FedAvg", "rate")
-        print_rows(of_rates, [_cells_of_rate(each) for each in content["rates"]])
+        print_rows(of_rates, [_cells_of_rate(rate) for rate in content["rates"]])
     if content["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
-        print_rows(about, [_cells_of_data(each) for each in content["missing"]])
+        print_rows(about, [_cells_of_data(data) for data in content["missing"]])
     print_lines(_remarks(content))
     for cell in (target for target in targets if isinstance(target, CellTarget)):
         files = " ".join(f"{run.folder}/manifest.json" for run in cell.runs)

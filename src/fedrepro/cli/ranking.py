@@ -91,9 +91,9 @@ class Request:
         for match in self.matches:
             own = match.setting, match.method(self.method)
             rivals = (
-                (each.match.setting, each.method) for each in self.searches if each.candidates
+                (trial.match.setting, trial.method) for trial in self.searches if trial.candidates
             )
-            for place in dict.fromkeys((own, *(each for each in rivals if each[0] == own[0]))):
+            for place in dict.fromkeys((own, *(rival for rival in rivals if rival[0] == own[0]))):
                 for seed in match.seeds[: self.seeds]:
                     run = RunKey(*chosen.get(place, place), seed)
                     runs[run] = runs.get(run, False) or match.judged

@@ -44,12 +44,12 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
     if record.state == "damaged":
         print(f"  {record.why}; `fedrepro run` makes it again")
-    found = of_manifests(
+    differences = of_manifests(
         _side(record), Side("today's", today, today=True, folders=workbench.plugins)
     )
     if unknown:
-        found |= {"data": [f"cannot be compared: {unknown}"]}
-    print(*(f"  {line}" for line in titled(found) or ["nothing differs"]), sep="\n")
+        differences |= {"data": [f"cannot be compared: {unknown}"]}
+    print(*(f"  {line}" for line in titled(differences) or ["nothing differs"]), sep="\n")
 
 
 def _kind(record: "RunRecord") -> str:

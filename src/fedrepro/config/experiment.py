@@ -137,7 +137,7 @@ class Experiment(Typed):
         ``<name>@validation<share>`` where a search keeps validation samples, in which a candidate's
         keys may follow.
         """
-        found = dict(self.plain_readings)
+        readings = dict(self.plain_readings)
         for search in self.all_searches.values():
             choice = partial(self.choice, search)
             variants = variants_of(search, choice)
@@ -146,15 +146,15 @@ class Experiment(Typed):
                 for suffix, keys in {"": {}, **settings_of(search, choice)}.items():
                     reading = search.reading(name) + suffix
                     try:
-                        setting = found.get(reading) or plain.with_keys(keys, self._own)
+                        setting = readings.get(reading) or plain.with_keys(keys, self._own)
                     except UserError:  # a search goes no further than its key
                         continue
-                    found[reading] = setting.validated(reading, search.validation, variants)
+                    readings[reading] = setting.validated(reading, search.validation, variants)
         for row in (row for table in self.compact.values() for row in table.rows if row.league):
-            reading, own = validated_name(row.setting, LEAGUE_SHARE), found.get(row.setting)
-            if own and reading not in found and not own.partition.validation:
-                found[reading] = own.validated(reading, LEAGUE_SHARE, {})
-        return found
+            reading, own = validated_name(row.setting, LEAGUE_SHARE), readings.get(row.setting)
+            if own and reading not in readings and not own.partition.validation:
+                readings[reading] = own.validated(reading, LEAGUE_SHARE, {})
+        return readings
 
     def reading(self, name: str) -> Setting | None:
         """A setting by its name, or with other values of keys, such as ``s_optimizer.lr0.1``.
@@ -215,7 +215,7 @@ class Experiment(Typed):
         return base, {**inherited, **own}
 
     def _is_known(self, setting: Setting, name: str) -> bool:
-        return any(name in each for each in (self.methods, setting.methods, part_files(self._own)))
+        return any(name in own for own in (self.methods, setting.methods, part_files(self._own)))
 
     def has_another(self, setting: Setting, name: str, variant: Hyperparameters) -> bool:
         """Whether a part with a candidate's name is there that is not this candidate."""
@@ -243,13 +243,13 @@ class Experiment(Typed):
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
         """The published values of what is searched; None if one is unknown."""
         setting = self.plain_readings.get(search.setting)
-        found: Hyperparameters = {}
+        values: Hyperparameters = {}
         for key in searched.keys:
             own = setting.scalars.get(key) if setting else None
             value = searched.published.get(key, own)
             if value is None:
                 return None
-            found[key] = value
+            values[key] = value
         for key in searched.grid:
             part, name = searched.place_of(key)
             base, said = self.part(setting, part) if setting else (part, {})
@@ -258,5 +258,5 @@ class Experiment(Typed):
             value = searched.published.get(key, value)
             if value is UNKNOWN:
                 return None
-            found[key] = value
-        return found
+            values[key] = value
+        return values

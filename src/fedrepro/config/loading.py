@@ -147,14 +147,14 @@ def _text_written_out(text: str, shown: Path) -> Any:
 
 def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """An experiment file with the methods and settings of its compact file."""
-    found = dict(data)
+    joined = dict(data)
     for key in ("methods", "settings"):
         own, theirs = data.get(key, {}), compact.get(key, {})
         if isinstance(own, Mapping) and isinstance(theirs, Mapping):
             for name in own.keys() & theirs.keys():
                 raise bad_value(file, key, name, "a name that the experiment file does not have")
-            found[key] = {**own, **theirs}
-    return found
+            joined[key] = {**own, **theirs}
+    return joined
 
 
 def _extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[object, object]:
@@ -294,7 +294,7 @@ def _check_settings_of_others(bench: Workbench) -> None:
 
 def _check_stops(bench: Workbench) -> None:
     """Reject metrics of tables that need rounds which a setting's runs, as they stop, may lack."""
-    settings = (each for one in bench.experiments.values() for each in one.settings.values())
+    settings = (setting for one in bench.experiments.values() for setting in one.settings.values())
     if not any(setting.stop for setting in settings):
         return
     for system, experiment in bench.experiments.items():
@@ -361,7 +361,7 @@ def _check_searched(
             f"{', '.join(searched.all_values)}: `methods` and the method's defaults do not have "
             "all of it"
         )
-    names = [each.method + each.suffix for each in searched.candidates(published)]
+    names = [candidate.method + candidate.suffix for candidate in searched.candidates(published)]
     for candidate, name in zip(searched.candidates(published), names, strict=True):
         variants = searched.variants(candidate).items()
         taken = any(experiment.has_another(setting, *variant) for variant in variants)

@@ -36,8 +36,8 @@ def named(
 
     def check(value: object, info: ValidationInfo) -> object:
         folders = info.context or NONE
-        found = registry.find(value, *per, folders=folders) if isinstance(value, str) else None
-        if found is None or not among(found):
+        measure = registry.find(value, *per, folders=folders) if isinstance(value, str) else None
+        if measure is None or not among(measure):
             known = registry.known(*per, folders=folders)
             choices = sorted(name for name, each in known.items() if among(each))
             one_of = f"one of {', '.join(choices)}" if choices else "a file in plugins.measures"
@@ -223,13 +223,13 @@ class OverClients(OfMeasure):
         measure, summary = self.measure, SUMMARIES[self.over_clients]
         if self.mix != "fixed" and self.of in record.mixtures:
             values, sizes = mixed(record.mixtures, self.of, self.mix)
-            found = [(record.rounds["round"][-1], values, sizes)]
+            rows = [(record.rounds["round"][-1], values, sizes)]
         else:
-            found = by_client(record.clients, self.of, measure.weighed_by)
+            rows = by_client(record.clients, self.of, measure.weighed_by)
         factor = summary.factor(measure)
         series = [
             (number, factor * summary.of(values, sizes if self.weighted else None, measure.rising))
-            for number, values, sizes in found
+            for number, values, sizes in rows
         ]
         # Landed results of scale compact have clients of the last round only, but of each round
         # their mean.
@@ -419,8 +419,8 @@ class Least(OfMeasure):
         measure = self.measure
 
         def series(record: Record) -> Series:
-            found = measure.series(record)
-            return [min(found, key=lambda at: at[1])] if found else []
+            points = measure.series(record)
+            return [min(points, key=lambda at: at[1])] if points else []
 
         def together(records: Sequence[Record]) -> float:
             curves = [dict(measure.series(record)) for record in records]

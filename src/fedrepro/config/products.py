@@ -63,18 +63,18 @@ class _Expansion:
             ]
         if not isinstance(node, Mapping):
             return node
-        found: dict[object, Any] = {}
+        entries: dict[object, Any] = {}
         for key, value in node.items():
             if value is None and len(node) == 1 and key in names:
                 raise bad_value(
                     self.file, at, f"{{{key}}}", "it in quotes: YAML reads it as a mapping"
                 )
             for made, entry in self._entries(key, value, names, at):
-                if made in found:
+                if made in entries:
                     wanted = "a different key for each entry: put a {name} in it"
                     raise bad_value(self.file, at or str(made), made, wanted)
-                found[made] = entry
-        return found
+                entries[made] = entry
+        return entries
 
     def _entries(
         self, key: object, value: object, names: Names, at: str

@@ -131,17 +131,17 @@ class Searched(Typed):
 
     def variants(self, candidate: Candidate) -> dict[str, Hyperparameters]:
         """The candidate's parts with searched values, in the form of a setting's ``methods``."""
-        found: dict[str, Hyperparameters] = {}
+        variants: dict[str, Hyperparameters] = {}
         for key, value in candidate.values.items():
             if key in self.keys:
                 continue
             part, name = self.place_of(key)
             # A candidate must not share a prefix with the parent run of the unchanged method.
-            variant = found.setdefault(
+            variant = variants.setdefault(
                 self._variant(part, candidate.values), {"use": part, "parent": None}
             )
             variant[name] = value
-        return found
+        return variants
 
     def gone_on(self, key: str, best: Scalar) -> "Searched":
         """The search with a further value of a key, if the best one is an end of what was tried."""
@@ -158,12 +158,12 @@ class Searched(Typed):
 
     def as_far_as_it_may_go(self) -> "Searched":
         """The search with all values that it may get to."""
-        found = self
+        longer = self
         for key, values in self.keys.items():
             for end in (min, max) if all(map(is_number, values)) else ():
                 for _ in range(BEYOND):
-                    found = found.gone_on(key, end(found.keys[key]))  # type: ignore[type-var]
-        return found
+                    longer = longer.gone_on(key, end(longer.keys[key]))  # type: ignore[type-var]
+        return longer
 
 
 def is_number(value: Scalar) -> TypeGuard[int | float]:
@@ -181,9 +181,9 @@ def half_decade(value: float, *, up: bool) -> float | None:
     exact = Decimal(repr(value))
     steps = [Decimal(step).scaleb(exact.adjusted()) for step in ("0.3", "1", "3", "10")]
     further = (
-        min(each for each in steps if each > exact)
+        min(step for step in steps if step > exact)
         if up
-        else max(each for each in steps if each < exact)
+        else max(step for step in steps if step < exact)
     )
     if isinstance(value, int):
         return int(further) if further == int(further) else None
@@ -277,7 +277,7 @@ class Search(Typed):
 
     @model_validator(mode="after")
     def _each_method_once(self) -> Self:
-        methods = [each.method for each in self.methods]
+        methods = [searched.method for searched in self.methods]
         twice = next((each for each in methods if methods.count(each) > 1), None)
         if twice:
             raise ValueError(f"each method once, but {twice} appears twice: merge its grids")

@@ -399,20 +399,20 @@ class Setting(OfPapers):
     @property
     def scalars(self) -> dict[str, Scalar]:
         """The value of every key of a run that is one word or number, such as ``optimizer.lr``."""
-        found: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         for first, info in type(self).model_fields.items():
             value = getattr(self, first)
             if info.exclude or first == "extends":
                 continue
             if isinstance(value, Typed):
-                found |= {
+                values |= {
                     f"{first}.{name}": getattr(value, name) for name in type(value).model_fields
                 }
             elif part := _part_in(info.annotation) if value is None else None:
-                found |= {f"{first}.{name}": None for name in part.model_fields}
+                values |= {f"{first}.{name}": None for name in part.model_fields}
             else:
-                found[first] = value
-        return {key: each for key, each in found.items() if isinstance(each, Scalar)}
+                values[first] = value
+        return {key: each for key, each in values.items() if isinstance(each, Scalar)}
 
     def named(self, key: str) -> list[str]:
         """The keys that a name stands for: ``lr``, as nothing else is called so, for its one."""
@@ -446,9 +446,9 @@ class Setting(OfPapers):
                 alone = create_model("Key", __base__=Typed, **definition)
                 checked = getattr(validate(alone, {first: content}, self._name, own), first)
             changes[first] = checked
-        found = self.model_copy(update=changes)
-        found._name = self._name
-        return found
+        copied = self.model_copy(update=changes)
+        copied._name = self._name
+        return copied
 
     def partition_path(self, seed: int) -> Path:
         """The partition's file, which all methods share."""

@@ -149,11 +149,11 @@ class FigureTarget(Target):
 
     @cached_property
     def runs(self) -> tuple[RunKey, ...]:
-        found = dict.fromkeys(self.figure.needs(self.scale))
+        runs = dict.fromkeys(self.figure.needs(self.scale))
         seeds = self.seeds[:1] if self.figure.first_seed_only else self.seeds
         return tuple(
             RunKey(f"{self.system}/{setting}", method, seed)
-            for setting, method in found
+            for setting, method in runs
             for seed in seeds
         )
 
@@ -214,10 +214,10 @@ class TableTarget(Target):
 
 
 def _runs_of(cells: Iterable[Cell]) -> tuple[RunKey, ...]:
-    found = (
+    runs = (
         run for cell in cells for name in (*cell.methods, *cell.rivals) for run in cell.runs(name)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(runs))
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Trial:
         """The trial of a method, with the paper's choice."""
         candidates = tuple(searched.candidates(published))
         return cls(
-            searched, candidates, next(each for each in candidates if each.values == published)
+            searched, candidates, next(trial for trial in candidates if trial.values == published)
         )
 
 

@@ -69,23 +69,23 @@ class Workbench:
         Raises:
             UserError: when there is none, with the nearest name.
         """
-        found = self.find_setting(name)
-        if found is None:
+        setting = self.find_setting(name)
+        if setting is None:
             base = SettingName.parse(name).plain
             if str(base) in self.settings:
                 wanted = f"a setting with `released` keys; {base} has none"
                 raise bad_value(self.files[base.system], "setting", name, wanted)
             wanted = f"the name of a setting{how_to_add(name, self.root)}"
             raise bad_value(EXPERIMENTS, "setting", name, wanted, self.settings)
-        return found
+        return setting
 
     def find_setting(self, name: str) -> Setting | None:
         """The same, or None; one with other values of keys, which ``--set`` makes, by its name."""
         experiment = self.experiments.get(SettingName.parse(name).system)
-        found = experiment.reading(SettingName.parse(name).local) if experiment else None
-        if found and found.dataset not in self.datasets:  # of `--set`: files are checked
-            raise bad_value(name, "dataset", found.dataset, "a data set", self.datasets)
-        return found
+        setting = experiment.reading(SettingName.parse(name).local) if experiment else None
+        if setting and setting.dataset not in self.datasets:  # of `--set`: files are checked
+            raise bad_value(name, "dataset", setting.dataset, "a data set", self.datasets)
+        return setting
 
     def seeds_of(self, setting: str, method: str, scales: Iterable[str]) -> set[int]:
         """The seeds of a setting's runs with a method in all tables and figures at some scales."""
@@ -93,7 +93,7 @@ class Workbench:
 
     def runs_of(self, setting: str, scales: Iterable[str]) -> set[RunKey]:
         """A setting's runs in all tables and figures at some scales."""
-        targets = (each for scale in scales for each in self.targets(scale, setting).values())
+        targets = (target for scale in scales for target in self.targets(scale, setting).values())
         return {run for target in targets for run in target.runs if run.setting == setting}
 
     def histogram_of(self, setting: str) -> Path:
@@ -159,11 +159,11 @@ class Workbench:
             setting: leaves out the tables without a cell in this setting.
         """
         at = self.scale(scale)
-        found: dict[tuple[str, str], Target] = {**self.tables(at, setting=setting)}
+        targets: dict[tuple[str, str], Target] = {**self.tables(at, setting=setting)}
         for system, experiment in self.experiments.items():
             for items in (experiment.computed, experiment.figures, experiment.all_searches):
-                found |= {(system, item): self._other(system, item, at) for item in items}
-        return found
+                targets |= {(system, item): self._other(system, item, at) for item in items}
+        return targets
 
     def _other(self, system: str, item: str, asked: Scale) -> Target:
         """A target that is no table, at a scale."""
@@ -390,8 +390,8 @@ class Workbench:
 
     def _refuse_misread(self, setting: Setting, keys: Mapping[str, Scalar], name: str) -> None:
         """Raise UserError if a changed setting's name does not say which keys it has."""
-        found, changed = self.find_setting(name), setting.with_keys(keys, self.plugins)
-        if found is None or found.model_dump() != changed.model_dump():
+        known, changed = self.find_setting(name), setting.with_keys(keys, self.plugins)
+        if known is None or known.model_dump() != changed.model_dump():
             wanted = "numbers, true, false or words, which name a setting of its own"
             raise bad_value("the command line", "--set", name, wanted)
 

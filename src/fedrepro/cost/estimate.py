@@ -206,7 +206,7 @@ class CostEstimate:
         analyses = {path for target in self.cost_model.targets for path in target.analyses}
         analyses.update(target.study for target in self.cost_model.targets if target.study)
         return {
-            "download": sum(each.fetch != "downloaded" for each in missing),
+            "download": sum(file.fetch != "downloaded" for file in missing),
             "prepare": len(missing),
             "partition": _absent(self.cost_model.bench.root, partitions),
             "run": len(self.cost_model.left),
@@ -283,7 +283,7 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
     every = bench.targets(scale)
     if len(names) == 2 and bench.find_setting(names[0]):
         return [_cell(bench, names[0], names[1], scale)]
-    found: dict[tuple[str, str], Target] = {}
+    targets: dict[tuple[str, str], Target] = {}
     for name in names:
         system, _, item = name.partition("/")
         matching = {key: each for key, each in every.items() if key[0] == system}
@@ -297,8 +297,8 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
             wanted += how_to_add(name, bench.root)
             known.discard(name)
             raise bad_value("the command line", "TARGET", name, wanted, known)
-        found |= matching
-    return list((found or every).values())
+        targets |= matching
+    return list((targets or every).values())
 
 
 def _cell(bench: Workbench, setting: str, method: str, scale: str | None) -> CellTarget:

@@ -103,8 +103,8 @@ class CostModel:
         """The runs that the workflow makes before a run: its inputs and its parent run."""
         if run not in self._firsts:
             parent = self.bench.parent_of(run)
-            given = (each for each in self.spec(run).given.values() if isinstance(each, RunSpec))
-            inputs = [RunKey(each.setting.name, each.method, each.seed) for each in given]
+            given = (spec for spec in self.spec(run).given.values() if isinstance(spec, RunSpec))
+            inputs = [RunKey(spec.setting.name, spec.method, spec.seed) for spec in given]
             self._firsts[run] = [*inputs, *([parent] if parent else [])]
         return self._firsts[run]
 

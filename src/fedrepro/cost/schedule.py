@@ -24,7 +24,7 @@ def makespan(
     order = tuple(TopologicalSorter(after).static_order())
     ahead: dict[RunKey, float] = {}
     for run in reversed(order):
-        ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
+        ahead[run] = seconds[run] + max((ahead[child] for child in followers[run]), default=0.0)
     waits = {run: len(after[run]) for run in seconds}
     number = {run: place for place, run in enumerate(order)}  # breaks ties
     ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]

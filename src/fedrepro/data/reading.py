@@ -76,9 +76,9 @@ def _stacked(column: Sequence[Any]) -> Any:
     first = column[0]
     if isinstance(first, Mapping):
         return {name: _stacked([sample[name] for sample in column]) for name in first}
-    if isinstance(first, tuple) and all(hasattr(each, "dtype") for each in first):
+    if isinstance(first, tuple) and all(hasattr(value, "dtype") for value in first):
         return tuple(map(_stacked, zip(*column, strict=True)))
-    return np.stack([array_of(each) for each in column])
+    return np.stack([array_of(value) for value in column])
 
 
 def _read(where: str, samples: Any) -> tuple[list[Any], bool]:

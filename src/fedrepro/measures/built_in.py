@@ -164,8 +164,8 @@ class OfSet(Measure):
     without = "has not been judged"
 
     def of_run(self, record: Record) -> float | None:
-        found: float | None = record.quality.get("numbers", {}).get(self.name)
-        return found
+        value: float | None = record.quality.get("numbers", {}).get(self.name)
+        return value
 
 
 class SetAccuracy(OfSet):

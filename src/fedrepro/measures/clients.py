@@ -78,11 +78,11 @@ def by_client(
     if not len(numbers):
         return []
     begins = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
-    found = []
+    rounds = []
     for first, end in itertools.pairwise(begins):
         values, sizes = (np.array(columns[name][first:end]) for name in (of, weighed_by))
-        found.append((columns["round"][first], values, sizes))
-    return found
+        rounds.append((columns["round"][first], values, sizes))
+    return rounds
 
 
 def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:

@@ -45,7 +45,7 @@ def known(*per: Per, folders: plugins.Folders = plugins.NONE) -> dict[str, Measu
         _checked(each, name, name) for kind, name, each in folders.objects if kind == "measures"
     )
     mine = (*files, *given)
-    return {**packaged(*per), **{each.name: each for each in mine if each.per in per}}
+    return {**packaged(*per), **{measure.name: measure for measure in mine if measure.per in per}}
 
 
 def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure | None:
@@ -66,12 +66,12 @@ def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measu
 
 def the(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure:
     """The same, for a name that a file uses; raises UserError if there is none."""
-    found = find(name, *per, folders=folders)
-    if found is None:
+    measure = find(name, *per, folders=folders)
+    if measure is None:
         raise bad_value(
             "measure", "name", name, "the name of a measure", known(*per, folders=folders)
         )
-    return found
+    return measure
 
 
 def is_own(measure: Measure) -> bool:
@@ -92,10 +92,10 @@ def _load(file: Path) -> Measure:
     Raises:
         UserError: unless the file defines exactly one, with all declarations.
     """
-    found = plugins.classes_in(plugins.import_file("measures", file), Measure)
-    if len(found) != 1:
-        raise UserError(f"{file}: expected one class that extends Measure, found {len(found)}")
-    return _checked(found[0], file.stem, file)
+    classes = plugins.classes_in(plugins.import_file("measures", file), Measure)
+    if len(classes) != 1:
+        raise UserError(f"{file}: expected one class that extends Measure, found {len(classes)}")
+    return _checked(classes[0], file.stem, file)
 
 
 def _checked(cls: type[Measure], name: str, file: object) -> Measure:

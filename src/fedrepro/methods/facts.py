@@ -105,19 +105,19 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
                 write(folders)
         files = part_files(folders)
         sources = [*map(files.get, names), *(folders.given("methods", name) for name in names)]
-        found = [_ask(source) for source in sources if source is not None]
+        parts = [_ask(source) for source in sources if source is not None]
     else:
-        found = [known[name] for name in names if name in known]
+        parts = [known[name] for name in names if name in known]
     return Facts(
-        _joined(each.requires for each in found),
-        _joined(each.optional for each in found),
-        _joined(each.fields for each in found),
-        {name: value for each in found for name, value in each.defaults.items()},
-        {name: value for each in found for name, value in each.released.items()},
-        _joined(each.departures for each in found),
-        any(each.shares_prefix_with_inner for each in found),
-        next((each.steps for each in found if each.steps), "plain"),
-        any(each.own_models for each in found),
+        _joined(part.requires for part in parts),
+        _joined(part.optional for part in parts),
+        _joined(part.fields for part in parts),
+        {name: value for part in parts for name, value in part.defaults.items()},
+        {name: value for part in parts for name, value in part.released.items()},
+        _joined(part.departures for part in parts),
+        any(part.shares_prefix_with_inner for part in parts),
+        next((part.steps for part in parts if part.steps), "plain"),
+        any(part.own_models for part in parts),
     )
 
 
@@ -141,9 +141,9 @@ def _read(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts] | 
     """Facts by part; None if there is no record, or a damaged or outdated one."""
     code = _code(methods)  # before any of it is imported
     try:
-        found = read_json((folders.root or Path()) / WRITTEN)
-        facts = {name: _as_written(each) for name, each in found["facts"].items()}
-        return facts if found["of"] == code else None
+        record = read_json((folders.root or Path()) / WRITTEN)
+        facts = {name: _as_written(each) for name, each in record["facts"].items()}
+        return facts if record["of"] == code else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -77,13 +77,13 @@ def part_in(file: Path) -> Part:
         UserError: for a file that defines none, or several.
     """
     module = _import(file)
-    found = plugins.classes_in(module, Method, ServerOptimizer)
-    if len(found) != 1:
+    classes = plugins.classes_in(module, Method, ServerOptimizer)
+    if len(classes) != 1:
         raise UserError(
             f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
-            f"ServerOptimizer, found {len(found)}"
+            f"ServerOptimizer, found {len(classes)}"
         )
-    (cls,) = found
+    (cls,) = classes
     kind, base = _kind_of(cls)
     if plugins.is_own(module.__name__):
         source.refuse_class(file, cls, base)
@@ -114,7 +114,7 @@ def as_own(cls: type[Any], name: str) -> type[Any]:
             raise UserError(str(error).replace(str(file), f"class {cls.__name__}")) from None
     module = ModuleType(f"{plugins.PACKAGE}_methods_given.{name}")
     code = (value.__code__ for value in vars(cls).values() if inspect.isfunction(value))
-    files = (each.co_filename for each in code if Path(each.co_filename).is_file())
+    files = (function.co_filename for function in code if Path(function.co_filename).is_file())
     module.__file__ = next(files, f"class {cls.__name__}")
     sys.modules[module.__name__] = module
     own = {"__module__": module.__name__, "__doc__": cls.__doc__}
@@ -154,7 +154,7 @@ def part(name: str, folders: plugins.Folders = plugins.NONE) -> Part | None:
 
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
     """Name -> default of every hyperparameter (the wrapped method is not one)."""
-    return {each.name: each.default for each in fields(cls) if each.name != "inner"}
+    return {field.name: field.default for field in fields(cls) if field.name != "inner"}
 
 
 def _fields_of(name: str, folders: plugins.Folders) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def describe(part: Part) -> dict[str, Any]:
     """
     # A switch between paper and released code is listed as a deviation.
     deviations = part.cls.deviations()
-    switches = {each.name for each in deviations}
+    switches = {deviation.name for deviation in deviations}
     return {
         "name": part.name,
         "kind": part.kind,
@@ -200,13 +200,13 @@ def describe(part: Part) -> dict[str, Any]:
         "hooks": [*code_of_hooks(part)] if issubclass(part.cls, Method) else [],
         "deviations": [
             {
-                "field": each.name,
-                "paper": each.default,
-                "released": each.metadata["released"],
-                "item": each.metadata["item"],
-                "why": each.metadata["why"],
+                "field": deviation.name,
+                "paper": deviation.default,
+                "released": deviation.metadata["released"],
+                "item": deviation.metadata["item"],
+                "why": deviation.metadata["why"],
             }
-            for each in deviations
+            for deviation in deviations
         ],
     }
 
@@ -265,21 +265,21 @@ def compose(
     optimizer: Any = None
     for named in Composition.parse(composition).parts:
         name = named.name
-        found = part(name, folders)
-        if found is None:
+        known = part(name, folders)
+        if known is None:
             raise unknown_part(where, "part", name, folders, partial(_fields_of, folders=folders))
-        made = _make(found, name, (hyperparameters or {}).get(name, {}))
+        made = _make(known, name, (hyperparameters or {}).get(name, {}))
         if named.released:
-            if not found.cls.deviations():
+            if not known.cls.deviations():
                 raise bad_value(
                     where, "fidelity", f"{name}@released", "a part whose released code departs"
                 )
             made = made.as_released()
-        if found.kind == "server optimizer" and optimizer is None:
+        if known.kind == "server optimizer" and optimizer is None:
             optimizer = made
-        elif found.kind in ("method", "pre-training") and method is None and (optimizer is None):
+        elif known.kind in ("method", "pre-training") and method is None and (optimizer is None):
             method = made
-        elif found.kind == "wrapper" and method is None and optimizer is None:
+        elif known.kind == "wrapper" and method is None and optimizer is None:
             wrappers.append((name, made))
         else:
             raise bad_value(
@@ -297,7 +297,7 @@ def compose(
                 where, "wrapper", name, f"a method that it can wrap, not {inner}: {reason}"
             )
         method = replace(wrapper, inner=method)
-    if optimizer is not None and not all(each.uses_server_optimizer for each in method.layers()):
+    if optimizer is not None and not all(layer.uses_server_optimizer for layer in method.layers()):
         inner, chosen = name_of(method), name_of(optimizer)
         expectation = f"none after {inner}, whose server follows no mean movement of models"
         raise bad_value(where, "server optimizer", chosen, expectation)

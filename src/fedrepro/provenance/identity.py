@@ -155,7 +155,7 @@ def differences(recorded: Identity, wanted: Identity) -> list[Difference]:
 
 def at_least(meaning: Meaning, listed: Iterable[Difference]) -> list[Difference]:
     """The differences that are at least as grave as ``meaning``."""
-    return [each for each in listed if each.meaning >= meaning]
+    return [difference for difference in listed if difference.meaning >= meaning]
 
 
 def other_numbers(listed: Iterable[Difference]) -> list[Difference]:
@@ -166,8 +166,8 @@ def other_numbers(listed: Iterable[Difference]) -> list[Difference]:
 def in_words(listed: Iterable[Difference]) -> str:
     """Differences as one sentence without a full stop; "" if there are none."""
     groups: dict[str, list[Difference]] = {}
-    for each in listed:
-        groups.setdefault(each.about, []).append(each)
+    for difference in listed:
+        groups.setdefault(difference.about, []).append(difference)
     return "; ".join(_sentence(about, group) for about, group in groups.items())
 
 
@@ -176,7 +176,7 @@ def _sentence(about: str, group: list[Difference]) -> str:
     if about == "code":
         if said[0] == WITHOUT_IDS or group[0].words:
             return said[0]
-        return f"made by other code: {', '.join(each.key for each in group)}"
+        return f"made by other code: {', '.join(difference.key for difference in group)}"
     listed = "; ".join((*said[:MOST], *([f"and {len(said) - MOST} more"] if said[MOST:] else [])))
     how = {
         "configuration": "made with another configuration",
@@ -263,8 +263,8 @@ def class_of(identity: Identity, *, across: bool = False) -> str:
 
 def may_average(identities: Collection[Identity], *, across: bool = False) -> bool:
     """True if numbers with these identities may be averaged: one class, which is known."""
-    classes = {class_of(each, across=across) for each in identities}
-    known = all(each.arithmetic != arithmetic.UNKNOWN for each in identities)
+    classes = {class_of(identity, across=across) for identity in identities}
+    known = all(identity.arithmetic != arithmetic.UNKNOWN for identity in identities)
     return len(identities) < 2 or (len(classes) == 1 and known)
 
 
@@ -272,7 +272,7 @@ def made_on(identity: Identity) -> str:
     """The packages and the machine that a result is from, as far as they can change its bits."""
     packages = [f"{name} {each}" for name, each in sorted(identity.packages.items())]
     facts = (identity.machine.get(key) for key in OF_A_MACHINE)
-    return ", ".join([*packages, *(str(each) for each in facts if each)])
+    return ", ".join([*packages, *(str(fact) for fact in facts if fact)])
 
 
 def _differing(

@@ -54,7 +54,7 @@ def _sheet(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> bytes:
     """A row of images for each class, as wide as the largest class."""
     classes = np.unique(labels)
     rows = [np.flatnonzero(labels == label)[:PER_ROW] for label in classes]
-    wide = max(len(each) for each in rows)
+    wide = max(len(row) for row in rows)
     canvas = np.full((len(rows) * wide, *images.shape[1:]), 255, np.uint8)
     for place, each in enumerate(rows):
         canvas[place * wide : place * wide + len(each)] = images[each]

@@ -129,7 +129,7 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
         spec.composition, spec.hyperparameters, spec.plugins
     )
     setting, where = spec.setting, f"method {spec.composition}"
-    for why in (each.why_all for each in method.layers() if each.full_participation):
+    for why in (layer.why_all for layer in method.layers() if layer.full_participation):
         if setting.participation < 1:
             raise bad_value(where, "participation", setting.participation, f"1, as {why}")
         if setting.availability and setting.availability.loses:
@@ -398,10 +398,10 @@ def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[
     if setting.cohorts is None:
         return None
     module = papers.load("cohorts", setting.cohorts.stream)
-    found: Callable[[int], list[int]] = module.sampler(
+    sampler: Callable[[int], list[int]] = module.sampler(
         setting.cohorts.seed, clients, size, setting.rounds
     )
-    return found
+    return sampler
 
 
 def _availability(setting: Setting, seed: int, clients: ClientData) -> Availability | None:

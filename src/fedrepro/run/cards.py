@@ -109,18 +109,18 @@ def pool() -> list[Card]:
     named = os.environ.get(VISIBLE)
     if named is None:
         return there
-    found: list[Card] = []
-    for each in filter(None, map(str.strip, named.split(","))):
-        if each.isdigit() and there:
-            matching = there[int(each) : int(each) + 1]
-        elif each.startswith("-"):
+    cards: list[Card] = []
+    for name in filter(None, map(str.strip, named.split(","))):
+        if name.isdigit() and there:
+            matching = there[int(name) : int(name) + 1]
+        elif name.startswith("-"):
             matching = []
         else:  # CUDA takes the beginning of a UUID; parts of a card (MIG) are not listed
-            matching = [card for card in there if card.key.startswith(each)] or [Card(each)]
+            matching = [card for card in there if card.key.startswith(name)] or [Card(name)]
         if not matching:  # as CUDA does: it hides all that follows
             break
-        found += matching[:1]
-    return found
+        cards += matching[:1]
+    return cards
 
 
 def _of_nvidia_smi() -> list[Card]:

@@ -57,7 +57,7 @@ def claim(partial: Path, lock: Held) -> Path:
     try:
         make_folder(partial)
         # More than one if a holder lost the lock before it had a folder.
-        left = [each for each in _of_holders(partial) if each.is_dir()]
+        left = [folder for folder in _of_holders(partial) if folder.is_dir()]
         left.sort(key=lambda each: (each / CHECKPOINT).exists())
         if left:
             os.rename(left[-1], mine)
@@ -84,7 +84,7 @@ def leave(partial: Path, mine: Path) -> None:
 
 def _of_holders(partial: Path) -> list[Path]:
     """The entries of holders of the lock in a folder of checkpoints, where others' may be too."""
-    return [each for each in partial.iterdir() if A_HOLDERS.fullmatch(each.name)]
+    return [folder for folder in partial.iterdir() if A_HOLDERS.fullmatch(folder.name)]
 
 
 def resume(

@@ -214,14 +214,14 @@ def _of_file(root: Path, need: str, source: Any) -> Path:
     assert isinstance(source, ResolvedFile)
     if not (root / source.file).is_file():
         raise bad_value(f"given: {need}", "file", str(source.file), "an existing file")
-    found = sha256_of(root / source.file)
+    digest = sha256_of(root / source.file)
     if source.sha256 is None:
         raise UserError(
             f"given: {need}: {source.file}: sha256: missing: give the hash of a file that you "
-            f"trust; this one has {found}"
+            f"trust; this one has {digest}"
         )
-    if found != source.sha256:
-        raise bad_value(f"given: {need}: {source.file}", "sha256", source.sha256, found)
+    if digest != source.sha256:
+        raise bad_value(f"given: {need}: {source.file}", "sha256", source.sha256, digest)
     return source.file
 
 
@@ -261,7 +261,7 @@ def _check(
         differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
     if need in TIED_TO_DATASET:
         differing["data"] = (facts.get("data"), _data(dataset))
-    for key, (found, wanted) in differing.items():
-        if found != wanted:
+    for key, (stored, wanted) in differing.items():
+        if stored != wanted:
             where = f"{path}: given as {need}"
-            raise bad_value(where, key, found, f"{wanted}, as {spec.setting.name} has it")
+            raise bad_value(where, key, stored, f"{wanted}, as {spec.setting.name} has it")

@@ -115,7 +115,7 @@ def read(root: Path, system: str) -> Present:
         _, setting, method, seed, _ = path.relative_to(folder).parts
         run = (method, seed.replace("seed", "seed "))
         rows = present.rows.setdefault(f"{REFERENCE}/{setting}", {})
-        rows[run] = digest_of_files({each.name: each for each in path.parent.iterdir()})
+        rows[run] = digest_of_files({file.name: file for file in path.parent.iterdir()})
     try:
         replays = checksummed_json.parsed(folder / REPLAYS)
     except FileNotFoundError:

@@ -116,7 +116,7 @@ def differences_of(
     listed = differences(identity, wanted)
     if replay and not replay.agrees and numerics.recorded(replay.numerics) == wanted.code:
         words = f"played again, its first rounds differ: {replay.outcome}"
-        listed = [each for each in listed if each.about != "code"]
+        listed = [difference for difference in listed if difference.about != "code"]
         listed.append(Difference(Meaning.OTHER_NUMBERS, "code", "replay", words=words))
     return listed
 
@@ -128,7 +128,7 @@ def of_another(record: RunRecord, spec: RunSpec) -> list[Difference]:
     class.
     """
     listed = other_numbers(differences_of(record, spec))
-    return [each for each in listed if each.about in ("configuration", "code")]
+    return [difference for difference in listed if difference.about in ("configuration", "code")]
 
 
 def written(replays: dict[str, Replay]) -> str:

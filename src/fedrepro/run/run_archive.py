@@ -140,8 +140,8 @@ def write(root: Path, setting: str, runs: Mapping[RunKey, ArchivedRun]) -> Path:
 def _write_runs(folder: Path, runs: Mapping[RunKey, ArchivedRun]) -> None:
     about: Columns = {"method": [run.method for run in runs], "seed": [run.seed for run in runs]}
     for key in ("manifest", "timing", "quality"):
-        about[key] = [json.dumps(getattr(each, key), sort_keys=True) for each in runs.values()]
-    about["seal"] = [each.seal for each in runs.values()]
+        about[key] = [json.dumps(getattr(run, key), sort_keys=True) for run in runs.values()]
+    about["seal"] = [run.seal for run in runs.values()]
     _write(folder / RUNS, about)
 
 

@@ -101,7 +101,7 @@ def compare_landed(landed: RunRecord, made: RunRecord, *, same_kind: bool) -> Ou
     differing = [number for number in compared if number.differs]
     if not differing:
         return Outcome(SAME, expected=True)
-    shares = [abs(each.before - each.after) for each in differing if each.column in SCORES]
+    shares = [abs(gap.before - gap.after) for gap in differing if gap.column in SCORES]
     columns = sorted({number.column for number in differing})
     points = f"accuracy by at most {100 * max(shares, default=0.0):.2f} points"
     counts = f"{len(differing)} of {len(compared)} numbers differ ({', '.join(columns[:3])})"
@@ -240,7 +240,7 @@ def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
     part = folder.name if of_package else name.removesuffix(f"/{file}")
     old, new = (_commit(_git_of(side).get(part)) for side in (before, after))
     needed = (old,) if after.today else (old, new)
-    if not all(checkout.is_commit(folder, each) for each in needed):
+    if not all(checkout.is_commit(folder, commit) for commit in needed):
         return
     until = None if after.today else new  # read today's files from the working tree
     lines = checkout.difference(folder, str(old), until, file)
@@ -267,5 +267,5 @@ def titled(sections: Mapping[str, Iterable[str]]) -> list[str]:
     return [
         line
         for title, lines in sections.items()
-        for line in (title, *(f"  {each}" for each in lines))
+        for line in (title, *(f"  {line}" for line in lines))
     ]

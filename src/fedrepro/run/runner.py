@@ -254,12 +254,12 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         UserError: with both classes, and how to get either.
     """
     try:
-        found = checksummed_json.parsed(folder / "manifest.json")
-        there, asked = arithmetic.of_manifest(found), arithmetic.of_spec(spec)
+        about = checksummed_json.parsed(folder / "manifest.json")
+        there, asked = arithmetic.of_manifest(about), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
     unknown = arithmetic.UNKNOWN in (there, asked)
-    if found.get("config_hash") == spec.digest and there != asked and not unknown:
+    if about.get("config_hash") == spec.digest and there != asked and not unknown:
         keep = arithmetic.how_to_get(there)
         keep = f"use {keep} to keep it, or " if keep else ""
         raise UserError(

@@ -123,12 +123,12 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         params = federation.method.eval_model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
         more = bool(plan.tested)
-        scores = [evaluate(ctx.net, ctx.task, params, each, len(each), more) for each in parts]
+        scores = [evaluate(ctx.net, ctx.task, params, part, len(part), more) for part in parts]
         row |= {
-            f"test_{name}": _mean(each.more[name] for each in scores) for name in scores[0].more
+            f"test_{name}": _mean(result.more[name] for result in scores) for name in scores[0].more
         }
-        row["test_loss"] = _mean(each.loss for each in scores)
-        row["test_accuracy"] = _mean(each.accuracy for each in scores)
+        row["test_loss"] = _mean(result.loss for result in scores)
+        row["test_accuracy"] = _mean(result.accuracy for result in scores)
         if plan.validation is not None:
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
@@ -153,15 +153,15 @@ def _mean(values: Iterable[float]) -> float:
 def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
     """The server's measures that the setting names: reported, or of its model on the test set."""
     method, test = plan.federation.method, plan.test
-    found = {each.name: math.nan for each in plan.of_round}
+    row = {measure.name: math.nan for measure in plan.of_round}
     reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
     computed = plan.computed_of_round
     if computed and test is not None and method.classifies and not method.own_classifier:
         params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
         parts = plan.group_tests or [test]
-        scores = [evaluate(ctx.net, task, params, each, len(each), True) for each in parts]
-        found |= {name: _mean(each.more[name] for each in scores) for name in computed}
-    return found | {name: reported[name] for name in found if name in reported}
+        scores = [evaluate(ctx.net, task, params, part, len(part), True) for part in parts]
+        row |= {name: _mean(result.more[name] for result in scores) for name in computed}
+    return row | {name: reported[name] for name in row if name in reported}
 
 
 def _of_clients(
@@ -170,13 +170,13 @@ def _of_clients(
     """The reported measures of ``clients`` that the setting names; NaN if one took no part."""
     method, cohort = plan.federation.method, played.cohort
     holders = np.array([_holder(plan.federation, client) for client in clients], dtype=np.int64)
-    found = {}
+    columns = {}
     for name in plan.reported:
         values = np.full(plan.federation.context.clients, math.nan)
         for client, leaf in zip(cohort, played.of_clients.get(name, ()), strict=False):
             values[client] = _number(method, name, leaf)
-        found[name] = values[holders]
-    return found
+        columns[name] = values[holders]
+    return columns
 
 
 def _number(method: Method, name: str, leaf: Tensor) -> float:
@@ -198,8 +198,8 @@ def _score_ensemble(
     """The score of the round's clients as an ensemble, on the test set (FedGO's Tables 7 and 9)."""
     given = LoadedArtifact({"x": test.x}, scaling=test.scaling)
     logits = federation.method.ensemble(ctx, before, played.updates, played.weights, given)
-    found = score(ctx.task, logits, test.y)
-    return {"ensemble_loss": found.loss, "ensemble_accuracy": found.accuracy}
+    total = score(ctx.task, logits, test.y)
+    return {"ensemble_loss": total.loss, "ensemble_accuracy": total.accuracy}
 
 
 def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> dict[str, float]:

@@ -64,7 +64,7 @@ def kept_of(run: RunKey) -> Path:
 
 def kept_in(folder: Path) -> list[tuple[int, Path]]:
     """The checkpoints in such a folder, each with its round."""
-    numbered = ((each.name.removeprefix("round"), each) for each in folder.glob("round*"))
+    numbered = ((entry.name.removeprefix("round"), entry) for entry in folder.glob("round*"))
     return [(int(number), each) for number, each in numbered if number.isdigit()]
 
 
@@ -84,7 +84,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     its = compose(*bench.compose(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
         return 0
-    specs = (bench.run_spec(each.setting, each.method, each.seed) for each in (run, parent))
+    specs = (bench.run_spec(key.setting, key.method, key.seed) for key in (run, parent))
     if len(set(map(arithmetic.of_spec, specs))) > 1:
         return 0
     return min(
@@ -94,7 +94,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
 
 def sharing_of(bench: Workbench, run: RunKey, note: Callable[[str], None]) -> Sharing:
     """The sharing of a run with those of its setting in any table or figure, at any scale."""
-    methods = {each.method for each in bench.runs_of(run.setting, SCALES)}
+    methods = {key.method for key in bench.runs_of(run.setting, SCALES)}
     children = (RunKey(run.setting, method, run.seed) for method in methods)
     rounds = {shared_rounds(bench, child) for child in children if bench.parent_of(child) == run}
     folder = bench.root / kept_of(run)

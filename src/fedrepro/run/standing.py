@@ -66,7 +66,7 @@ class Standing:
     def elsewhere(self) -> str:
         """The other packages and the other machine that a current result is from; or ""."""
         return in_words(
-            each for each in self.differences if each.meaning in (Meaning.OTHER_BITS, Meaning.APART)
+            gap for gap in self.differences if gap.meaning in (Meaning.OTHER_BITS, Meaning.APART)
         )
 
 
@@ -137,7 +137,7 @@ def partition_now(
     path = bench.root / setting.partition_path(seed)
     dataset = dataset or prepared(bench, setting.dataset)
     try:
-        states = [each.stat() for each in (path, path.with_suffix(".json"))]
+        states = [file.stat() for file in (path, path.with_suffix(".json"))]
     except FileNotFoundError:
         return StoredPartition()
     if dataset is None:
@@ -205,7 +205,7 @@ def _reader_of(meta: Mapping[str, Any], entry: DatasetSpec) -> int | None:
     """The revision of the reader that prepared data; None if they are of another entry."""
     revisions = range(entry.revision, 0, -1)
     return next(
-        (each for each in revisions if meta.get("entry") == digest_of_entry(entry, each)), None
+        (past for past in revisions if meta.get("entry") == digest_of_entry(entry, past)), None
     )
 
 

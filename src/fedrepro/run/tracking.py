@@ -129,9 +129,9 @@ class _MLflow:
         known = client.get_experiment_by_name(name)
         experiment = known.experiment_id if known else client.create_experiment(name)
         same = f"tags.digest = '{spec.digest}' and attributes.status = 'KILLED'"
-        for found in client.search_runs([experiment], same, max_results=1):
-            client.update_run(found.info.run_id, "RUNNING")
-            return str(found.info.run_id)
+        for earlier in client.search_runs([experiment], same, max_results=1):
+            client.update_run(earlier.info.run_id, "RUNNING")
+            return str(earlier.info.run_id)
         tags = {"digest": spec.digest, "method": spec.method, "seed": str(spec.seed)}
         made = client.create_run(experiment, run_name=f"{spec.method} seed {spec.seed}", tags=tags)
         for key, value in spec.description().items():

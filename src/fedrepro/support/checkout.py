@@ -31,10 +31,10 @@ def of_folder(folder: Path) -> dict[str, Any] | None:
     Returns:
         ``commit`` (40 or 64 hexadecimal digits) and ``dirty``; None if git knows of no commit.
     """
-    found = _git(
+    listing = _git(
         folder, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", "*.py"
     )
-    lines = found.splitlines() if found is not None else []
+    lines = listing.splitlines() if listing is not None else []
     heads = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not heads or not COMMIT.fullmatch(heads[0]):
         return None

@@ -43,13 +43,13 @@ def load_valid(load: Callable[[Path], Defined], files: Mapping[str, Path]) -> di
 
     For lists: who needs a single file loads that one, and gets its error.
     """
-    found = {}
+    loaded = {}
     for name, file in files.items():
         try:
-            found[name] = load(file)
+            loaded[name] = load(file)
         except UserError as error:
             say(f"fedrepro: left out: {error}")
-    return found
+    return loaded
 
 
 class Interrupted(KeyboardInterrupt):
@@ -94,7 +94,7 @@ def nearest(value: object, choices: Iterable[str], most: int = 1) -> str:
     text = value if isinstance(value, str) else brief(value)
     if len(text) > LONGEST:  # not a typo, and slow to compare
         return ""
-    close = [f"'{each}'" for each in get_close_matches(text, list(choices), n=most, cutoff=0.5)]
+    close = [f"'{name}'" for name in get_close_matches(text, list(choices), n=most, cutoff=0.5)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

@@ -27,10 +27,10 @@ def with_new_keys(kind: str, content: Any, shown: object, path: tuple[str, ...] 
         UserError: if a key is present under both names.
     """
     if isinstance(content, list):
-        return [with_new_keys(kind, each, shown, path) for each in content]
+        return [with_new_keys(kind, item, shown, path) for item in content]
     if not isinstance(content, dict):
         return content
-    found = {}
+    renamed = {}
     for key, value in content.items():
         here = (*path, str(key))
         new = next((new for old, new in OLD_KEYS[kind].items() if _ends(here, old)), key)
@@ -39,8 +39,8 @@ def with_new_keys(kind: str, content: Any, shown: object, path: tuple[str, ...] 
             if new in content:
                 raise UserError(f"{where}: is called {new!r} now, which is there too: drop {key!r}")
             _tell(f"fedrepro: {where}: is called {new!r} now; {key!r} goes with the next release")
-        found[new] = with_new_keys(kind, value, shown, here)
-    return found
+        renamed[new] = with_new_keys(kind, value, shown, here)
+    return renamed
 
 
 def _ends(path: tuple[str, ...], end: tuple[str, ...]) -> bool:

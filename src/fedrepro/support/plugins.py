@@ -71,8 +71,8 @@ class Folders:
         """
         extra = os.environ.get(VARIABLE) if kind == "methods" else None
         if not extra:
-            found: Path | None = getattr(self, kind)
-            return found
+            folder: Path | None = getattr(self, kind)
+            return folder
         if not Path(extra).is_dir():
             raise bad_value("environment", VARIABLE, extra, "a folder of method files")
         return Path(extra)
@@ -266,7 +266,7 @@ def _place_of(error: BaseException | None) -> tuple[str, int, str] | None:
     files = {str(module.__file__) for name, module in list(sys.modules.items()) if is_own(name)}
     stack = traceback.extract_tb(error.__traceback__) if error else []
     traced = getattr(error, "real_stack", None) or ()
-    frames = [each for each in (*stack, *traced) if each.filename in files]
+    frames = [frame for frame in (*stack, *traced) if frame.filename in files]
     if not frames:
         return None
     return frames[-1].filename, frames[-1].lineno or 1, frames[-1].name

@@ -61,10 +61,10 @@ class Typed(BaseModel):
     ) -> dict[str, Any]:
         """The model's schema, in which the docstring's section ``Attributes`` describes keys."""
         schema = handler(core_schema)
-        found = handler.resolve_ref_schema(schema)
-        found["description"] = _sections(cls)[0]
+        resolved = handler.resolve_ref_schema(schema)
+        resolved["description"] = _sections(cls)[0]
         described = {name: text for each in cls.__mro__[::-1] for name, text in _attributes(each)}
-        for name, key in found.get("properties", {}).items():
+        for name, key in resolved.get("properties", {}).items():
             if name in described:
                 key.setdefault("description", described[name])
         return schema

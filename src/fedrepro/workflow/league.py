@@ -217,8 +217,8 @@ def choose(workbench: Workbench, searches: Sequence[Search], alike: bool = False
     for search in searches:
         setting, deciding = search.match.setting, [scores[id(search)]]
         if alike:
-            same = (each for each in searches if each.match.setting == setting)
-            deciding = [scores[id(each)] for each in same if each.candidates]
+            same = (search for search in searches if search.match.setting == setting)
+            deciding = [scores[id(search)] for search in same if search.candidates]
         choices.append(_choice(workbench, search, scores[id(search)], _means(deciding)))
     return choices
 

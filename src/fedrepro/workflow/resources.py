@@ -56,12 +56,12 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
         UserError: if the file is damaged.
     """
     try:
-        found = read_json(root / ESTIMATES)
-        if found["execution"] != _execution(config):
+        estimates = read_json(root / ESTIMATES)
+        if estimates["execution"] != _execution(config):
             return {}
         return {
             digest: ResourceEstimate(int(each["mem_mb"]), int(each["runtime"]))
-            for digest, each in found["runs"].items()
+            for digest, each in estimates["runs"].items()
         }
     except FileNotFoundError:
         return {}

@@ -34,14 +34,14 @@ def find_own(given: str, archives: Path | None) -> Path | None:
 
 def files_of(path: Path) -> list[Path]:
     """All files in a folder, sorted; for a file, the file itself."""
-    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def digest_of(path: Path) -> str:
     """The SHA-256 of a file; of a folder, one of the names and contents of all its files."""
     if not path.is_dir():
         return sha256_of(path)
-    lines = (f"{each.relative_to(path)}\t{sha256_of(each)}\n" for each in files_of(path))
+    lines = (f"{file.relative_to(path)}\t{sha256_of(file)}\n" for file in files_of(path))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -88,9 +88,9 @@ def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
 def _signature(path: Path) -> str:
     """A hash of the names, sizes and times of files."""
     seen = [
-        (os.path.relpath(each, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
-        for each in files_of(path)
-        for at in [each.stat()]
+        (os.path.relpath(file, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+        for file in files_of(path)
+        for at in [file.stat()]
     ]
     return hashlib.sha256(repr(seen).encode()).hexdigest()
 

@@ -71,10 +71,10 @@ def _pip(package: str, scratch: Path) -> Path:
 
 
 def _only(scratch: Path, pattern: str, package: str) -> Path:
-    found = list(scratch.glob(pattern))
-    if len(found) != 1:
-        raise SourceError(f"{package}: the package manager left {len(found)} files, not 1")
-    return found[0]
+    files = list(scratch.glob(pattern))
+    if len(files) != 1:
+        raise SourceError(f"{package}: the package manager left {len(files)} files, not 1")
+    return files[0]
 
 
 def _run(command: Sequence[str], folder: Path) -> None:

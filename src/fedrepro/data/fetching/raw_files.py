@@ -117,7 +117,7 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
         }
         for file in files
     }
-    together = hashlib.sha256("".join(str(each["sha256"]) for each in about.values()).encode())
+    together = hashlib.sha256("".join(str(file["sha256"]) for file in about.values()).encode())
     _record(folder, about)
     for file in files:
         # Left by an interrupted download, if another source had the file.
@@ -206,7 +206,7 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
     """The file in the folder of archives, or in its subfolder with the data set's name."""
     names = [file.name, *([file.packed.name] if file.packed else [])]
-    candidates = [place / each for place in (archives / name, archives) for each in names]
+    candidates = [place / file for place in (archives / name, archives) for file in names]
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -440,22 +440,22 @@ def own_scheme(file: Path) -> type[Scheme]:
     Raises:
         UserError: unless the file has exactly one.
     """
-    found = plugins.classes_in(plugins.import_file("partitions", file), Scheme)
-    if len(found) != 1 or inspect.isabstract(found[0]) or found[0].assign is Scheme.assign:
+    classes = plugins.classes_in(plugins.import_file("partitions", file), Scheme)
+    if len(classes) != 1 or inspect.isabstract(classes[0]) or classes[0].assign is Scheme.assign:
         raise UserError(
             f"{file}: expected exactly one class that extends Scheme and has `assign` and "
-            f"`_parts`, found {len(found)}"
+            f"`_parts`, found {len(classes)}"
         )
-    return found[0]
+    return classes[0]
 
 
 @cache
 def _built_in() -> frozenset[str]:
     """The names of the schemes in this module."""
-    classes = (each for each in globals().values() if inspect.isclass(each))
-    schemes = (each for each in classes if issubclass(each, Scheme))
+    classes = (value for value in globals().values() if inspect.isclass(value))
+    schemes = (cls for cls in classes if issubclass(cls, Scheme))
     return frozenset(
-        name for each in schemes for name in get_args(each.model_fields["scheme"].annotation)
+        name for cls in schemes for name in get_args(cls.model_fields["scheme"].annotation)
     )
 
 

@@ -168,7 +168,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     def names(split: str, level: str) -> list[str]:
         if level not in levels:
             return []
-        return sorted({each.parts[levels.index(level)] for each in folders[split]})
+        return sorted({folder.parts[levels.index(level)] for folder in folders[split]})
 
     classes, clients = names("train", "class"), names("train", "client")
     if not classes:
@@ -207,8 +207,8 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
             done += 1
             progress(done / len(images))
         named = [dict(zip(levels, folder.parts, strict=True)) for _, folder in pairs]
-        y = np.array([classes.index(each["class"]) for each in named], np.int64)
-        group = np.array([clients.index(each["client"]) for each in named]) if clients else None
+        y = np.array([classes.index(name["class"]) for name in named], np.int64)
+        group = np.array([clients.index(name["client"]) for name in named]) if clients else None
         splits[split] = RawSamples(x, y, group)
     train, test = splits["train"], splits["test"] if files["test"] else None
     notes: dict[str, Any] = {"groups": clients} if clients else {}
@@ -233,9 +233,9 @@ def _root(path: Path, scratch: Path) -> Path:
 
 def _folders(root: Path, levels: int) -> list[Path]:
     """The folders so many levels below `root`, as relative paths, sorted; hidden ones are not."""
-    found = sorted(root.glob("/".join("*" * levels)))
-    paths = [each.relative_to(root) for each in found if each.is_dir()]
-    return [each for each in paths if not any(part.startswith(".") for part in each.parts)]
+    entries = sorted(root.glob("/".join("*" * levels)))
+    paths = [entry.relative_to(root) for entry in entries if entry.is_dir()]
+    return [path for path in paths if not any(part.startswith(".") for part in path.parts)]
 
 
 def _files(root: Path) -> list[Path]:
@@ -354,9 +354,9 @@ def _decoded(
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
     if deep:
-        found = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
+        depth = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"
-        raise UserError(f"{where}: {found}: expected {wanted}")
+        raise UserError(f"{where}: {depth}: expected {wanted}")
     if low < high and pixels.getcolors(1):
         other = "black" if background == "white" else "white"
         raise UserError(

@@ -40,7 +40,7 @@ def parts(
             or `convert` raises a ValueError, KeyError or TypeError.
     """
     root = opened(path, scratch)
-    train = next(iter(sorted(each for each in root.rglob("train") if each.is_dir())), None)
+    train = next(iter(sorted(folder for folder in root.rglob("train") if folder.is_dir())), None)
     if train is None or not (train.parent / "test").is_dir():
         raise UserError(f"{path}: expected folders train and test with LEAF's JSON files")
     return {part: _users(path, root, train.parent / part, convert) for part in ("train", "test")}

@@ -58,7 +58,7 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     ranked = sorted(counts, key=lambda token: (-counts[token], token))
     vocabulary = [*MARKS, *ranked[: spec.words - len(MARKS)]]
     numbers = {token: at for at, token in enumerate(vocabulary)}
-    ids = [[numbers.get(token, UNKNOWN) for token in each] for each in tokens]
+    ids = [[numbers.get(token, UNKNOWN) for token in text] for text in tokens]
     cut = _pieces if generates else _padded
     parts = [cut(part, [ids[row] for row in part.x[:, 0]], spec.length) for part in _parts(rows)]
     known = sum(counts[token] for token in vocabulary[len(MARKS) :]) / max(counts.total(), 1)

@@ -66,10 +66,10 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
         content_of_file = _follow(plain(path).read_bytes())
         if not isinstance(content_of_file, tuple | list):
             raise ValueError(f"a {type(content_of_file).__name__}")
-        arrays = [each.value if isinstance(each, _Array) else None for each in content_of_file]
-        if not arrays or any(each is None for each in arrays):
+        arrays = [item.value if isinstance(item, _Array) else None for item in content_of_file]
+        if not arrays or any(array is None for array in arrays):
             raise ValueError("something other than arrays")
-        return [each for each in arrays if each is not None]
+        return [array for array in arrays if array is not None]
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError) as error:
         raise UserError(f"{path}: expected a pickled tuple of numeric arrays: {error}") from None
 

@@ -131,7 +131,7 @@ class ClientSamples(Sequence[TensorSamples]):
     """
 
     def __init__(self, samples: TensorSamples, indices: Sequence[NDArray[np.int64]]) -> None:
-        self.sizes = np.array([len(each) for each in indices], dtype=np.int64)
+        self.sizes = np.array([len(rows) for rows in indices], dtype=np.int64)
         self._starts = np.cumsum(self.sizes) - self.sizes
         self.whole = samples.some(np.concatenate([np.empty(0, np.int64), *indices]))
 
@@ -162,8 +162,8 @@ class ClientSamples(Sequence[TensorSamples]):
         """The rows of these clients' samples in ``whole``, one client's after the other's."""
         sizes, starts = self.sizes[clients], self._starts[clients]
         before = np.cumsum(sizes) - sizes
-        found: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
-        return found
+        places: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+        return places
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets at ``rows`` of ``whole``."""
@@ -191,8 +191,8 @@ class ClientData:
     def __init__(self, samples: TensorSamples, indices: list[NDArray[np.int64]]) -> None:
         self.samples = samples
         self.indices = indices
-        self.sizes = [len(each) for each in indices]
-        self._rows = [torch.from_numpy(each).to(samples.y.device) for each in indices]
+        self.sizes = [len(rows) for rows in indices]
+        self._rows = [torch.from_numpy(rows).to(samples.y.device) for rows in indices]
 
     def rows(self, client: int) -> Tensor:
         return self._rows[client]

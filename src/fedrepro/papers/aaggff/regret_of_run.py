@@ -72,7 +72,7 @@ def objective_of(record: RunRecord, own: Folders = NONE) -> list[float]:
     rounds = play(_rule_of(record, own), int(record.manifest["clients"]), _observed(record))
     return list(
         accumulate(
-            float(each.before["decision"][each.seen.cohort] @ each.seen.losses) for each in rounds
+            float(step.before["decision"][step.seen.cohort] @ step.seen.losses) for step in rounds
         )
     )
 

@@ -186,4 +186,4 @@ class _Accounts:
 
 def _as_in_the_paper(rule: Decider) -> bool:
     """The theorems do not cover the released code."""
-    return all(getattr(rule, each.name) == each.default for each in rule.deviations())
+    return all(getattr(rule, item.name) == item.default for item in rule.deviations())

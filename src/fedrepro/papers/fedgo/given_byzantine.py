@@ -25,8 +25,8 @@ class Lying(LoadedArtifact):
     liars: frozenset[int] = frozenset()
 
     def outputs(self, client: int, x: Tensor) -> Tensor:
-        found = super().outputs(client, x)
-        return torch.ones_like(found) if client in self.liars else found
+        outputs = super().outputs(client, x)
+        return torch.ones_like(outputs) if client in self.liars else outputs
 
 
 def with_liars(given: LoadedArtifact, liars: frozenset[int]) -> Lying:

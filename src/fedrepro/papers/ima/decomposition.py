@@ -132,7 +132,7 @@ def errors_by_number(
         for first in range(clients if number < clients else 1):
             group = [(first + step) % clients for step in range(number)]
             shares = weights[group] / weights[group].sum()
-            average = average_of([models[each] for each in group], shares)
+            average = average_of([models[member] for member in group], shares)
             errors.append(error_of(predict(average), labels))
         means.append(math.fsum(errors) / len(errors))
     return means

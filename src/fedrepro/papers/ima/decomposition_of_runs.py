@@ -67,8 +67,8 @@ def decomposition_of(
     if len(set(seeds)) < 2:
         raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")
     runs = [open_kept(workbench, RunKey(setting, method, seed)) for seed in seeds]
-    for each in runs:
-        each.require_kept()
+    for run in runs:
+        run.require_kept()
     first = runs[0]
     task = first.plan.federation.context.task
     if task.name != "classification":
@@ -79,7 +79,7 @@ def decomposition_of(
                 f"decomposition: {setting}: seeds {first.run.seed} and {other.run.seed} have other "
                 "clients: expected the same, by `partition: { ..., seed: 1 }` in the setting"
             )
-    rounds = sorted(set.intersection(*(set(each.clients) for each in runs)))
+    rounds = sorted(set.intersection(*(set(run.clients) for run in runs)))
     if not rounds:
         raise UserError(f"decomposition: {setting}: no round was kept by all of its runs")
     x, y = first.samples(samples)
@@ -89,7 +89,7 @@ def decomposition_of(
         progress(place / len(rounds))
     everyone = first.plan.federation.context.clients
     return {
-        "of": made_of(each.record for each in runs),
+        "of": made_of(run.record for run in runs),
         "seeds": list(seeds),
         "samples": len(y),
         "clients": everyone,
@@ -99,7 +99,7 @@ def decomposition_of(
 
 
 def _estimates(rounds: Sequence[dict[str, Any]], everyone: int) -> str:
-    fewest = min(each["clients"] for each in rounds)
+    fewest = min(round["clients"] for round in rounds)
     if fewest == everyone:
         return f"the loss of the average of all {everyone} clients"
     return (
@@ -118,7 +118,7 @@ def _same_clients(one: Partition, other: Partition) -> bool:
 def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dict[str, Any]:
     """One entry of the rounds."""
     first = runs[0]
-    clients = sorted(set.intersection(*(set(each.clients[number]) for each in runs)))
+    clients = sorted(set.intersection(*(set(run.clients[number]) for run in runs)))
     if len(clients) < 2:
         raise UserError(
             f"decomposition: round {number}: {len(clients)} clients took part in all of the runs: "
@@ -136,8 +136,8 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
     outputs, averaged, away, alike = [], [], [], []
     errors: list[float] = []
     for run in runs:
-        models = [run.client(number, each).params for each in clients]
-        outputs.append(torch.stack([logits(each) for each in models]))
+        models = [run.client(number, client).params for client in clients]
+        outputs.append(torch.stack([logits(model) for model in models]))
         averaged.append(logits(average_of(models, weights)))
         errors.append(error_of(averaged[-1], y))
         away.append(max(distances(models, weights)))

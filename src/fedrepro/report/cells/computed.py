@@ -90,8 +90,8 @@ def compute_words(
 
 def _found(workbench: Workbench, target: ComputedTarget, published: Published) -> Found:
     printed = published.tables.get((target.system, target.item), ())
-    found: Found = papers.load("table", target.spec.kind).compute(workbench, target, printed)
-    return found
+    computed: Found = papers.load("table", target.spec.kind).compute(workbench, target, printed)
+    return computed
 
 
 def hole(cell: PrintedCell, why: str, entry: str = "") -> ComputedCell:

@@ -307,11 +307,11 @@ def league_of(
         table = tables.get((match.system, match.item))
         played.append(_play(workbench, match, table, own, methods or {}, match.seeds[:seeds]))
     groups: dict[str, list[PlayedMatch]] = {}
-    for each in played:
-        if each.counts:
-            groups.setdefault(each.match.group, []).append(each)
+    for played_match in played:
+        if played_match.counts:
+            groups.setdefault(played_match.match.group, []).append(played_match)
     if len(groups) > 1:
-        groups[ALL] = [each for each in played if each.counts]
+        groups[ALL] = [played_match for played_match in played if played_match.counts]
     standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
     return League(
         tuple(played),

@@ -21,7 +21,7 @@ def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
         UserError: if the printed cells or another run's files are damaged.
     """
     every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
-    targets = [each for each in every if each.table.published and run in each.runs]
+    targets = [target for target in every if target.table.published and run in target.runs]
     published = load(workbench.root) if targets else Published()
     seen: set[PrintedCell] = set()
     return [line for target in targets for line in _lines(workbench, published, target, run, seen)]

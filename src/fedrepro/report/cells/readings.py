@@ -52,13 +52,13 @@ class Both:
 
 def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
     """Group by printed cell: of each reading the first of the numbers with the highest rank."""
-    found: dict[Name, dict[bool, Answer]] = {}
+    by_name: dict[Name, dict[bool, Answer]] = {}
     for answer in answers:
-        of_cell = found.setdefault(answer.printed.name, {})
+        of_cell = by_name.setdefault(answer.printed.name, {})
         before = of_cell.setdefault(bool(answer.released), answer)
         if answer.rank > before.rank:
             of_cell[bool(answer.released)] = answer
-    return {name: Both(both.get(False), both.get(True)) for name, both in found.items()}
+    return {name: Both(both.get(False), both.get(True)) for name, both in by_name.items()}
 
 
 def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[str, ...]:
@@ -121,14 +121,14 @@ def is_of_shared_model(
     if not isinstance(curve, OfRounds) or not curve.measure.column.startswith("test_"):
         return False
     compositions = (workbench.compose(chosen, method)[0] for method in methods)
-    return any(facts_of(each, workbench.plugins).own_models for each in compositions)
+    return any(facts_of(composition, workbench.plugins).own_models for composition in compositions)
 
 
 def answers_by_table(
     workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable], published: Published
 ) -> dict[tuple[str, str], dict[Name, Both]]:
     """All readings by system and printed table (such as "2.3"), whichever tables have its cells."""
-    found: dict[tuple[str, str], list[Answer]] = {}
+    by_table: dict[tuple[str, str], list[Answer]] = {}
     ledgers: dict[str, set[str]] = {}
     for entry in published.ledger:
         ledgers.setdefault(entry.system, set()).add(entry.number)
@@ -137,6 +137,6 @@ def answers_by_table(
             continue
         target = workbench.table(system, item, "paper")
         if not target.table.explains:
-            answers = found.setdefault((system, table.published_table), [])
+            answers = by_table.setdefault((system, table.published_table), [])
             answers += answers_of(workbench, target, table, ledgers.get(system, ()))
-    return {key: in_both_readings(answers) for key, answers in found.items()}
+    return {key: in_both_readings(answers) for key, answers in by_table.items()}

@@ -13,20 +13,20 @@ WIDTH, SPAN, STEP = 760, 340, 18  # of the whole, of the line, between labels
 TOP, BAR = 58, 9  # height of the line, distance of bars
 
 
-def diagram(found: MeanRanks, own: str | None, about: str) -> str:
+def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
     """One SVG.
 
     Args:
         own: the method to emphasise, or None.
         about: what it shows, for screen readers.
     """
-    names, most = [*found.means], len(found.means)
+    names, most = [*ranks.means], len(ranks.means)
     left = (WIDTH - SPAN) / 2
 
     def x(rank: float) -> float:
         return left + SPAN * (rank - 1) / (most - 1)
 
-    bars, half = found.groups, (most + 1) // 2
+    bars, half = ranks.groups, (most + 1) // 2
     under = TOP + 12 + BAR * len(bars)
     height = under + STEP * half + 8
     ticks = "".join(f"M{x(rank):.1f},{TOP - 5}V{TOP}" for rank in range(1, most + 1))
@@ -35,10 +35,10 @@ def diagram(found: MeanRanks, own: str | None, about: str) -> str:
         f'viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg" '
         f'font-family="sans-serif" style="max-width:{WIDTH}px">',
         f'<path d="M{left:.1f},{TOP}H{left + SPAN:.1f}{ticks}" stroke="{INK}" fill="none"/>',
-        _critical(found, left, x(2) - x(1)),
+        _critical(ranks, left, x(2) - x(1)),
     ]
     parts += [
-        _bar(x(found.means[group[0]]), x(found.means[group[-1]]), TOP + 8 + BAR * number)
+        _bar(x(ranks.means[group[0]]), x(ranks.means[group[-1]]), TOP + 8 + BAR * number)
         for number, group in enumerate(bars)
     ]
     labels = [_text(x(rank), TOP - 10, str(rank), "middle") for rank in range(1, most + 1)]
@@ -47,9 +47,9 @@ def diagram(found: MeanRanks, own: str | None, about: str) -> str:
         y = under + STEP * (place if first else most - 1 - place) + 8
         end = left - 12 if first else left + SPAN + 12
         colour = SERIES_COLOURS[1] if name == own else GRID
-        line = f"M{x(found.means[name]):.1f},{TOP}V{y:.1f}H{end:.1f}"
+        line = f"M{x(ranks.means[name]):.1f},{TOP}V{y:.1f}H{end:.1f}"
         parts.append(f'<path d="{line}" stroke="{colour}" fill="none"/>')
-        mean, short = f"{found.means[name]:.2f}", _fitting(name)
+        mean, short = f"{ranks.means[name]:.2f}", _fitting(name)
         shown = f"{short} {mean}" if first else f"{mean} {short}"
         where = end - 5 if first else end + 5
         bold = ' font-weight="bold"' if name == own else ""
@@ -58,11 +58,11 @@ def diagram(found: MeanRanks, own: str | None, about: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _critical(found: MeanRanks, left: float, step: float) -> str:
+def _critical(ranks: MeanRanks, left: float, step: float) -> str:
     """The critical difference as a length; one that is longer than the line ends in an arrow."""
-    whole = min(found.critical * step, SPAN)
-    arrow = "m-5,-3l5,3l-5,3" if whole < found.critical * step else "v-3v6"
-    name = f"critical difference {found.critical:.2f}"
+    whole = min(ranks.critical * step, SPAN)
+    arrow = "m-5,-3l5,3l-5,3" if whole < ranks.critical * step else "v-3v6"
+    name = f"critical difference {ranks.critical:.2f}"
     return (
         f'<path d="M{left:.1f},19v6m0,-3h{whole:.1f}{arrow}" stroke="{INK}" fill="none"/>'
         f'<g fill="{INK}" font-size="{TEXT}px">{_text(left, 12, name, "start")}</g>'

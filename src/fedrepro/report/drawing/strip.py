@@ -36,7 +36,7 @@ def animated(frames: Sequence[NDArray[Any]], columns: int, *, description: str) 
 
 def _animation(pictures: Sequence[bytes]) -> bytes:
     """An animated PNG that plays once."""
-    frames = [Image.open(io.BytesIO(each)).convert("RGBA") for each in pictures]
+    frames = [Image.open(io.BytesIO(picture)).convert("RGBA") for picture in pictures]
     file = io.BytesIO()
     frames[0].save(
         file,

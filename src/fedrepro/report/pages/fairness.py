@@ -42,7 +42,7 @@ def fairness_page(
     claim, compact = view.claim, view.compact
     experiment = workbench.experiments.get(claim.system)
     runs = _runs(workbench, view)
-    settings = {each.setting for each in runs}
+    settings = {run.setting for run in runs}
     searches = [
         (f"{claim.system}/{item}.html", search.title)
         for item, search in (experiment.compact_search if experiment else {}).items()

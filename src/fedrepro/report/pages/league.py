@@ -56,7 +56,7 @@ def _page(workbench: Workbench, league: League, works: References) -> dict[str, 
         "groups": _groups(league),
         "settings": [_setting(workbench, played) for played in league.played],
         "sources": _sources(workbench, league, works),
-        "standings": {each.group: _drawn(league, each) for each in league.standings},
+        "standings": {standing.group: _drawn(league, standing) for standing in league.standings},
         "unable": league.unable,
         "searched": league.searched,
         "search": league.search,
@@ -114,7 +114,7 @@ def _sources(workbench: Workbench, league: League, works: References) -> dict[st
 
 def _groups(league: League) -> list[dict[str, Any]]:
     """The matches of each group and its methods: those with a mean rank first."""
-    ranked = {each.group: each.mean_ranks for each in league.standings}
+    ranked = {standing.group: standing.mean_ranks for standing in league.standings}
     groups = []
     for group in dict.fromkeys(played.match.group for played in league.played):
         matches = [played for played in league.played if played.match.group == group]
@@ -180,7 +180,7 @@ def _csv_rows(league: League) -> Iterator[list[str]]:
             yield [
                 match.group, match.system, match.label, match.setting, match.measure.words,
                 match.measure.unit, entry.name, str(entry.name == played.own).lower(),
-                str(len(entry.values)), *("" if each is None else str(each) for each in numbers),
+                str(len(entry.values)), *("" if value is None else str(value) for value in numbers),
                 entry.why,
             ]  # fmt: skip
 
@@ -227,13 +227,13 @@ def as_json(league: League) -> dict[str, Any]:
         "matches": [_match_as_json(played) for played in league.played],
         "standings": [
             {
-                "group": each.group,
-                "settings": each.mean_ranks.settings if each.mean_ranks else 0,
-                "critical_difference": each.mean_ranks.critical if each.mean_ranks else None,
-                "mean_ranks": dict(each.mean_ranks.means) if each.mean_ranks else {},
-                "words": in_words(each, league.own),
+                "group": group.group,
+                "settings": group.mean_ranks.settings if group.mean_ranks else 0,
+                "critical_difference": group.mean_ranks.critical if group.mean_ranks else None,
+                "mean_ranks": dict(group.mean_ranks.means) if group.mean_ranks else {},
+                "words": in_words(group, league.own),
             }
-            for each in league.standings
+            for group in league.standings
         ],
         "cannot_run": dict(league.unable),
         "left_out": dict(league.left_out),

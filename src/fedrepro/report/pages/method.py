@@ -131,4 +131,4 @@ def method_page(
 def by_kind(methods: Sequence[MethodText]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """The facts of all methods, wrappers and server optimizers."""
     facts = [method.facts for method in methods]
-    return [(kind, [each for each in facts if each["kind"] == kind]) for kind in KINDS]
+    return [(kind, [method for method in facts if method["kind"] == kind]) for kind in KINDS]

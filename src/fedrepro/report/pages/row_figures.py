@@ -87,7 +87,7 @@ def scene_of(
     pairs, columns = pairs_of(target), target.table.columns
     both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
-    if not any(run.page or run.value is not None for each in results.values() for run in each.runs):
+    if not any(run.page or run.value is not None for cell in results.values() for run in cell.runs):
         return None
     setting = next(iter(results.values())).setting
     row = target.table.rows[cells[0].row]

@@ -52,7 +52,7 @@ def run_page(
     headlines = headline(answers)
     drawn = {answer.metric.reading.words for answer in headlines}
     readings = (metric.reading for metric in BY_PRODUCTS)
-    by_products = [_chart(record, each) for each in readings if each.words not in drawn]
+    by_products = [_chart(record, reading) for reading in readings if reading.words not in drawn]
     # A run without a classifier has a column without numbers.
     charts = charts_of(record, headlines)
     last = {

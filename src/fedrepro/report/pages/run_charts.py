@@ -40,8 +40,8 @@ def beside(record: RunRecord) -> list[RunRecord]:
     run = record.run
     names = dict.fromkeys((run.method.partition("+")[2], REFERENCE))
     wanted = (name for name in names if name not in ("", run.method))
-    found = (find_run(record.root, RunKey(run.setting, name, run.seed)) for name in wanted)
-    return [each for each in found if each.state == "finished"]
+    records = (find_run(record.root, RunKey(run.setting, name, run.seed)) for name in wanted)
+    return [record for record in records if record.state == "finished"]
 
 
 def charts_of(record: RunRecord, answers: Sequence[AnsweredCell]) -> list[RunChart]:
@@ -89,7 +89,7 @@ def _chart_of(
             f"Thick lines are means of the last {rounds} evaluated rounds, as cells take them; "
             "thin lines are the rounds."
         )
-    printed = next((each for each in answers if each.printed and not each.metric.of_a_run), None)
+    printed = next((cell for cell in answers if cell.printed and not cell.metric.of_a_run), None)
     if printed and printed.printed and printed.printed.mean is not None:
         lines[0] = replace(lines[0], level=printed.printed.mean)
         place = f"{printed.table}, {printed.places[0][0]}"

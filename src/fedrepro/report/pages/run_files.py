@@ -81,7 +81,7 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
             renderer.write_changed(folder / name, content)
         href = f"{folder.name}/{name}" if copied else None
         entries.append(RunFile(name, WORDS.get(name, name), href, size))
-    renderer.remove_others(folder, {each.name for each in entries if each.href}, OURS)
+    renderer.remove_others(folder, {entry.name for entry in entries if entry.href}, OURS)
     return entries
 
 
@@ -132,7 +132,7 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     if not keys:
         return
     records = [read_run(renderer.root, key, reference=keys[key]) for key in keys]
-    for record in {(each.run.setting, each.run.method): each for each in records}.values():
+    for record in {(record.run.setting, record.run.method): record for record in records}.values():
         path = Path(setting_beside(table.system, table.item, record.run, None))
         renderer.write_changed(path, setting_of(record))
     for setting in {record.run.setting for record in records if record.archived}:
@@ -172,8 +172,8 @@ def identity_of(record: RunRecord) -> list[str]:
         record.run.seed,
         record.state,
         manifest.get("rounds_done"),
-        " ".join(each.name for each in commits),
-        any(each.dirty for each in commits),
+        " ".join(commit.name for commit in commits),
+        any(commit.dirty for commit in commits),
         manifest.get("code"),
         "; ".join(f"{part} {name}" for part, name in numerics.items()),
         manifest.get("config_hash"),

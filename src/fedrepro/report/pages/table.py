@@ -234,7 +234,7 @@ def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
         used = next((result.setting for result in results if result), None)
         if used is None:
             continue
-        numbers = [each and (each.setting, each.methods, each.mean, each.hole) for each in results]
+        numbers = [cell and (cell.setting, cell.methods, cell.mean, cell.hole) for cell in results]
         title = workbench.datasets[workbench.setting(used).dataset].title
         demo = DemoRow(title, used.partition("/")[2], row.metric, [], cells)
         rows.setdefault((row.metric, row.unit, *numbers), demo).labels.append(row.label)

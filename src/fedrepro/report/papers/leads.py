@@ -305,8 +305,8 @@ def holm(ps: Sequence[float], of: int) -> list[float]:
 
 
 def _overall(leads: Sequence[Mapping[int, float]], by: float) -> PairedTest | None:
-    seeds = sorted(set.intersection(*({*each} for each in leads))) if leads else []
-    means = [math.fsum(each[seed] for each in leads) / len(leads) for seed in seeds]
+    seeds = sorted(set.intersection(*({*lead} for lead in leads))) if leads else []
+    means = [math.fsum(lead[seed] for lead in leads) / len(leads) for seed in seeds]
     return PairedTest.of(means, by) if means else None
 
 

@@ -90,16 +90,16 @@ def mean_ranks(settings: Sequence[Sequence[Mapping[str, float]]]) -> MeanRanks |
         settings: the rows of each setting: scores by method, greater is better. The rows of one
             setting come from the same runs, so their ranks are averaged and count once.
     """
-    rows = [row for each in settings for row in each]
+    rows = [row for setting in settings for row in setting]
     common = set.intersection(*(set(row) for row in rows)) if rows else set()
     if len(common) < 2:
         return None
     names = [name for name in rows[0] if name in common]
     sums = dict.fromkeys(names, 0.0)
-    for each in settings:
-        for row in each:
+    for setting in settings:
+        for row in setting:
             row_ranks = ranks([row[name] for name in names])
             for name, rank in zip(names, row_ranks, strict=True):
-                sums[name] += rank / len(each) / len(settings)
+                sums[name] += rank / len(setting) / len(settings)
     ordered = dict(sorted(sums.items(), key=lambda item: item[1]))
     return MeanRanks(ordered, len(settings), critical_difference(len(names), len(settings)))

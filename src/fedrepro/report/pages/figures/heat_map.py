@@ -29,14 +29,14 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
             ]
             for row in panel.methods
         ]
-        values = [[each.mean for each in row] for row in results]
+        values = [[result.mean for result in row] for row in results]
         if all(value is None for row in values for value in row):
             continue
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
         whole = [
-            [each.mean if each.n == len(target.seeds) else None for each in row] for row in results
+            [cell.mean if cell.n == len(target.seeds) else None for cell in row] for row in results
         ]
         framed = charts.best_places(whole, measure.rising)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)

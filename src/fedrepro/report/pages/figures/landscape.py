@@ -73,7 +73,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
 def _in_words(middles: Mapping[str, float], greatest: Mapping[str, float]) -> str:
     """The lowest middle, and how far the loss rises around the models."""
     low = min(middles, key=lambda name: middles[name])
-    flat, steep = (each(greatest, key=lambda name: greatest[name]) for each in (min, max))
+    flat, steep = (extreme(greatest, key=lambda name: greatest[name]) for extreme in (min, max))
     sentence = f"The loss in the middle is least with {low}, {middles[low]:.3g}"
     if len(middles) > 1:
         high = max(middles, key=lambda name: middles[name])

@@ -21,8 +21,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Partitions) -> Draw
         setting = workbench.setting(f"{target.system}/{name}")
         path = setting.partition_path(seed).with_suffix(".json")
         if (workbench.root / path).exists():
-            found = draw_partition(workbench.root, path, WIDTH)
-            drawn.panels.append(Panel(label, found.svg))
-            drawn.say(f"{label}: {found.summary}")
-            drawn.rows.append((name, str(found.seed), str(found.most), found.summary))
+            chart = draw_partition(workbench.root, path, WIDTH)
+            drawn.panels.append(Panel(label, chart.svg))
+            drawn.say(f"{label}: {chart.summary}")
+            drawn.rows.append((name, str(chart.seed), str(chart.most), chart.summary))
     return drawn
