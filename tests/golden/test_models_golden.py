@@ -58,4 +58,4 @@ def test_a_model_is_as_it_was(name: str) -> None:
             found["train" if training else "eval"] = [pinned.summary(each) for each in made]
         moving = [each.ravel() for each in module.buffers() if each.is_floating_point()]
         found["buffers"] = [pinned.summary(torch.cat(moving) if moving else [])]
-    pinned.check("models.json", name, {"choices": dict(chosen), **found}, rel=1e-6)
+    pinned.check("models.json", name, {"choices": dict(chosen), **found})

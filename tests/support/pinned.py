@@ -36,7 +36,7 @@ def of_tree(what: Mapping[str, Any]) -> dict[str, list[float]]:
     return {name: summary(leaf) for name, leaf in tree.named(dict(what))}
 
 
-def check(file: str, name: str, numbers: Any, rel: float = 1e-7) -> None:
+def check(file: str, name: str, numbers: Any, rel: float = 1e-6) -> None:
     """Compare numbers with those that a file has under a name."""
     path = FOLDER / file
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -53,7 +53,7 @@ def _rounded(what: Any) -> Any:
         return {key: _rounded(each) for key, each in what.items()}
     if isinstance(what, list):
         return [_rounded(each) for each in what]
-    return float(f"{what:.12g}") if isinstance(what, float) and math.isfinite(what) else what
+    return float(f"{what:.9g}") if isinstance(what, float) and math.isfinite(what) else what
 
 
 def _compare(found: Any, wanted: Any, place: str, rel: float) -> None:
