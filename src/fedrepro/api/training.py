@@ -199,9 +199,6 @@ def _trained(said: SimpleNamespace) -> Run:
     share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share)
     named = isinstance(said.model, str)
-    if named and dataset.packing:
-        wanted = "a module or a function that builds one, as samples have several inputs"
-        raise bad_value(WHERE, "model", said.model, wanted)
     architecture = None if named else _architecture(said.model, chosen.weights)
     if said.initial is not None:
         if chosen.weights == "draw":

@@ -18,6 +18,7 @@ from fedrepro.data.catalogue.catalogue import CATALOGUE, Catalogue, load_catalog
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.fetching.own_files import find_own
+from fedrepro.data.packing import Packing
 from fedrepro.data.prepare import read_checked
 from fedrepro.data.readers.content import FIRST, Content
 from fedrepro.data.readers.tables import header_of
@@ -101,6 +102,8 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
     """What was read, and what all kinds of data have: samples, classes, natural clients."""
     train, test = content.train, content.test
     shape = "x".join(map(str, train.x.shape[1:]))
+    if "packing" in content.notes:
+        shape = str(Packing.of(content.notes["packing"]))
     clients = "none: the partition makes them"
     if train.group is not None:
         numbers, counts = np.unique(train.group, return_counts=True)

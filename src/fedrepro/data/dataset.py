@@ -140,6 +140,7 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             meta=meta,
             client_standardised=tuple(meta.get("client_standardised", ())),
             standardised=bool(meta.get("standardised", False)),
+            packing=Packing.of(meta["packing"]) if "packing" in meta else None,
         )
     except Exception as error:  # whatever a damaged meta.json or header leads to
         raise damaged(folder, error) from None

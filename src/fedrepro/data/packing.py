@@ -44,6 +44,11 @@ class Packing:
 
     parts: tuple[Part, ...]
 
+    @classmethod
+    def of(cls, stated: Any) -> "Packing":
+        """The one with these parts, as JSON gives them back."""
+        return cls(tuple(Part(name, tuple(shape), kind) for name, shape, kind in stated))
+
     def __str__(self) -> str:
         return ", ".join(map(str, self.parts))
 

@@ -17,6 +17,7 @@ from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
+from fedrepro.data.packing import Packing
 from fedrepro.data.readers.content import (
     LARGEST,
     Content,
@@ -199,6 +200,8 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
     hashes = {
         key: about["sha256"] for split in splits.values() for key, about in split["arrays"].items()
     }
+    if "packing" in content.notes:  # the same bytes as other inputs are other data
+        hashes["packing"] = str(Packing.of(content.notes["packing"]))
     missing = {key: hashes.pop(key) for key in list(hashes) if key.endswith("_missing")}
     meta = {
         "format": FORMAT,

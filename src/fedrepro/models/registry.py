@@ -280,6 +280,9 @@ def build(
     if model.file:
         function = getattr(plugins.import_file("models", model.file), model.function)
         return made(name, function, input_shape, outputs)
+    if not all(isinstance(length, int) for length in input_shape):
+        wanted = "a module or a function of your own that builds one"
+        raise bad_value("samples of several inputs", "model", name, wanted)
     given = (weights,) if model.weights else ()
     build = getattr(import_module(f"fedrepro.models.{model.module}"), model.function)
     return build(input_shape, outputs, *given)  # type: ignore[no-any-return]

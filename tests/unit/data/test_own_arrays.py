@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, open_dataset
@@ -61,6 +62,43 @@ def test_without_clients_a_fifth_is_for_testing_with_them_nothing(tmp_path: Path
     assert (len(theirs.train), theirs.test) == (12, None)
 
 
+USER, ITEM = np.arange(12) % 5, X[:, 0]
+
+
+@pytest.mark.parametrize("form", ["npz", "parquet"])
+@pytest.mark.parametrize("names", [("user", "item"), ("0", "1"), ("1", "0")])
+def test_a_sample_may_have_several_inputs(
+    tmp_path: Path, form: str, names: tuple[str, str]
+) -> None:
+    arrays = {f"x_{name}": x for name, x in zip(names, (USER, ITEM), strict=True)}
+    dataset = prepared(
+        tmp_path, file_of(tmp_path, {"y": ALL["y"], **arrays}, form), test_fraction=0
+    )
+    assert dataset.packing
+    apart = dataset.packing.apart(torch.from_numpy(np.array(dataset.train.x)))
+    if "0" in names:
+        assert isinstance(apart, tuple)
+        apart = dict(zip("01", apart, strict=True))
+    assert apart[names[0]].tolist() == USER.tolist()
+    assert apart[names[1]].tolist() == ITEM.tolist()
+
+
+def test_the_same_numbers_as_other_inputs_are_other_data(tmp_path: Path) -> None:
+    flat = X.reshape(12, 4)
+    layouts = [
+        {"x": flat},
+        {"x_0": flat[:, :1], "x_1": flat[:, 1:]}, {"x_0": flat[:, :2], "x_1": flat[:, 2:]},
+        {"x_a": flat[:, :1], "x_b": flat[:, 1:]}, {"x_b": flat[:, :1], "x_a": flat[:, 1:]},
+    ]  # fmt: skip
+    digests = set()
+    for number, layout in enumerate(layouts):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = file_of(folder, {**layout, "y": ALL["y"]}, "npz")
+        digests.add(prepared(folder, path).meta["content_sha256"])
+    assert len(digests) == len(layouts)
+
+
 @pytest.mark.parametrize(
     ("kind", "stored"),
     [("uint8", "uint8"), ("int16", "int32"), ("int64", "int32"), ("float64", "float32")],
@@ -89,6 +127,9 @@ NAN = np.where(X == 3, np.nan, X)
     [
         ({"X": X}, "array: 'X': expected one of x, y, client, split"),
         ({"y": None}, "no array y"),
+        ({"x_0": X}, "x and x_0"),
+        ({"x": None, "x_0": X, "x_1": NAN}, "x_1, row 0: nan"),
+        ({"x": None, "x_0": X, "x_1": X[:9]}, "expected as many samples in each"),
         ({"y": np.arange(11) % 3}, "expected as many samples in each"),
         ({"x": NAN}, "x, row 0: nan: expected a finite number"),
         ({"x": ALL["y"]}, "x: 'str96': expected numbers"),

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import fedrepro as fr
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.data.dataset import open_dataset
@@ -78,6 +80,70 @@ def test_what_a_function_returns_is_a_data_set(
     (bench / "config/datasets.yaml").write_text(f"{ENTRY}    path: made.npz\n")
     assert main(["prepare", "mine"]) == 0
     assert len(open_dataset("mine").train) == 3  # 0.2 of each class are for testing
+
+
+TOWERS = """
+import torch
+from torch import nn
+
+class TwoTowers(nn.Module):
+    def __init__(self, item):
+        super().__init__()
+        self.users, self.items = nn.Embedding(5, 2), nn.Linear(*item, 2)
+
+    def forward(self, user, item):
+        return self.users(user) * self.items(item)
+
+def towers(shapes, outputs):
+    assert outputs == 2
+    return TwoTowers({})
+"""
+EXPERIMENT = """
+system: own
+title: Own
+paper: none
+settings:
+  s:
+    dataset: mine
+    partition: { scheme: natural, test_fraction: 0.5 }
+    model: towers
+    rounds: 1
+    participation: 1
+    epochs: 1
+    batch_size: 2
+    optimizer: { lr: 0.1 }
+    evaluate: { clients: true }
+  ours: { extends: s, model: logistic }
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "item"),
+    [
+        ("{'item': np.ones((8, 3)), 'user': np.arange(8) % 5}", 'shapes["item"]'),
+        ("(np.arange(8) % 5, np.ones((8, 3)))", "shapes[1]"),
+    ],
+)
+def test_samples_of_a_workbench_may_have_several_inputs(
+    bench: Path, x: str, item: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forget()
+    returned = f"{{'x': {x}, 'y': np.arange(8) % 2, 'client': np.arange(8) // 4}}"
+    (bench / "sources/waves.py").write_text(
+        f"import numpy as np\n\ndef waves():\n    return {returned}\n"
+    )
+    for folder, name, text in (
+        ("models", "towers.py", TOWERS.format(item)),
+        ("config/experiments", "own.yaml", EXPERIMENT),
+    ):
+        (bench / folder).mkdir()
+        (bench / folder / name).write_text(text)
+    (bench / "config/config.yaml").write_text("plugins: { data: sources, models: models }\n")
+    assert main(["run", "own/s", "fedavg", "--seed", "1"]) == 0
+    model = fr.load("own/s", "fedavg").model
+    assert model(torch.tensor([4]), torch.ones(1, 3)).shape == (1, 2)
+    assert main(["run", "own/ours", "fedavg", "--seed", "1"]) == 2
+    assert "several inputs" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_its_code_and_that_of_its_helpers_are_known_by_their_bytes(bench: Path) -> None:

@@ -239,7 +239,7 @@ class Arrays(Own):
     [n, k] or of further axes has numbers, and with multi_label, `y` [n, k] has 0 and 1. Optionally
     `client` [n], the natural clients, and `split` [n], `train` or `test`. In Parquet they are
     columns; those of `x` and `y` may be lists. Bytes are scaled to [0, 1]; other whole numbers stay
-    whole, as ids of words.
+    whole, as ids of words. In place of `x`, several inputs are `x_0`, `x_1`, or `x_NAME` each.
 
     Attributes:
         test_fraction: the share of each class held out when there is no `split` (seed 0). Default:

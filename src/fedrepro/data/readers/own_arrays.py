@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Arrays
+from fedrepro.data.packing import packed
 from fedrepro.data.readers.arrays import (
     inputs_of,
     npz_arrays,
@@ -25,6 +26,7 @@ from fedrepro.support.errors import UserError, bad_value, brief, listed
 from fedrepro.support.files import plain
 
 NAMES = ("x", "y", "client", "split")
+SEVERAL = "x_"  # what names of several inputs begin with
 PARQUET = (".parquet", ".pq")
 MOST_CLASSES = 1_000_000
 
@@ -44,6 +46,8 @@ def content_of(
 ) -> Content:
     """A data set of arrays with the names of :data:`NAMES`.
 
+    Several inputs are x_0, x_1 and so on, a tuple, or x_NAME, a dict.
+
     Args:
         test_fraction: the share of each class held out without ``split``; None for the default.
         where: for errors.
@@ -52,27 +56,36 @@ def content_of(
         UserError: for other names, other lengths, or values that can't be trained on.
     """
     for name in arrays:
-        if name not in NAMES:
-            raise bad_value(where, "array", name, f"one of {', '.join(NAMES)}", NAMES)
+        if name not in NAMES and not name.startswith(SEVERAL):
+            wanted = f"one of {', '.join(NAMES)}, or x_NAME for each of several inputs"
+            raise bad_value(where, "array", name, wanted, NAMES)
+    several = {name: array for name, array in arrays.items() if name.startswith(SEVERAL)}
+    if several and "x" in arrays:
+        raise UserError(f"{where}: x and {listed([*several])}: expected x, or several inputs")
     for name in NAMES[:2]:
-        if name not in arrays:
+        if name not in arrays and not (several and name == "x"):
             raise UserError(f"{where}: no array {name}: it has {listed(list(arrays))}")
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if min(lengths.values()) == 0 or len({*lengths.values()}) > 1:
         said = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         raise UserError(f"{where}: {said}: expected as many samples in each, at least one")
-    x = inputs_of(where, "x", arrays["x"])
-    if x.ndim < 2:
-        raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
+    notes = dict[str, Any]()
+    if several:
+        x, notes["packing"] = _several(several, where)
+    else:
+        x = inputs_of(where, "x", arrays["x"])
+        if x.ndim < 2:
+            raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
+        x = x.astype(stored_as([x]))
     if task in NUMBERS:
         labels = numbers_of(where, "y", arrays["y"], task)
         class_names = [str(number) for number in range(targets_of(x, labels))]
     else:
         class_names, labels = _targets(arrays["y"], task, where)
-    group, notes = None, dict[str, Any]()
+    group = None
     if "client" in arrays:
         notes["groups"], group = _names(arrays["client"], "client", where)
-    everything = RawSamples(x.astype(stored_as([x])), labels, group)
+    everything = RawSamples(x, labels, group)
     if "split" in arrays:
         train, test = _split(everything, arrays["split"], where)
     else:
@@ -82,6 +95,18 @@ def content_of(
         notes["test_fraction"] = share
     understood = [*map(_seen, arrays.items()), *_rows(arrays)]
     return Content(train, test, class_names, notes, understood)
+
+
+def _several(arrays: Mapping[str, NDArray[Any]], where: object) -> tuple[NDArray[Any], Any]:
+    """Several inputs as one array [n, columns], and where each is in it."""
+    names = [name.removeprefix(SEVERAL) for name in arrays]
+    read = {name: inputs_of(where, SEVERAL + name, arrays[SEVERAL + name]) for name in names}
+    places = [*map(str, range(len(names)))]
+    inputs: dict[str | int, NDArray[Any]] = {**read}
+    if {*names} == {*places}:
+        inputs = {int(name): read[name] for name in places}
+    (x,), packing = packed([inputs], str(where))
+    return x, packing.parts
 
 
 def _targets(y: NDArray[Any], task: str, where: object) -> tuple[list[str], NDArray[Any]]:
@@ -139,7 +164,7 @@ def _seen(array: tuple[str, NDArray[Any]]) -> tuple[str, str]:
 
 def _rows(arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, str]]:
     """The first samples, without their inputs."""
-    others = [array for name, array in arrays.items() if name != "x"]
+    others = [array for name, array in arrays.items() if name in NAMES[1:]]
     return [
         (f"row {number + 1}", ", ".join(str(array[number]) for array in others))
         for number in range(min(FIRST, len(others[0])))

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Plugin
 from fedrepro.data.readers.content import Content, Progress
-from fedrepro.data.readers.own_arrays import content_of
+from fedrepro.data.readers.own_arrays import SEVERAL, content_of
 from fedrepro.support import plugins, rng
 from fedrepro.support.errors import UserError
 
@@ -29,5 +29,12 @@ def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -
     if not isinstance(made, Mapping):
         kind = type(made).__name__
         raise UserError(f"{file}: returned a {kind}: expected a dict of arrays x, y, client, split")
+    x = made.get("x")
+    inputs = x if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
+    several = {f"{SEVERAL}{name}": values for name, values in inputs.items()}
+    made = {
+        **{name: values for name, values in made.items() if name != "x" or not several},
+        **several,
+    }
     arrays = {str(name): np.asarray(values) for name, values in made.items()}
     return content_of(arrays, spec.task, spec.test_fraction, file)
