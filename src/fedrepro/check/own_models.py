@@ -4,6 +4,7 @@ What it draws, keeps and changes in training and in testing decides what travels
 cannot travel or be repeated is refused in one line.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from fedrepro.engine.net import Net, Own, Precision
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
 
+SMALL = re.compile("Kernel size|too small")  # in torch's words for images that shrink to nothing
 Counted = BatchNorm | nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
 
@@ -97,16 +99,34 @@ def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
     try:
         with seeded(0, device), torch.no_grad():
             start = generators(device)
-            outputs = outputs_of(functional_call(module, after, tuple(given[0]), dict(given[1])))
+            returned = functional_call(module, after, tuple(given[0]), dict(given[1]))
+            outputs = outputs_of(returned)
             drawn = changes(start, generators(device))
     finally:
         module.train()
+    _refuse_returned(returned, outputs)
     return _Call(
         outputs,
         drawn,
         {name for name, leaf in copies.items() if leaf._version or _differ(leaf, before[name])},
         {name for name, leaf in copies.items() if after[name] is not leaf},
     )
+
+
+def _refuse_returned(returned: Any, outputs: Any) -> None:
+    """Refuse what a forward pass returned, if it is not one tensor of outputs.
+
+    Raises:
+        UserError: also for auxiliary outputs, as torchvision's Inception has them in training.
+    """
+    if not isinstance(outputs, Tensor) or not outputs.ndim:
+        wanted = "a tensor [n, outputs], or an object whose `logits` are one"
+        raise UserError(f"its forward pass returns a {type(outputs).__name__}: expected {wanted}")
+    fields = getattr(returned, "_fields", ())
+    for name in fields:
+        if name.startswith("aux_logits") and getattr(returned, name) is not None:
+            wanted = "a model built with aux_logits=False, as no loss would train them"
+            raise UserError(f"its forward pass returns {name}: expected {wanted}")
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
@@ -125,11 +145,8 @@ def _accepted(where: str, module: nn.Module, given: _Given, sample: str) -> tupl
     try:
         tested = _called(module, given, training=False)
     except Exception as error:  # of any layer
-        raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
-    if not isinstance(tested.outputs, Tensor) or not tested.outputs.ndim:
-        kind = type(tested.outputs).__name__
-        wanted = "a tensor [n, outputs], or an object whose `logits` are one"
-        raise UserError(f"{where}: its forward pass returns a {kind}: expected {wanted}")
+        small = ": give it larger images" if SMALL.search(str(error)) else ""
+        raise UserError(f"{where}: does not accept samples {sample}: {error}{small}") from error
     if tested.drawn:
         raise UserError(
             f"{where}: draws random numbers ({', '.join(tested.drawn)}) in testing mode: draw only "

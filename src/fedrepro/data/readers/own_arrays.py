@@ -99,12 +99,12 @@ def content_of(
 
 def _several(arrays: Mapping[str, NDArray[Any]], where: object) -> tuple[NDArray[Any], Any]:
     """Several inputs as one array [n, columns], and where each is in it."""
-    names = [name.removeprefix(SEVERAL) for name in arrays]
-    read = {name: inputs_of(where, SEVERAL + name, arrays[SEVERAL + name]) for name in names}
-    places = [*map(str, range(len(names)))]
-    inputs: dict[str | int, NDArray[Any]] = {**read}
-    if {*names} == {*places}:
-        inputs = {int(name): read[name] for name in places}
+    names: list[str | int] = [name.removeprefix(SEVERAL) for name in arrays]
+    if {*names} == {*map(str, range(len(names)))}:
+        names = [*range(len(names))]
+    inputs = {
+        name: inputs_of(where, f"{SEVERAL}{name}", arrays[f"{SEVERAL}{name}"]) for name in names
+    }
     (x,), packing = packed([inputs], str(where))
     return x, packing.parts
 
