@@ -7,6 +7,7 @@ to 1e-9 in float64: it is another class of arithmetic (:mod:`fedrepro.provenance
 import os
 import shutil
 import sysconfig
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -276,7 +277,10 @@ def _stacked(
         )
     if ctx.net.precision != "float32":
         raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")
-    updates, after = run(method, ctx, message, tree.stack(client_states), side_by_side(list(steps)))
+    with warnings.catch_warnings():  # of attention, which torch then computes client by client
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        states = tree.stack(client_states)
+        updates, after = run(method, ctx, message, states, side_by_side(list(steps)))
     return updates, _taken_apart(after, len(client_states))
 
 

@@ -300,7 +300,7 @@ def trained(name: str, method: str, executor: Any = "sequential", instance: bool
     return fr.train(method, model, clients, test=clients[0], executor=executor, **options)
 
 
-@pytest.mark.filterwarnings("ignore:method fedper", "ignore:There is a performance drop")
+@pytest.mark.filterwarnings("ignore:method fedper", "error:There is a performance drop")
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore:.*is_gradient_check")
 @pytest.mark.parametrize("name", KINDS)
 def test_it_trains(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

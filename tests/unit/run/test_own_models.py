@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torchvision.models.googlenet import GoogLeNetOutputs
+from torchvision.models.inception import InceptionOutputs
 
 import fedrepro as fr
 from fedrepro.engine.modules import leaves_of
@@ -410,6 +412,41 @@ def test_logits_of_an_object_are_a_models_outputs() -> None:
     assert isinstance(trained(Both).model(torch.as_tensor(INPUTS)), Result)
     with pytest.raises(UserError, match=r"returns a tuple: expected a tensor.*`logits`"):
         losses(Pair)
+
+
+@pytest.mark.parametrize(
+    ("returned", "line"),
+    [
+        (lambda out: InceptionOutputs(out, out), "returns aux_logits: .*aux_logits=False"),
+        (lambda out: GoogLeNetOutputs(out, None, out), "returns aux_logits1: .*aux_logits=False"),
+        (lambda out: (out, out), "returns a tuple"),
+        (lambda out: out.sum(), "returns a Tensor"),
+    ],
+)
+def test_what_is_returned_in_training_only_is_one_line(returned: Any, line: str) -> None:
+    """Auxiliary outputs would be in no loss: their layers would stay as they are."""
+
+    class Auxiliary(Base):
+        def forward(self, x: Tensor) -> Any:
+            out = super().forward(x)
+            return returned(out) if self.training else out
+
+    with pytest.raises(UserError, match=line):
+        losses(Auxiliary)
+
+
+def test_without_auxiliary_outputs_an_object_of_torchvision_is_taken() -> None:
+    class Plain(Base):
+        def forward(self, x: Tensor) -> Any:
+            return InceptionOutputs(super().forward(x), None)
+
+    assert losses(Plain) == losses(Base)
+
+
+def test_images_that_are_too_small_are_one_line() -> None:
+    small = nn.Sequential(nn.Unflatten(1, (1, 1, 3)), nn.Conv2d(1, 1, 2), nn.Flatten())
+    with pytest.raises(UserError, match=r"does not accept samples .*: give it larger images"):
+        losses(lambda *_: small)
 
 
 def test_a_weight_whose_memory_is_not_in_order_is_like_any_other() -> None:
