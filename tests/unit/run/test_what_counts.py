@@ -1,0 +1,328 @@
+"""Which result counts, what may go, and what a run's folder will take: each rule, case by case."""
+
+import json
+import math
+import os
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedrepro.config.targets import RunKey
+from fedrepro.models import registry as models
+from fedrepro.provenance.identity import Difference, Meaning
+from fedrepro.run import assembly, cleaning, disk_check, manifest, results, run_archive, standing
+from fedrepro.run.derived_files import changed_sources
+from fedrepro.run.results import find_run, finished_run, read_run, seal_of_run, status_of
+from fedrepro.run.run_archive import ArchivedRun
+from fedrepro.run.run_comparison import SAME, Side, compare_landed, of_rounds
+from fedrepro.run.standing import Standing
+from fedrepro.support.errors import UserError
+from support.manifests import write_bare, write_manifest
+from support.tiny_run import dataset, run_spec
+
+RUN = RunKey("test/blobs", "fedavg", 1)
+AS_REFERENCE = results.reference_folder(RUN)
+
+
+def sealed(root: Path, folder: Path | None = None, **more: Any) -> str:
+    """A run's seal, written to its own place or to that of the reference result."""
+    made = write_bare(root, RUN, **more)
+    if folder:
+        (root / folder).parent.mkdir(parents=True, exist_ok=True)
+        made = Path(shutil.move(made, root / folder))
+    return str(json.loads((made / "manifest.json").read_text(encoding="utf-8"))["seal"])
+
+
+# --- which of several results ---------------------------------------------------------------------
+def test_this_machine_s_result_comes_before_the_reference_result(tmp_path: Path) -> None:
+    assert seal_of_run(tmp_path, RUN) == ""
+    reference = sealed(tmp_path, AS_REFERENCE, rounds_done=1)
+    assert seal_of_run(tmp_path, RUN) == reference
+    assert find_run(tmp_path, RUN).reference
+    own = sealed(tmp_path, rounds_done=2)
+    assert own != reference and seal_of_run(tmp_path, RUN) == own
+    assert not find_run(tmp_path, RUN).reference
+    elsewhere = Path("moved/runs")
+    shutil.copytree(tmp_path / "results/runs", tmp_path / elsewhere)
+    shutil.rmtree(tmp_path / "results")
+    assert seal_of_run(tmp_path, RUN, elsewhere) == own
+    # A damaged one of this machine is said to be so: it is not passed over.
+    sealed(tmp_path)
+    (tmp_path / RUN.folder / "manifest.json").write_text("{", encoding="utf-8")
+    assert find_run(tmp_path, RUN).state == "damaged"
+    assert seal_of_run(tmp_path, RUN) == "damaged"
+
+
+def test_what_was_made_of_runs_is_compared_with_each_of_them() -> None:
+    content = {"of": {"a/s/fedavg/1": "one", "a/s/ima/2": "two", "a/s/moon/3": "three"}}
+    now = {"fedavg": "one", "ima": "other", "moon": None}
+    assert [*changed_sources(content, lambda run: now[run.method])] == ["a/s/ima/2"]
+    assert [*changed_sources(content, lambda run: "")] == [*content["of"]]  # they are gone
+    assert [*changed_sources({}, lambda run: "x")] == []
+
+
+@pytest.mark.parametrize(
+    ("about", "state"),
+    [
+        ({"status": "finished", "rounds_done": 8}, "finished"),
+        ({"status": "finished", "rounds_done": 7}, "stopped early"),
+        ({"status": "finished", "rounds_done": 7, "stopped": "reached 60 %"}, "finished"),
+        ({"status": "finished", "rounds_done": 9}, "finished"),
+        ({"status": "diverged", "rounds_done": 3, "diverged_at": 3}, "diverged"),
+        ({"status": "finished", "rounds_done": 7, "stopped": ""}, "stopped early"),
+        ({"status": "finished"}, "finished"),
+    ],
+)
+def test_states_and_who_takes_a_finished_run(
+    tmp_path: Path, about: dict[str, Any], state: str
+) -> None:
+    made = {"run": {"setting": RUN.setting, "method": RUN.method, "seed": 1, "rounds": 8}, **about}
+    assert status_of(made)[0] == state
+    write_manifest(write_bare(tmp_path, RUN), {"files": {}, **made})
+    assert read_run(tmp_path, RUN).state == state
+    if state == "finished":
+        assert finished_run(tmp_path, RUN).manifest["status"] == "finished"
+    else:
+        with pytest.raises(UserError, match="expected a finished run"):
+            finished_run(tmp_path, RUN)
+
+
+def test_scores_on_validation_samples_take_the_place_of_those_on_test_samples() -> None:
+    columns: dict[str, dict[str, list[Any]]] = {
+        "rounds.parquet": {
+            "round": [1], "learning_rate": [0.5], "test_loss": [3.0], "test_accuracy": [0.1],
+            "validation_loss": [2.0], "validation_accuracy": [None],
+        },
+        "clients.parquet": {
+            "round": [1, 1], "client": [0, 1], "train_samples": [5, 6], "test_samples": [1, 2],
+            "accuracy": [0.1, 0.2], "participations": [3, 4],
+            "validation_samples": [7, 8], "validation_accuracy": [0.6, 0.7],
+        },
+        "mixtures.parquet": {"client": [0], "weight": [0.5], "accuracy": [0.5]},
+    }  # fmt: skip
+    archived = ArchivedRun({}, {}, {}, columns)
+    tested = results.RunRecord(Path(), RUN, Path(), True, "finished", archived=archived)
+    assert tested.rounds["test_loss"] == [3.0] and tested.clients["accuracy"] == [0.1, 0.2]
+    assert tested.clients["test_samples"] == [1, 2] and tested.mixtures["weight"] == [0.5]
+    chosen = replace(tested, scored_on="validation")
+    assert chosen.rounds.keys() == {"round", "test_loss", "test_accuracy"}
+    assert chosen.rounds["test_loss"] == [2.0]
+    assert math.isnan(chosen.rounds["test_accuracy"][0])
+    assert chosen.clients == {
+        "round": [1, 1], "client": [0, 1], "train_samples": [5, 6], "test_samples": [7, 8],
+        "accuracy": [0.6, 0.7],
+    }  # fmt: skip
+    assert chosen.mixtures == {}
+
+
+def test_images_are_in_the_order_of_their_rounds(tmp_path: Path) -> None:
+    files = {f"round{number}-images.safetensors": "x" for number in (10, 2, 1)}
+    files |= {"round3-client1.safetensors": "x", "rounds.parquet": "x"}
+    record = results.RunRecord(
+        tmp_path, RUN, Path("x"), False, "finished", manifest={"files": files}
+    )
+    assert record.rounds_with_images == [1, 2, 10]
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/round2-images.safetensors").touch()
+    assert replace(record, reference=True).rounds_with_images == [2]
+    assert replace(record, state="damaged").rounds_with_images == []
+
+
+def test_a_landed_table_keeps_scores_of_the_last_round_and_no_empty_column() -> None:
+    table = {
+        "round": [1, 1, 2, 2], "client": [0, 1, 0, 1], "test_samples": [4, 5, 4, 5],
+        "accuracy": [0.1, 0.2, 0.3, None], "ece_batch": [1.0, 1.0, 1.0, 1.0], "drift": [None] * 4,
+    }  # fmt: skip
+    last = {"round": [2, 2], "client": [0, 1], "test_samples": [4, 5], "accuracy": [0.3, None]}
+    for name in ("clients.parquet", "decisions.parquet", "mixtures.parquet"):
+        assert run_archive.reduced(name, table) == last
+    every = {key: table[key] for key in last}
+    assert run_archive.reduced("rounds.parquet", table) == every
+    without = {key: table[key] for key in ("round", "client", "accuracy")}
+    assert run_archive.reduced("clients.parquet", without) == {}
+    assert run_archive.reduced("decisions.parquet", without)["round"] == [2, 2]
+    mixtures = {"client": [0, 1], "weight": [0.0, 0.0]}  # scored once, after the last round
+    assert run_archive.reduced("mixtures.parquet", mixtures) == mixtures
+
+
+# --- current or not -------------------------------------------------------------------------------
+@pytest.mark.parametrize("state", ["finished", "diverged", "damaged", "stopped early", "not run"])
+def test_a_current_result_is_whole_and_has_the_numbers_of_today(state: Any) -> None:
+    record = results.RunRecord(Path(), RUN, Path(), False, state, "why so")
+    whole = state in ("finished", "diverged")
+    for meaning in Meaning:
+        differing = Difference(meaning, "data", "key", words=f"of {meaning.name}")
+        found = Standing(record, (differing,))
+        other = meaning is Meaning.OTHER_NUMBERS
+        assert found.is_current == (whole and not other)
+        assert bool(found.elsewhere) == (meaning in (Meaning.OTHER_BITS, Meaning.APART))
+        said = "why so" if state == "damaged" else f"of {meaning.name}" * other
+        assert found.why.endswith(said) and bool(found.why) == bool(said)
+
+
+@pytest.mark.parametrize("state", ["finished", "diverged", "not run"])
+@pytest.mark.parametrize("stale", [False, True])
+def test_an_input_is_a_finished_run_that_is_current(
+    state: Any, stale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differing = (Difference(Meaning.OTHER_NUMBERS, "code", "x", words="other code"),)
+    record = results.RunRecord(Path(), RUN, Path(), False, state, f"it is {state}")
+    found = Standing(record, differing if stale else ())
+    monkeypatch.setattr(standing, "standing_of", lambda bench, run: found)
+    ask: Any = (SimpleNamespace(), run_spec())
+    if state == "finished" and not stale:
+        standing.refuse_stale_input(*ask)
+    else:
+        with pytest.raises(UserError, match="other code" if stale else f"it is {state}"):
+            standing.refuse_stale_input(*ask)
+
+
+@pytest.mark.parametrize(
+    "key", ["", "machine", "processor", "vector_instructions", "torch", "accelerator", "cores"]
+)
+def test_the_kind_of_machine_that_gives_the_same_bits(key: str) -> None:
+    here = manifest.hardware("cpu")
+    packages = {"torch": torch.__version__.partition("+")[0]}
+    there = {"hardware": {**here}, "packages": packages}
+    if key == "torch":
+        there["packages"] = {"torch": "1.0"}
+    elif key:
+        there["hardware"][key] = "another"
+    assert manifest.is_of_this_kind(there) == (key in ("", "cores"))
+
+
+def test_a_run_made_again_is_compared_number_by_number() -> None:
+    def record(accuracies: list[float], loss: float, **more: Any) -> Any:
+        tables = {
+            "rounds.parquet": {"round": [1, 2], "test_accuracy": accuracies, "gap": [loss, loss]}
+        }
+        archived = ArchivedRun(more.get("manifest", {}), {}, {}, tables)
+        state = more.pop("state", "finished")
+        made = results.RunRecord(Path(), RUN, Path(), True, state, archived=archived, **more)
+        vars(made)["quality"] = {"numbers": {"accuracy": 0.5, "fid": None}}
+        return made
+
+    landed = record([0.25, 0.5], 1.0)
+    assert compare_landed(landed, record([0.25, 0.5], 1.0), same_kind=True) == (SAME, True)
+    made = record([0.125, 0.55], 2.0)
+    for same_kind in (True, False):
+        words, expected = compare_landed(landed, made, same_kind=same_kind)
+        assert words.startswith("4 of 6 numbers differ (gap, test_accuracy); accuracy by at most ")
+        assert "at most 12.50 points" in words and expected == (not same_kind)
+    ended = record([0.25, 0.5], 1.0, state="diverged")
+    assert compare_landed(landed, ended, same_kind=False).expected is False
+    without = record([0.25, 0.5], 1.0)
+    vars(without)["quality"] = {}
+    words, _ = compare_landed(landed, without, same_kind=True)
+    assert words.startswith("1 of 6 numbers differ (quality accuracy)")
+
+
+def test_a_round_that_differs_and_one_that_is_missing() -> None:
+    ours = {"round": [1.0, 2.0, 3.0], "loss": [3.0, 2.0, 1.0]}
+
+    def said(theirs: dict[str, list[float]]) -> str:
+        (line,) = of_rounds(Side("a", {}, ours), Side("b", {}, theirs))
+        return line
+
+    assert said({"round": [1.0, 3.0], "loss": [3.0, 5.0]}) == (
+        "up to round 2 all is equal; only a has it"
+    )
+    assert said({"round": [1.0, 2.0, 4.0], "loss": [3.0, 5.0, 1.0]}).startswith("round 2 is the")
+    longer = {"round": [1.0, 2.0, 3.0, 4.0], "loss": [3.0, 2.0, 1.0, 0.0]}
+    assert said(longer) == "up to round 4 all is equal; only b has it"
+
+
+# --- what may go, what it takes -------------------------------------------------------------------
+def test_the_space_that_goes_is_that_of_files_with_one_name(tmp_path: Path) -> None:
+    kept, linked = tmp_path / "a/x/one", tmp_path / "a/y/two"
+    for path, size in ((kept, 700), (linked, 50)):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * size)
+    (tmp_path / "b").mkdir()
+    os.link(linked, tmp_path / "b/again")
+    going = cleaning.Removable(tmp_path / "a", "test", (kept, linked), 1.0)
+    assert going.size == 700
+    (tmp_path / "b/more").write_bytes(b"x" * 900)
+    found = cleaning.sizes(tmp_path)
+    directories = sum(path.lstat().st_size for path in (kept.parent, linked.parent))
+    assert found == {"b": 900, "a": 750 + directories} or [*found] == ["a", "b"]
+    assert found["b"] == 900 and found["a"] == 750 + directories
+    assert [*found.values()] == sorted(found.values(), reverse=True)
+    going.remove()
+    assert not (tmp_path / "a").exists() and (tmp_path / "b/again").stat().st_size == 50
+
+
+@pytest.mark.parametrize(("days", "goes"), [(2.5, True), (3.5, False)])
+def test_only_what_is_as_old_as_asked_for(tmp_path: Path, days: float, goes: bool) -> None:
+    aside = tmp_path / f"results/runs/a/s/fedavg/seed1.aside-{'0' * 12}"
+    aside.mkdir(parents=True)
+    (aside / "checkpoint.safetensors").write_bytes(b"x")
+    then = cleaning.time.time() - 3 * cleaning.DAY
+    os.utime(aside / "checkpoint.safetensors", (then, then))
+    found = [*cleaning.removable(tmp_path, days)]
+    assert [each.folder for each in found] == ([aside] if goes else [])
+    assert all(2.9 < each.days < 3.1 for each in found)
+
+
+def test_models_that_a_run_keeps_are_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each round those of the cohort and the server's, with their running statistics."""
+    spec = run_spec(keep={"fedavg": [1, 3]}, participation=0.3)
+    data, usage = dataset(), namedtuple("usage", "total used free")
+
+    def make(shape: Any, outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(4, 300), nn.BatchNorm1d(300))
+
+    size = 4 * (4 * 300 + 300 + 2 * 300 + 2 * 300)
+    for clients, cohort in ((20, 6), (5, 1), (2, 1)):
+        needed = 2 * (cohort + 1) * size
+        for free, enough in ((needed, True), (needed - 1, False)):
+            monkeypatch.setattr(shutil, "disk_usage", lambda folder, n=free: usage(0, 0, n))
+            with models.given("logistic", make):
+                if enough:
+                    said = disk_check.space_for_models(spec, data, clients, tmp_path)
+                    number = 2 * (cohort + 1)
+                    assert said.startswith(f"keeps {number} models of {size / 1e6:.1f} MB")
+                else:
+                    with pytest.raises(UserError, match="free disk space"):
+                        disk_check.space_for_models(spec, data, clients, tmp_path)
+    assert disk_check.space_for_models(run_spec(), data, 20, tmp_path) == ""
+
+
+def test_speed_counts_the_rounds_of_the_run_itself() -> None:
+    plan: Any = SimpleNamespace(workers=3)
+    state: Any = SimpleNamespace(done=12, began=None, wall_seconds=4.0, cpu_seconds=6.0, resumed=2)
+    found = manifest.timing(plan, state)
+    assert (found["rounds_per_second"], found["workers"], found["resumed"]) == (3.0, 3, 2)
+    assert (found["wall_seconds"], found["cpu_seconds"]) == (4.0, 6.0)
+    state.began = {"round": 10}
+    assert manifest.timing(plan, state)["rounds_per_second"] == 0.5
+    state.wall_seconds = 0.0
+    assert manifest.timing(plan, state)["rounds_per_second"] == 0.0
+    assert found["peak_memory_bytes"] > 50e6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cohort", "parallel"),
+    # Two epochs in batches of 8: a mean of 25 samples makes 8 steps of a client in a round.
+    [([49, 1], 3, True), ([49, 1], 2, False), ([25] * 9, 3, True), ([8] * 9, 9, False)],
+)
+def test_a_second_process_pays_by_the_steps_of_a_round(
+    sizes: list[int], cohort: int, parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 20 steps on, with convolutions; however many rounds there are."""
+    monkeypatch.setattr(assembly.arithmetic, "pays", lambda spec: False)
+    for rounds in (1, 40):
+        spec = run_spec(model="mcmahan_cnn", rounds=rounds, executor="auto", threads=2)
+        found = assembly._executor(spec, SimpleNamespace(sizes=sizes), cohort)  # type: ignore[arg-type]
+        assert (found == "parallel") == parallel
+    alone = replace(spec, execution=replace(spec.execution, threads=1))
+    assert assembly._executor(alone, SimpleNamespace(sizes=sizes), cohort) == "sequential"  # type: ignore[arg-type]
