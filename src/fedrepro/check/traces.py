@@ -53,7 +53,7 @@ def frozen(value: Any, depth: int = 4) -> object:
         case torch.Generator():
             return _bytes(value.get_state())
         case np.random.Generator():
-            return inside(value.bit_generator.state)
+            return frozen(value.bit_generator.state)  # made anew, so its parts have no identity
         case random.Random():
             return value.getstate()
         case dict():
