@@ -40,18 +40,30 @@ class Fixed(FedAvg):
     """Its model depends on no seed."""
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        same = tree.apply(torch.ones_like, server["params"])
+        done = ctx.round + 1.0
+        same = tree.apply(lambda leaf: torch.full_like(leaf, done), server["params"])
         return {**super().server_update(ctx, server, updates, weights), "params": same}
 
 
 @dataclass(frozen=True)
-class Lonely(FedAvg):
-    """It divides by the number of other clients."""
+class Partly(FedAvg):
+    """A part of its model depends on no seed, which is no fault."""
 
-    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
-        weights, server = super().aggregation_weights(ctx, server, updates)
-        others = len(ctx.cohort) - 1
-        return weights * (1.0 if others else float("inf")), server
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        server = super().server_update(ctx, server, updates, weights)
+        kept = {"head.bias": torch.ones_like(server["params"]["head.bias"])}
+        return {**server, "params": server["params"] | kept}
+
+
+@dataclass(frozen=True)
+class Lonely(FedAvg):
+    """One number of its model is divided by the number of other clients."""
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        server = super().server_update(ctx, server, updates, weights)
+        others = torch.tensor([len(ctx.cohort) - 1.0, 1.0, 1.0])
+        moved = {"head.bias": server["params"]["head.bias"] / others}
+        return {**server, "params": server["params"] | moved}
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,10 @@ def test_a_wrong_method_fails_the_check(
 ) -> None:
     with pytest.raises(Failed, match=words):
         check(trial(method))
+
+
+def test_a_part_of_a_model_may_be_the_same_with_every_seed() -> None:
+    suite.another_seed_gives_another_result(trial(Partly()))
 
 
 def test_a_method_that_says_so_may_follow_no_server_optimizer() -> None:

@@ -258,7 +258,7 @@ def test_a_key_with_another_value_is_the_only_difference(bench: Workbench) -> No
         "optimizer.lr": 0.7, "optimizer.momentum": 0.9, "optimizer.weight_decay": 0.01,
         "rounds": 9, "epochs": 3, "batch_size": 7, "participation": 0.5, "lr_decay": 0.9,
         "evaluate.every": 2, "evaluate.clients": False, "partition.test_fraction": 0.3,
-        "model": "mlp", "noise.rate": 0.1,
+        "model": "twonn", "noise.rate": 0.1,
     }  # fmt: skip
     known = plain.scalars
     for key, value in others.items():
@@ -292,7 +292,7 @@ def test_a_key_with_another_value_is_the_only_difference(bench: Workbench) -> No
 def test_the_released_reading_has_each_key_of_each_discrepancy(bench: Workbench) -> None:
     released = {
         "A1": {"rounds": 5, "batch_size": 3},
-        "A2": {"lr_decay": 0.5, "decay_from": 1, "model": "mlp"},
+        "A2": {"lr_decay": 0.5, "decay_from": 1, "model": "twonn"},
         "A3": {"optimizer": {"lr": 0.9}, "methods": {"fedprox": {"mu": 3.0}}},
     }
     plain = Setting.model_validate({**S, "released": released})
@@ -302,7 +302,7 @@ def test_the_released_reading_has_each_key_of_each_discrepancy(bench: Workbench)
     described = {
         key: getattr(reading, key) for key in ("rounds", "batch_size", "lr_decay", "model")
     }
-    assert described == {"rounds": 5, "batch_size": 3, "lr_decay": 0.5, "model": "mlp"}
+    assert described == {"rounds": 5, "batch_size": 3, "lr_decay": 0.5, "model": "twonn"}
     assert (reading.optimizer.lr, reading.decay_from) == (0.9, 1)
     assert reading.methods == {"fedprox": {"mu": 3.0}}
     kept = {"dataset", "partition", "participation", "epochs", "evaluate"}

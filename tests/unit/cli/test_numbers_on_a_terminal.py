@@ -1,0 +1,288 @@
+"""The numbers, rows and statuses of short commands, beside what they are of."""
+
+import argparse
+import json
+import os
+import time
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from fedrepro.cli import plan, ranking, requested, verify
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Setting
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.methods import registry
+from fedrepro.run.checkpoint import ABOUT, PLACE
+from fedrepro.support import checksummed_json
+from fedrepro.support.errors import UserError
+from support.report_world import write_run
+from support.search_world import EXPERIMENT, settle
+
+S = EXPERIMENT["settings"]["s"]
+OTHERS = {
+    "own": {"t": {"extends": "s", "rounds": 7, "model": "twonn"},
+            "u": {"extends": "s", "partition": {"scheme": "iid", "clients": 12}}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+    settle(tmp_path, settings={"s": S, **OTHERS["own"]})
+    second = {**EXPERIMENT, "system": "else", "settings": {"v": {**S, "rounds": 5}}, "search": {}}
+    (tmp_path / "config/experiments/else.yaml").write_text(yaml.safe_dump(second))
+    monkeypatch.chdir(tmp_path)
+    return load()
+
+
+def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+    """The lines of a command, by their tabs, without the header."""
+    capsys.readouterr()
+    assert main([*words]) == 0
+    return [line.split("\t") for line in capsys.readouterr().out.splitlines()][1:]
+
+
+# --- clean ----------------------------------------------------------------------------------------
+def old(path: Path, size: int, days: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (time.time() - days * 86400,) * 2)
+
+
+def test_clean_says_the_sizes_and_ages_of_what_can_go(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = {"round1": (1_500_000, 3.0), "round2": (250_000, 40.0), "round4": (4_000_000, 10.0)}
+    folder = Path("results/trunks/own/s/fedavg/seed1")
+    for name, (size, days) in wanted.items():
+        old(folder / name / "checkpoint.safetensors", size, days)
+        file = folder / name / ABOUT
+        about = {"layout": 4, "files": {"checkpoint.safetensors": "0"}}
+        checksummed_json.write(file, about, checksummed_json.place(file, PLACE))
+        os.utime(file, (time.time() - days * 86400,) * 2)
+        wanted[name] = (size + file.stat().st_size, days)
+    old(Path("results/runs/own/s/fedavg/seed1/model.safetensors"), 7_000_000, 0)
+    for older in (0, 5, 20, 50):
+        found = rows(capsys, "clean", "--older", str(older))
+        assert {Path(row[0]).name: row[2:] for row in found} == {
+            name: [f"{size / 1e6:.1f}", f"{days:.0f}"]
+            for name, (size, days) in wanted.items()
+            if days >= older
+        }
+    assert main(["clean", "--older", "5"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    total = sum(size for size, days in wanted.values() if days >= 5) / 1e6
+    assert f"would remove 2 folders, {total:.1f} MB; --remove" in said[0]
+    both = sum(size for size, _ in wanted.values()) / 1e6
+    assert said[1].endswith(f": runs 7.0 MB, trunks {both:.1f} MB")  # the largest first
+    assert main(["clean", "--older", "5", "--remove"]) == 0
+    said = capsys.readouterr().err
+    assert "removed 2 folders" in said and [path.name for path in folder.iterdir()] == ["round1"]
+
+
+# --- lists ----------------------------------------------------------------------------------------
+def test_settings_are_listed_by_system_without_candidates(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {
+        "own/s": ["heart", "natural", "logistic", "2"],
+        "own/s@validation0.2": ["heart", "natural", "logistic", "2"],
+        "own/t": ["heart", "natural", "twonn", "7"],
+        "own/u": ["heart", "iid, 12 clients", "logistic", "2"],
+    }
+    other = {"else/v": ["heart", "natural", "logistic", "5"]}
+    assert {row[0]: row[1:] for row in rows(capsys, "settings")} == own | other
+    assert {row[0]: row[1:] for row in rows(capsys, "settings", "own")} == own
+    assert {row[0]: row[1:] for row in rows(capsys, "settings", "else")} == other
+    for name in (*own, *other):
+        assert main(["settings", name]) == 0
+        ((key, content),) = yaml.safe_load(capsys.readouterr().out).items()
+        assert key == name and "extends" not in content
+        written, known = Setting.model_validate(content), bench.setting(name)
+        assert written.model_dump() == known.model_copy(update={"extends": None}).model_dump()
+
+
+def test_methods_are_listed_by_kind_with_their_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["methods", "--json"]) == 0
+    told = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    listed = rows(capsys, "methods")
+    assert {row[0] for row in listed} == {*told}
+    kinds = [row[1] for row in listed]
+    order = ["method", "pre-training", "wrapper", "server optimizer"]
+    assert kinds == sorted(kinds, key=order.index) and {*kinds} == {*order}
+    for kind in order:
+        names = [row[0] for row in listed if row[1] == kind]
+        assert names == sorted(names)
+    for name, _, paper, shown in listed:
+        part = registry.part(name)
+        assert part is not None
+        defaults = {
+            field.name: field.default
+            for field in fields(part.cls)
+            if field.init
+            and field.default is not MISSING
+            and field.name in told[name]["hyperparameters"]
+        }
+        assert told[name]["hyperparameters"] == json.loads(json.dumps(defaults, default=str))
+        assert shown == ", ".join(f"{key} = {value}" for key, value in defaults.items())
+        assert paper == told[name]["paper"]
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 1, 2**32 - 1, 2**32])
+def test_a_seed_is_one_that_every_generator_takes(seed: int) -> None:
+    if 0 <= seed < 2**32:
+        requested.require_seed("--seed", seed)
+    else:
+        with pytest.raises(UserError, match=f"--seed: {seed}: expected"):
+            requested.require_seed("--seed", seed)
+
+
+def test_values_of_the_command_line_have_the_types_of_files(bench: Workbench) -> None:
+    texts = ["a=1", "b=1.5", "c=true", "d=null", "e=word", "f=1e-3", "g=x=y", "h="]
+    assert requested.values_of(texts) == {
+        "a": 1, "b": 1.5, "c": True, "d": None, "e": "word", "f": 0.001, "g": "x=y", "h": None
+    }  # fmt: skip
+    for wrong in (["a"], ["=1"], ["a=1", "a=2"], ["a=[1]"]):
+        with pytest.raises(UserError, match="--set"):
+            requested.values_of(wrong)
+    named = argparse.Namespace(setting="own/t", method="fedprox", seed=3, set=[])
+    assert requested.requested(named)[1] == RunKey("own/t", "fedprox", 3)
+
+
+# --- verify ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("stale", "elsewhere"), [(0, 0), (1, 0), (0, 2), (10, 11), (13, 1)])
+def test_verify_counts_what_is_stale_and_what_is_of_another_machine(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, stale: int, elsewhere: int
+) -> None:
+    whole = max(stale, elsewhere) + 2
+    runs = [(None, RunKey("own/s", "fedavg", seed)) for seed in range(whole)]
+
+    def standing(_: object, run: RunKey) -> SimpleNamespace:
+        if run.seed == whole - 1:  # of an experiment that is gone
+            raise UserError("gone")
+        why = "other code" if run.seed < stale else ""
+        return SimpleNamespace(why=why, elsewhere="other torch" if run.seed < elsewhere else "")
+
+    monkeypatch.setattr(verify, "runs_in", lambda folder: runs)
+    monkeypatch.setattr(verify, "standing_of", standing)
+    lines = [*verify._other_results(Path("results"))]
+    wanted = []
+    for count, words in ((stale, "other code"), (elsewhere, "other torch")):
+        if count:
+            wanted.append((f"{count} run{'s' if count > 1 else ''} ", words, count))
+    heads = [line for line in lines if not line.startswith("  ")]
+    assert len(heads) == len(wanted)
+    for head, (start, _, _) in zip(heads, wanted, strict=True):
+        assert head.startswith(start)
+    for _, words, count in wanted:
+        named = [line for line in lines if line.endswith(f": {words}")]
+        assert named == [
+            f"  own/s fedavg --seed {seed}: {words}" for seed in range(min(count, verify.MOST))
+        ]
+    more = [line for line in lines if line.endswith(" more")]
+    assert more == [f"  and {count - 10} more" for _, _, count in wanted if count > 10]
+
+
+# --- estimate -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("runs", "done", "unknown", "shown"),
+    [(5, 0, 0, "2.50"), (5, 2, 0, "2.50"), (5, 0, 2, "> 2.50"), (5, 2, 2, "> 2.50"),
+     (5, 2, 3, "?"), (3, 0, 3, "?")],
+)  # fmt: skip
+def test_hours_that_are_not_all_known_are_more_and_hours_of_nothing_known_are_none(
+    runs: int, done: int, unknown: int, shown: str
+) -> None:
+    line = {"runs": runs, "done": done, "unknown": unknown, "hours": 2.5, "wall": 0.5}
+    assert plan._hours(line, "hours") == shown
+    assert plan._wall(line) == (
+        "30.0 minutes" if shown == "2.50" else shown.replace("2.5", "0.5") + " hours"
+    )
+    assert plan._wall({**line, "wall": 1.0}).endswith("hours")
+
+
+# --- rank -----------------------------------------------------------------------------------------
+RUNS = [RunKey("own/s", "fedavg", seed) for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("made", [(), (1,), (1, 2), (1, 2, 3)])
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_runs_that_snakemake_could_not_make_are_counted_and_named(
+    bench: Workbench,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    made: tuple[int, ...],
+    status: int,
+) -> None:
+    asked: list[tuple[list[str], int]] = []
+
+    def snakemake(files: list[str], cores: int) -> int:
+        asked.append((files, cores))
+        for run in RUNS:
+            if run.seed in made:
+                write_run(bench, run, [0.5, 0.6])
+            else:
+                log = Path(f"results/logs/run/{run.name}.log")
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_text(f"fedrepro: it broke with {run.seed}\n", encoding="utf-8")
+        return status
+
+    monkeypatch.setattr(ranking, "_snakemake", snakemake)
+    config = bench.config.model_copy(update={"threads": 2})
+    wide = Workbench(**{**vars(bench), "config": config})
+    left = [run for run in RUNS if run.seed not in made]
+    assert ranking.train(wide, dict.fromkeys(RUNS, False), 3) == (len(left) if status else 0)
+    assert asked == [([f"{run.folder}/manifest.json" for run in RUNS], 6)]
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "failed" in line] == [
+        f"own/s fedavg seed {run.seed}: failed: it broke with {run.seed}" for run in left if status
+    ]
+    assert ranking.train(bench, {}, 1) == 0 and len(asked) == 1  # nothing is asked for
+
+
+def test_the_cost_of_runs_adds_up_by_setting(bench: Workbench) -> None:
+    runs = [*RUNS, RunKey("own/t", "fedavg", 1), RunKey("own/t", "ima+fedavg", 1)]
+    write_run(bench, RUNS[0], [0.5, 0.6])
+    lines = ranking._cost_lines(bench, runs, 2)
+    by_name = {line["name"]: line for line in lines}
+    assert [(line["kind"], line["name"]) for line in lines][-1] == ("all", "all")
+    assert (by_name["own/s"]["runs"], by_name["own/s"]["done"]) == (3, 1)
+    assert by_name["own/t"]["runs"] == 2 and lines[-1]["runs"] == 5
+    for key in ("runs", "done", "hours", "steps", "unknown", "disk"):
+        assert lines[-1][key] == pytest.approx(sum(line[key] for line in lines[:-1])), key
+    assert lines[-1]["memory"] == max(line["memory"] for line in lines[:-1])
+    assert 0 < lines[-1]["wall"] <= lines[-1]["hours"]
+    alone = ranking._cost_lines(bench, runs, 1)
+    assert alone[-1]["wall"] == pytest.approx(alone[-1]["hours"])
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [(0.0, "0.0 minutes"), (0.999, "59.9 minutes"), (1.0, "1.0 hours"), (36.04, "36.0 hours")],
+)
+def test_a_time_is_in_minutes_below_an_hour(hours: float, words: str) -> None:
+    assert ranking.span(hours) == words
+    assert ranking.span(hours, "CPU ") == words.replace(" ", " CPU ")
+
+
+def test_what_is_to_be_trained_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    total: dict[str, Any] = {"runs": 5, "done": 2, "unknown": 0, "hours": 0.5, "wall": 0.25}
+    ranking._say_cost(total, 2)
+    ranking._say_cost({**total, "unknown": 2}, 2)
+    ranking._say_cost({**total, "done": 5}, 2)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first == "3 runs to train: 30.0 CPU minutes, 15.0 minutes with 2 at a time."
+    assert second == f"{first[:-1]}; 2 of them at unknown cost."
+    assert "Nothing to train" in third
+    ranking._say_unable({"a": "x", "b": "x", "c": "x", "d": "x", "e": "y"})
+    assert capsys.readouterr().err.splitlines() == [
+        "can't run in a; b; c and 1 more: x", "can't run in e: y"
+    ]  # fmt: skip
