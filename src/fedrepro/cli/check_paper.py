@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedrepro.config.loading import load
+from fedrepro.cost.demo_faults import faults_at_demo
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import ORDER
@@ -56,3 +57,4 @@ def _faults(root: Path, names: list[str], listed: list[str]) -> Iterator[str]:
             yield f"config/experiments/{name}.yaml: there is no such file"
         elif bench and papers and name in papers.systems:
             yield from faults_of(bench, papers, name)
+            yield from faults_at_demo(bench, name)

@@ -1,6 +1,6 @@
 """Targets: the pages of tables and figures at a scale, and the runs that they need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -195,11 +195,13 @@ class TableTarget(Target):
 
     @cached_property
     def runs(self) -> tuple[RunKey, ...]:
-        return _runs_of(self.cells)
-
-    @cached_property
-    def required(self) -> tuple[RunKey, ...]:
-        return self.runs if self.awaited else ()
+        runs = (
+            run
+            for cell in self.cells
+            for name in (*cell.methods, *cell.rivals)
+            for run in cell.runs(name)
+        )
+        return tuple(dict.fromkeys(runs))
 
     @property
     def analyses(self) -> tuple[Path, ...]:
@@ -211,13 +213,6 @@ class TableTarget(Target):
             for run in cell.runs(name)
         )
         return tuple(dict.fromkeys(judged))
-
-
-def _runs_of(cells: Iterable[Cell]) -> tuple[RunKey, ...]:
-    runs = (
-        run for cell in cells for name in (*cell.methods, *cell.rivals) for run in cell.runs(name)
-    )
-    return tuple(dict.fromkeys(runs))
 
 
 @dataclass(frozen=True)

@@ -330,13 +330,5 @@ class Writer:
 
 def _runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
     """Every run that a table's JSON links to."""
-    runs = {
-        run.page: (result, run)
-        for cell in table.cells
-        for result in cell.results
-        for run in result.runs
-        if run.page
-    }
-    return [
-        read_run(root, result.run_of(run), reference=run.reference) for result, run in runs.values()
-    ]
+    runs = {run.page: (key, run.reference) for key, run in table.runs if run.page}
+    return [read_run(root, key, reference=landed) for key, landed in runs.values()]

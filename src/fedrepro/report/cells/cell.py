@@ -95,6 +95,11 @@ class Result:
             run.seed for run in runs if run.state == "diverged" and not run.changed and not run.code
         )
 
+    @property
+    def by_key(self) -> list[tuple[RunKey, CellRun]]:
+        """Its runs, each with setting, method and seed."""
+        return [(self.run_of(run), run) for run in self.runs]
+
     def run_of(self, run: CellRun) -> RunKey:
         """Setting, method and seed of one of its runs."""
         return RunKey(self.setting, run.method, run.seed)
@@ -169,6 +174,11 @@ class ComputedTable:
     rows: tuple[TableRow, ...]
     columns: tuple[TableColumn, ...]
     cells: tuple[TableCell, ...]
+
+    @property
+    def runs(self) -> list[tuple[RunKey, CellRun]]:
+        """The runs of all results, once for each that has them."""
+        return [pair for cell in self.cells for result in cell.results for pair in result.by_key]
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""

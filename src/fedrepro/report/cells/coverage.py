@@ -90,15 +90,17 @@ def _there(workbench: Workbench, system: str, item: str, scale: Scale) -> bool:
     target = workbench.targets(scale).get((system, item))
     if not isinstance(target, FigureTarget):
         return False
+    runs = (find_run(workbench.root, run) for run in target.runs)
+    return are_inputs_made(workbench, target) and all(run.state == "finished" for run in runs)
+
+
+def are_inputs_made(workbench: Workbench, target: FigureTarget) -> bool:
+    """Return True if the files beside runs that a figure is drawn from exist."""
     files = [*target.analyses, *([target.study] if target.study else [])]
-    files += [
-        workbench.setting(f"{system}/{setting}").partition_path(seed)
-        for setting in target.figure.shared_out(scale)
-        for seed in target.seeds[:1]
-    ]
-    return all((workbench.root / path).exists() for path in files) and all(
-        find_run(workbench.root, run).state == "finished" for run in target.runs
-    )
+    for name in target.figure.shared_out(target.scale):
+        setting = workbench.setting(f"{target.system}/{name}")
+        files.append(setting.partition_path(target.seeds[0]).with_suffix(".json"))
+    return all((workbench.root / path).exists() for path in files)
 
 
 def count(

@@ -10,7 +10,6 @@ from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import compact, computed
-from fedrepro.report.cells.demo_faults import faults_at_demo
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.tables import printed_cell
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -54,7 +53,6 @@ def faults_of(workbench: Workbench, published: Published, system: str) -> Iterat
         if claim.system == system:
             yield from _of_claim(workbench, published, claim)
     yield from _of_numbers(workbench, system, targets.values())
-    yield from faults_at_demo(workbench, system)
     names = (claim.name for claim in published.claims if claim.system == system)
     yield from _repeated(names, f"{PAPERS / system}/claims.yaml: name")
 

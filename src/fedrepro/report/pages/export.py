@@ -43,12 +43,7 @@ def appendix_of(workbench: Workbench, target: TableTarget, published: Published)
 
 def records_of(workbench: Workbench, table: ComputedTable) -> list[RunRecord]:
     """The runs with results behind a table's cells, each once."""
-    runs = {
-        (result.run_of(run), run.reference): run.state
-        for cell in table.cells
-        for result in cell.results
-        for run in result.runs
-    }
+    runs = {(key, run.reference): run.state for key, run in table.runs}
     over = (key for key, state in runs.items() if state in ("finished", "diverged"))
     return [read_run(workbench.root, run, reference=landed) for run, landed in over]
 

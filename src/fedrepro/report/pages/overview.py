@@ -17,7 +17,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.coverage import ARITHMETIC
+from fedrepro.report.cells.coverage import ARITHMETIC, are_inputs_made
 from fedrepro.report.cells.readings import Both
 from fedrepro.report.pages.claims import ClaimView
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
@@ -242,25 +242,14 @@ def _progress_of(
     """The runs of a figure, search or compact table; None for a table of a paper."""
     if isinstance(target, FigureTarget | SearchTarget):
         if isinstance(target, FigureTarget) and not target.runs:
-            return Progress(int(_is_computed(workbench, target)), 0)
+            return Progress(int(are_inputs_made(workbench, target)), 0)
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         return Progress(sum(path.exists() for path in manifests), len(target.runs))
     if target.scale != "compact":
         return None
     results = [cell.paper for cell in table.cells] if table else []
-    runs = {result.run_of(run) for result in results for run in result.runs if run.value}
+    runs = {key for result in results for key, run in result.by_key if run.value}
     return Progress(len(runs & {*target.runs}), len(target.runs))
-
-
-def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:
-    """Return True if all inputs of a figure without runs exist."""
-    names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
-    paths = [
-        workbench.setting(name).partition_path(target.seeds[0]).with_suffix(".json")
-        for name in names
-    ]
-    paths += [target.study] if target.study else []
-    return all((workbench.root / path).exists() for path in paths)
 
 
 def _title_of(target: Target) -> str:

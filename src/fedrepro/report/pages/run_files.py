@@ -152,9 +152,9 @@ def landed_files(root: Path, setting: str) -> dict[str, Path]:
 def unpaged(table: ComputedTable) -> dict[RunKey, bool]:
     """The runs of a table that are over but have no page; whether each is a reference result."""
     entries = {
-        cell.paper.run_of(run): run.reference
+        key: run.reference
         for cell in table.cells
-        for run in cell.paper.runs
+        for key, run in cell.paper.by_key
         if run.page is None and run.state in ("finished", "diverged")
     }
     return dict(sorted(entries.items(), key=lambda each: astuple(each[0])))

@@ -136,7 +136,7 @@ def table_page(
         "unit": units.pop() if len(units) == 1 else None,
         "rule": rule_in_words(system.spread) if system else (),
         "tested": _tested(table.cells),
-        "other_arithmetic": _other_arithmetic(table.cells),
+        "other_arithmetic": _other_arithmetic(table),
         "mixed": _mixed(table.cells),
         "seeds": {
             scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
@@ -214,15 +214,9 @@ def _mixed(cells: Iterable[TableCell]) -> list[str]:
     return sorted(", ".join(fact for fact in place if fact not in same) for place in places)
 
 
-def _other_arithmetic(cells: Iterable[TableCell]) -> dict[str, int]:
+def _other_arithmetic(table: ComputedTable) -> dict[str, int]:
     """How runs differ from the configured class of arithmetic, and how many do."""
-    runs = {
-        (result.run_of(run), run.arithmetic)
-        for cell in cells
-        for result in cell.results
-        for run in result.runs
-        if run.arithmetic
-    }
+    runs = {(key, run.arithmetic) for key, run in table.runs if run.arithmetic}
     return Counter(sorted(words for _, words in runs))
 
 
@@ -247,8 +241,7 @@ def _alike(cells: Iterable[TableCell]) -> bool:
     for cell in cells:
         if cell.demo:
             demo, paper = (
-                frozenset(result.run_of(run) for run in result.runs)
-                for result in (cell.demo, cell.paper)
+                frozenset(key for key, _ in result.by_key) for result in (cell.demo, cell.paper)
             )
             shared.setdefault((cell.row, demo), set()).add(paper)
     return any(len(papers) > 1 for papers in shared.values())
@@ -283,7 +276,7 @@ def order_of(
 
 def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
     """The runs that a row without any result takes, in words; "" if something has run."""
-    runs = {cell.paper.run_of(run) for cell in cells for run in cell.paper.runs}
+    runs = {key for cell in cells for key, _ in cell.paper.by_key}
     if any(run.state != "not run" for cell in cells for run in cell.paper.runs):
         return ""
     rounds = sorted({workbench.setting(run.setting).rounds for run in runs})
@@ -350,7 +343,7 @@ def _landed(root: Path, cells: Iterable[TableCell]) -> tuple[str, ...]:
 
 def _runs(results: Iterable[Result | None]) -> set[RunKey]:
     """The runs of results that have a page."""
-    return {result.run_of(run) for result in results if result for run in result.runs if run.page}
+    return {key for result in results if result for key, run in result.by_key if run.page}
 
 
 def _counts(cells: Sequence[TableCell]) -> dict[str, int]:

@@ -305,10 +305,7 @@ class Published:
 
     def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
         """The claims about a table, or about the table that it is a part of."""
-        items = {item, split_part(item)[0]}
-        return tuple(
-            claim for claim in self.claims if claim.system == system and items & {*claim.tables}
-        )
+        return _about(self.claims, system, {item, split_part(item)[0]})
 
     def label_of(self, system: str, item: str) -> str:
         """An item's printed name, with its table's number as the paper prints it."""
@@ -325,18 +322,19 @@ class Published:
 
     def insights_on(self, system: str, item: str) -> tuple[Insight, ...]:
         """The sentences about a table."""
-        return tuple(
-            insight
-            for insight in self.insights
-            if insight.system == system and item in insight.tables
-        )
+        return _about(self.insights, system, {item})
 
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
         """The discrepancies about a table, or about the table that it is a part of."""
-        items = {item, split_part(item)[0]}
-        return tuple(
-            entry for entry in self.ledger if entry.system == system and items & {*entry.tables}
-        )
+        return _about(self.ledger, system, {item, split_part(item)[0]})
+
+
+OfTables = TypeVar("OfTables", bound=Claim | Insight | Discrepancy)
+
+
+def _about(entries: Iterable[OfTables], system: str, items: set[str]) -> tuple[OfTables, ...]:
+    """The entries of a paper that name one of these tables."""
+    return tuple(row for row in entries if row.system == system and items & {*row.tables})
 
 
 def _grouped(
