@@ -493,6 +493,16 @@ def test_a_loss_is_a_file_of_the_workbench(bench: Path, capsys: pytest.CaptureFi
         assert standing.is_current == (folder == "same")
 
 
+@pytest.mark.parametrize(("setting", "value"), [("s", "loss=fcal"), ("slow", "lr_schedule=cosine")])
+def test_what_a_setting_can_t_have_is_refused_on_the_command_line(
+    bench: Path, setting: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = "  slow: {extends: s, lr_decay: 0.5}\n  skewed:"
+    (bench / "config/experiments/own.yaml").write_text(EXPERIMENT.replace("  skewed:", slow))
+    assert main(["run", f"own/{setting}", "fedavg", "--seed", "1", "--set", value]) == 2
+    assert value.partition("=")[0] in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_columns_of_a_table_are_labels(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x, y = labelled(60)
     pd.DataFrame(np.hstack([x, y]), columns=list("abcde")).to_csv("own.csv", index=False)
@@ -503,6 +513,9 @@ def test_columns_of_a_table_are_labels(bench: Path, capsys: pytest.CaptureFixtur
     assert fr.load("own/s", "fedavg").model(torch.ones(4, 3)).shape == (4, 2)
     (bench / "config/datasets.yaml").write_text(DATASETS.replace("price", "[d, e, f]"))
     assert main(["check-data", "own"]) == 2
+    lists = ("--set", "label=[d, e]", "--set", "drop=[a]", "--set", "task=multi_label")
+    assert main(["check-data", "own.csv", *lists]) == 0
+    assert "features\tb, c\n" in capsys.readouterr().out
     several = DATASETS.replace("price", "[d, e]").replace("regression", "classification")
     (bench / "config/datasets.yaml").write_text(several)
     assert main(["check-data", "own"]) == 2

@@ -67,8 +67,11 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     else:
         expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"
         raise bad_value(WHERE, "DATA", data, expected, own)
-    for key, value in values_of(changes).items():
+    in_brackets = [match for text in changes if (match := re.fullmatch(r"(\w+)=\[(.+)\]", text))]
+    for key, value in values_of([*{*changes} - {match[0] for match in in_brackets}]).items():
         keys[key] = str(value).split(",") if key in LISTS else value
+    for _, key, values in (match.group(0, 1, 2) for match in in_brackets):
+        keys[key] = [each.strip(" \"'") for each in values.split(",")]
     content = {"datasets": {name: keys}}
     spec = validate(Catalogue, content, WHERE).datasets[name]
     assert isinstance(spec, Own)

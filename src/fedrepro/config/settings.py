@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     Field,
     PrivateAttr,
     Tag,
     ValidationInfo,
     create_model,
-    field_validator,
     model_validator,
 )
 
@@ -32,7 +32,7 @@ from fedrepro.config.values import (
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.measures import registry
 from fedrepro.support import papers
-from fedrepro.support.errors import nearest
+from fedrepro.support.errors import UserError, nearest
 from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Real, Typed, expected, plain_or, validate
@@ -190,6 +190,13 @@ else:
     OfPapers = create_model("OfPapers", __base__=(*papers.keys_of_settings(), Typed))
 
 
+def _known_loss(name: str, info: ValidationInfo) -> str:
+    known = (info.context or NONE).names("losses")
+    if name not in known:
+        raise ValueError(f"the name of a file in plugins.losses{nearest(name, known)}")
+    return name
+
+
 def _part_in(annotation: Any) -> type[Typed] | None:
     """The kind of mapping that an optional key may have."""
     kinds = (kind for kind in get_args(annotation) if isinstance(kind, type))
@@ -239,7 +246,7 @@ class Setting(OfPapers):
     availability: AvailabilitySpec | None = later(
         None, "Clients that drop out, are late, do part of their work, or sleep. Default: none."
     )
-    loss: str | None = later(
+    loss: Annotated[str, AfterValidator(_known_loss)] | None = later(
         None, "A loss of your own, a file in `plugins.losses`, in place of the task's."
     )
     class_weights: Annotated[
@@ -303,25 +310,17 @@ class Setting(OfPapers):
     )
     _name: str = PrivateAttr(default="")
 
-    @field_validator("loss")
-    @classmethod
-    def _there(cls, name: str | None, info: ValidationInfo) -> str | None:
-        known = (info.context or NONE).names("losses")
-        if name is not None and name not in known:
-            raise ValueError(f"the name of a file in plugins.losses{nearest(name, known)}")
-        return name
-
     @model_validator(mode="after")
-    def _scheduled_once(self) -> Self:
+    def _keys_go_together(self) -> Self:
+        self._refuse_conflicts()
+        return self
+
+    def _refuse_conflicts(self) -> None:
+        """Raise ValueError for keys of which one would be ignored."""
         if self.lr_schedule is not None and (self.lr_decay != 1.0 or not self.lr_schedule):
             raise ValueError("`lr_schedule` of at least one factor, without `lr_decay`")
-        return self
-
-    @model_validator(mode="after")
-    def _weighted_once(self) -> Self:
         if self.loss and self.class_weights:
             raise ValueError("`class_weights` without `loss`: put the weights into the loss")
-        return self
 
     @model_validator(mode="after")
     def _each_key_once(self) -> Self:
@@ -426,7 +425,7 @@ class Setting(OfPapers):
             own: folders of plug-ins.
 
         Raises:
-            UserError: for a value that the key can't have.
+            UserError: for a value that the key can't have, or not beside the others.
         """
         changes: dict[str, Any] = {}
         for key, value in values.items():
@@ -448,6 +447,10 @@ class Setting(OfPapers):
             changes[first] = checked
         copied = self.model_copy(update=changes)
         copied._name = self._name
+        try:
+            copied._refuse_conflicts()
+        except ValueError as error:
+            raise UserError(f"{self._name}: expected {error}") from None
         return copied
 
     def partition_path(self, seed: int) -> Path:
