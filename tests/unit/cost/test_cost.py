@@ -677,3 +677,140 @@ def test_runs_share_a_gpu_until_it_is_busy(bench: Workbench, rates: Rates) -> No
         seconds.append(estimate.wall_seconds(costs.values(), estimate.at_once))
     alone, shared, full = seconds
     assert shared < alone and full == pytest.approx(2 * PROX_SECONDS, rel=0.1)
+
+
+# --- all parts of a cost at once ------------------------------------------------------------------
+def replaced(bench: Workbench, *pairs: tuple[str, str]) -> Workbench:
+    """The workbench with parts of its experiment file replaced, each once."""
+    file = bench.root / "config/experiments/ima.yaml"
+    text = file.read_text(encoding="utf-8")
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    file.write_text(text, encoding="utf-8")
+    return load(bench.root)
+
+
+def test_every_part_of_a_cost_by_hand(bench: Workbench, rates: Rates) -> None:
+    """4 clients hold out 200 of 1,000 samples each and keep 200 for validation: 600 are left."""
+    bench = replaced(
+        bench,
+        ("clients: 4}", "clients: 4, test_fraction: 0.2, validation: 0.25}"),
+        ("    rounds: 2\n", "    rounds: 5\n    keep: {fedavg: [1, 4]}\n"),
+        ("    epochs: 1\n", "    epochs: 2\n    evaluate: {clients: true, every: 2}\n"),
+    )
+    rates.methods[MethodKey("fedavg", "", 2)] = MethodRate(3.0, 0.75)
+    cost = estimate_of(bench).cost_model.cost(AVERAGE)
+    steps = 5 * 2 * 2 * 6  # rounds, clients, epochs, mini-batches
+    assert cost.steps == steps
+    training = steps * 0.5 + 5 * 2 * 0.25
+    # After rounds 2, 4 and 5: the shared model on 1,000 test and 800 validation samples, the
+    # clients' models on the 800 that they hold out and those 800; each of 1 + 4 models twice.
+    scoring = 3 * (1_000 + 800 + 800 + 800) * 0.001 + 3 * 2 * (1 + 4) * 0.1
+    assert cost.seconds == pytest.approx(3 * training + 5 * 0.75 + scoring + 3)
+    assert cost.memory == 500_000_000 + (4_000 + 1_000 + 800) * 792 + 2 * 4 * 7850
+    # Its own model and, after two rounds, those of two clients and the server; 4 rows in 3 rounds.
+    assert cost.disk == (1 + 2 * 3) * 4 * 7850 + 3 * 4 * 100
+    inherited = estimate_of(bench).cost_model.cost(AVERAGE, 3)
+    assert inherited.steps == steps * 2 / 5
+    # Of the two rounds that are left one is evaluated.
+    training, scoring = training * 2 / 5, scoring / 3
+    assert inherited.seconds == pytest.approx(3 * training + 2 * 0.75 + scoring + 3)
+    assert inherited.disk == cost.disk
+
+
+def test_each_workload_has_its_rate_hours_and_source(bench: Workbench, rates: Rates) -> None:
+    bench = replaced(
+        bench, ("tables:", "  other: {extends: tiny, model: twonn, rounds: 6}\ntables:"),
+        ("setting: tiny}", "setting: other}"),
+    )  # fmt: skip
+    rates.landed = {LOGISTIC.name: 2.0}
+    estimate = estimate_of(bench)
+    first, second = estimate.rates(
+        cost for cost in estimate.costs.values() if not cost.done
+    )  # the one with most hours first
+    assert (first["runs"], second["runs"]) == (2, 1) and first["hours"] > second["hours"]
+    assert first["workload"].startswith("twonn ") and second["workload"] == LOGISTIC.name
+    assert (first["source"], second["source"]) == ("predicted from a similar one", "landed runs")
+    assert second["steps_per_second"] == 2
+    hours = {cost.run: (cost.seconds or 0) / 3600 for cost in estimate.costs.values()}
+    own = [value for run, value in hours.items() if run.setting == "ima/other"]
+    assert first["hours"] == pytest.approx(sum(own))
+    assert second["hours"] == pytest.approx(sum(hours.values()) - sum(own))
+    rates.models[LOGISTIC] = replace(RATE, source="a machine of mine")
+    again = estimate_of(bench)
+    assert again.rates(again.costs.values())[1]["source"] == "measured: a machine of mine"
+    content = again.as_json()
+    assert content["bases"] == {"predicted": 3} and content["at_most"] == 0
+
+
+def test_jobs_that_are_left_are_counted_without_what_is_there(
+    bench: Workbench, rates: Rates
+) -> None:
+    bench = replaced(
+        bench, ("title: First", "title: First\n    seeds: {demo: [1, 2, 3]}"),
+        ("    rounds: 2\n", "    rounds: 2\n    stop: {at: 90}\n"),
+    )  # fmt: skip
+    estimate = estimate_of(bench)
+    jobs = {"download": 1, "prepare": 1, "partition": 3, "run": 6, "analysis": 0}
+    assert estimate.jobs() == jobs and estimate.as_json()["at_most"] == 6
+    setting = bench.setting("ima/tiny")
+    made = make_partition(np.arange(250) % 10, None, setting.partition, 1)
+    made.save(bench.root / setting.partition_path(2))
+    finished(bench, AVERAGE, 1.0)
+    estimate = estimate_of(bench)
+    assert estimate.jobs() == jobs | {"partition": 2, "run": 5}
+    assert estimate.as_json()["at_most"] == 5
+    total = estimate.lines()[-1]
+    assert (total.runs, total.done, total.unknown) == (6, 1, 0)
+    (missing,) = estimate.missing()
+    assert missing.runs == 5
+    record = bench.root / "results/downloads/mnist5k/files.json"
+    record.parent.mkdir(parents=True)
+    record.touch()
+    (missing,) = estimate.missing()
+    assert (missing.fetch, missing.download) == ("downloaded", 0)
+    assert estimate.jobs() == jobs | {"partition": 2, "run": 5, "download": 0}
+
+
+def finished(
+    bench: Workbench, run: RunKey, times: float, device: str = "cpu", threads: int = 1
+) -> None:
+    """A finished run of this machine that took so many times as long as is predicted."""
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    folder = bench.root / run.folder
+    folder.mkdir(parents=True)
+    write_manifest(folder, {
+        "config_hash": spec.digest, "numerics": numerics.of_run(spec),
+        "run": json.loads(json.dumps(spec.description())), "rounds_done": 2, "status": "finished",
+        "files": {}, "device": device, "threads": threads,
+    })  # fmt: skip
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    seconds = (AVERAGE_SECONDS if run.method == "fedavg" else PROX_SECONDS) - 3
+    timing = {"wall_seconds": 9.0, "cpu_seconds": times * seconds, "rounds_per_second": 2 / 9}
+    sealed = checksummed_json.sealed(timing, timing_of(manifest))
+    (folder / "timing.json").write_text(json.dumps(sealed), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("made", "own", "other"),
+    [
+        ({("fedavg", 2): 1.0, ("fedavg", 3): 2.0, ("fedavg", 4): 9.0}, 2.0, 2.0),
+        ({("fedavg", 2): 4.0, ("fedprox", 2): 8.0}, 4.0, 8.0),
+        ({("fedavg", 2): 4.0, ("fedavg", 3): 8.0}, 6.0, 6.0),
+    ],
+)
+def test_the_median_of_this_machine_s_timings_counts_the_narrowest_first(
+    bench: Workbench, rates: Rates, made: dict[tuple[str, int], float], own: float, other: float
+) -> None:
+    """Runs on another kind of device or with other threads say nothing."""
+    for (method, seed), times in made.items():
+        finished(bench, RunKey("ima/tiny", method, seed), times)
+    finished(bench, RunKey("ima/tiny", "fedavg", 5), 100.0, threads=2)
+    finished(bench, RunKey("ima/tiny", "fedavg", 6), 100.0, device="cuda")
+    model = estimate_of(bench).cost_model
+    average, prox = model.cost(AVERAGE), model.cost(PROX)
+    assert average.seconds == pytest.approx(own * (AVERAGE_SECONDS - 3) + 3)
+    assert prox.seconds == pytest.approx(other * (PROX_SECONDS - 3) + 3)
+    assert average.basis == "measured"
+    assert prox.basis == ("measured" if ("fedprox", 2) in made else "predicted")

@@ -1,0 +1,248 @@
+"""What a table's page and the list of coverage count and say, over made-up cells of every kind."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedrepro.config.tables import Summary
+from fedrepro.report.cells import coverage
+from fedrepro.report.cells.cell import (
+    CellRun,
+    ComputedTable,
+    Result,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
+from fedrepro.report.pages import table as page
+from fedrepro.report.papers.published import Printed
+from fedrepro.report.papers.verdict import Verdict
+
+WORDS = ("agrees", "undecided", "differs", "not comparable")
+BASES = (None, "joint", "draw", "borrowed", "paired", "not comparable")
+
+
+def run_of(seed: int = 1, **about: Any) -> CellRun:
+    told = {"method": "m", "state": "finished", "why": "", "value": 1.0, "reference": False}
+    told |= {"changed": (), "folder": "", "page": f"runs/{seed}.html"}
+    return CellRun(seed=seed, **(told | about))
+
+
+def result_of(setting: str = "s/a", n: int = 1, runs: tuple[CellRun, ...] = ()) -> Result:
+    runs = runs or (run_of(),)
+    mean = 1.0 if n else None
+    return Result(setting, ("m",), "m" if n else None, {}, runs, None, "", n, mean, None, None)
+
+
+def printed(name: str, method: str = "M") -> Printed:
+    return Printed("D", name, method, "acc", 1.0, None, "1.0", 1, "")
+
+
+def cell(place: tuple[int, int] = (0, 0), **about: Any) -> TableCell:
+    told = {"printed": None, "paper": result_of(), "demo": None, "selection": ""}
+    told |= {"difference": None, "verdict": None}
+    return TableCell(*place, **(told | about))
+
+
+def some_cells(seed: int) -> list[TableCell]:
+    """Cells that share printed numbers, with and without a number, a verdict and a surrogate."""
+    rnd = random.Random(seed)
+    made = []
+    for at in range(40):
+        name = rnd.choice(["", *(f"p{number}" for number in range(12))])
+        n = rnd.choice([0, 1, 3])
+        word = rnd.choice([*WORDS, ""])
+        made.append(
+            cell(
+                divmod(at, 4),
+                printed=printed(name) if name else None,
+                paper=result_of(n=n),
+                demo=rnd.choice([None, result_of("s/demo", 0), result_of("s/demo", 2)]),
+                verdict=Verdict(word, "", basis=rnd.choice(BASES)) if word else None,
+                surrogate_for=rnd.choice(["", "", "other"]),
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_counts_of_a_page_are_of_the_first_answer_to_each_printed_cell(seed: int) -> None:
+    cells = some_cells(seed)
+    first: list[TableCell] = []
+    for each in cells:
+        same = [
+            other
+            for other in first
+            if each.printed and other.printed == each.printed
+            and other.surrogate_for == each.surrogate_for
+        ]  # fmt: skip
+        if not same:
+            first.append(each)
+    own = [each for each in first if not (each.printed and each.surrogate_for)]
+    told = page._counts(cells)
+    assert told.pop("printed") == len({each.printed for each in own if each.printed})
+    assert told.pop("computed") == len([each for each in own if each.paper.n])
+    assert told.pop("demo") == len([each for each in first if each.demo and each.demo.n])
+    for key, word in zip(("agree", "undecided", "differ", "not_comparable"), WORDS, strict=True):
+        having = [each for each in own if each.verdict and each.verdict.word == word]
+        assert told.pop(key) == len([each for each in having if each.paper.n])
+    assert not told
+    rest = [each for each in cells if not any(each is one for one in first)]
+    more = [each for each in rest if each.printed and not each.surrogate_for and each.verdict]
+    assert page._further(cells) == Counter(each.verdict.word for each in more)
+    # A false verdict in at most 5 or 6 % of tests of difference, half as many of equivalence.
+    bases = Counter(each.verdict.basis for each in cells if each.verdict)
+    usual = sum(bases[each] for each in ("draw", "borrowed", "paired"))
+    tested = page._tested(cells)
+    assert tested["verdicts"] == usual + bases["joint"]
+    assert tested["differs"] == pytest.approx(0.05 * usual + 0.06 * bases["joint"])
+    assert tested["agrees"] == pytest.approx(0.025 * usual + 0.03 * bases["joint"])
+    assert page._tested([]) == {"verdicts": 0, "differs": 0, "agrees": 0}
+
+
+def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
+    def of(*made_on: str, value: float | None = 1.0) -> TableCell:
+        runs = tuple(run_of(at, made_on=each, value=value) for at, each in enumerate(made_on))
+        return cell(paper=result_of(runs=runs))
+
+    one, two = "torch 2.1, numpy 2, x86_64, cpu a", "torch 2.1, numpy 1, x86_64, cpu b"
+    assert page._mixed([of(one, one), of(one)]) == []
+    assert page._mixed([of(one), of("")]) == []
+    assert page._mixed([of(one), of(two, value=None)]) == []
+    assert page._mixed([of(one, two)]) == page._mixed([of(one), of(two)]) == [
+        "numpy 1, cpu b", "numpy 2, cpu a"
+    ]  # fmt: skip
+    rival = replace(result_of(runs=(run_of(made_on=one), run_of(method="x", made_on=two))))
+    assert page._mixed([cell(paper=rival)]) == []  # of the chosen method only
+    demo = cell(paper=of(one).paper, demo=of(two).paper)
+    assert len(page._mixed([demo])) == 2
+
+
+def test_each_run_of_another_class_counts_once() -> None:
+    odd = run_of(1, arithmetic="stacked"), run_of(2, arithmetic="stacked"), run_of(3)
+    other = result_of("s/b", runs=(run_of(1, arithmetic="2 threads"),))
+    cells = [cell(paper=result_of(runs=odd)), cell(paper=result_of(runs=odd[:1]), demo=other)]
+    assert page._other_arithmetic(cells) == {"stacked": 2, "2 threads": 1}
+    assert page._other_arithmetic([cell()]) == {}
+
+
+def test_cells_of_a_row_are_alike_if_other_published_runs_share_a_demo() -> None:
+    demo, other = result_of("s/demo"), result_of("s/demo", runs=(run_of(2),))
+    a, b = result_of("s/a"), result_of("s/b")
+    assert not page._alike([cell((0, 0), paper=a), cell((0, 1), paper=b)])
+    assert page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=b, demo=demo)])
+    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((1, 0), paper=b, demo=demo)])
+    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=b, demo=other)])
+    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=a, demo=demo)])
+
+
+def table_of(labels: list[str], names: list[list[str]]) -> ComputedTable:
+    """A table whose columns answer printed cells, given as "method row"; "" for none."""
+    cells = [
+        cell((row, column), printed=printed(name.split()[1], name.split()[0]) if name else None)
+        for row, line in enumerate(names)
+        for column, name in enumerate(line)
+    ]
+    rows = tuple(TableRow(f"r{at}", "accuracy", "%", "s/a", None) for at in range(len(names)))
+    columns = tuple(map(TableColumn, labels))
+    return ComputedTable("s", "t", "paper", "T", "1", Summary(), rows, columns, tuple(cells))
+
+
+def test_a_paper_s_methods_come_first_and_further_readings_are_folded() -> None:
+    labels = ["Avg", "Own", "Own as released", "Avg + P", "Other", "Half"]
+    names = [
+        ["Avg 1", "Own 1", "Own 1", "Avg+P 1", "Other 1", "Half 1"],
+        ["Avg 2", "Own 2", "Own 2", "Avg+P 2", "Other 2", "Other 2"],
+    ]
+    table = table_of(labels, names)
+    assert page.order_of(table, ["Own"]) == ({1, 2}, [1, 0, 3, 4, 5], [2])
+    # A plug-in stays beside the method that it wraps.
+    assert page.order_of(table, ["+P"]) == ({3}, [0, 1, 3, 4, 5], [2])
+    assert page.order_of(table, ["Other", "+P"]) == ({3, 4}, [4, 0, 1, 3, 5], [2])
+    assert page.order_of(table, []) == (set(), [0, 1, 3, 4, 5], [2])
+    # Without printed numbers, by the label.
+    plain = table_of(["Avg", "Own", "Avg + P"], [["", "", ""]])
+    assert page.order_of(plain, ["Own", "+P"]) == ({1, 2}, [1, 0, 2], [])
+
+
+@pytest.mark.parametrize(
+    ("rounds", "stop", "words"),
+    [([5, 5], False, "4 runs of 5 rounds"), ([5, 2000], False, "4 runs of 5 to 2,000 rounds"),
+     ([5, 5], True, "4 runs of at most 5 rounds")],
+)  # fmt: skip
+def test_a_row_without_a_result_says_what_it_takes(
+    rounds: list[int], stop: bool, words: str
+) -> None:
+    def setting(name: str) -> SimpleNamespace:
+        return SimpleNamespace(rounds=rounds[name == "s/b"], stop=stop and name == "s/b")
+
+    bench: Any = SimpleNamespace(setting=setting)
+    left = tuple(run_of(seed, state="not run", value=None) for seed in (1, 2))
+    cells = [cell(paper=result_of(name, 0, left)) for name in ("s/a", "s/b", "s/b")]
+    assert page._wanted(bench, cells) == words
+    assert page._wanted(bench, [cell(paper=result_of("s/a", 0, left[:1]))]).startswith("1 run of ")
+    failed = result_of("s/a", 0, (left[0], run_of(2, state="failed", value=None)))
+    assert page._wanted(bench, [*cells, cell(paper=failed)]) == ""
+
+
+# --- coverage -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("has_value", "word", "basis", "counted"),
+    [
+        (False, "not comparable", None, {}),
+        (True, None, None, {}),
+        (True, "agrees", "draw", {"agree": 1}),
+        (True, "undecided", "draw", {"undecided": 1}),
+        (True, "differs", "joint", {"differ": 1}),
+        (True, "not comparable", None, {"not_comparable": 1}),
+        (True, "agrees", "arithmetic", {"arithmetic_agree": 1}),
+        (True, "differs", "arithmetic", {"arithmetic_differ": 1}),
+    ],
+)
+def test_a_printed_cell_counts_by_its_verdict_if_it_has_a_number(
+    has_value: bool, word: Any, basis: Any, counted: dict[str, int]
+) -> None:
+    verdict = Verdict(word, "", basis=basis) if word else None
+    wanted = {"targets": 1, "computed": int(has_value), **counted}
+    assert coverage.counts_of(has_value, verdict) == wanted
+
+
+def test_sums_leave_out_further_readings_of_the_same_cells() -> None:
+    """Rows of a system: its printed tables, what repeats them, their sum, and other readings."""
+    tables = {("a", "table_1"): (), ("a", "table_2"): (), ("b", "table_1"): (), ("a", "empty"): ()}
+    papers: Any = SimpleNamespace(systems={"a": 0, "b": 0}, tables=tables)
+    counts: dict[tuple[str, str], Counter[str]] = {
+        ("a", "table_1"): Counter(printed=5, targets=4, computed=3, agree=2),
+        ("a", "table_2"): Counter(printed=7, targets=7, computed=1, differ=1),
+        ("b", "table_1"): Counter(printed=2, targets=1, computed=1, arithmetic_agree=1),
+        ("a", "table_1_released"): Counter(printed=5, targets=5, computed=5, agree=5),
+        ("a", "empty"): Counter(),
+    }
+    readings = {
+        "released": {"a": Counter(printed=3, computed=2), "b": Counter(printed=1)},
+        "any": {"a": Counter(printed=9)},
+    }
+    rows = coverage.rows_of(counts, papers, readings)
+    shown = [
+        (row["system"], row["table"], row["printed"], row["targets"], row["computed"], row["agree"])
+        for row in rows
+    ]
+    assert shown == [
+        ("a", "table_1", 5, 4, 3, 2),
+        ("a", "table_2", 7, 7, 1, 0),
+        ("a", "table_1_released", 5, 5, 5, 5),
+        ("a", "all", 12, 11, 4, 2),
+        ("a", "released", 3, 0, 2, 0),
+        ("a", "any", 9, 0, 0, 0),
+        ("b", "table_1", 2, 1, 1, 0),
+        ("b", "all", 2, 1, 1, 0),
+        ("b", "released", 1, 0, 0, 0),
+        ("all", "all", 14, 12, 5, 2),
+        ("all", "released", 4, 0, 2, 0),
+        ("all", "any", 9, 0, 0, 0),
+    ]
+    assert rows[9]["differ"] == rows[9]["arithmetic_agree"] == 1
