@@ -249,13 +249,14 @@ def test_the_runs_that_snakemake_could_not_make_are_counted_and_named(
 
 
 def test_the_cost_of_runs_adds_up_by_setting(bench: Workbench) -> None:
-    runs = [*RUNS, RunKey("own/t", "fedavg", 1), RunKey("own/t", "ima+fedavg", 1)]
+    runs = [*RUNS, RunKey("own/t", "scaffold", 1), RunKey("own/t", "ima+fedavg", 1)]
     write_run(bench, RUNS[0], [0.5, 0.6])
     lines = ranking._cost_lines(bench, runs, 2)
     by_name = {line["name"]: line for line in lines}
     assert [(line["kind"], line["name"]) for line in lines][-1] == ("all", "all")
     assert (by_name["own/s"]["runs"], by_name["own/s"]["done"]) == (3, 1)
-    assert by_name["own/t"]["runs"] == 2 and lines[-1]["runs"] == 5
+    assert by_name["own/t"]["runs"] == 2 and lines[-1]["runs"] == 6
+    assert by_name["inputs"]["runs"] == 1  # FedAvg's, whose first rounds IMA continues
     for key in ("runs", "done", "hours", "steps", "unknown", "disk"):
         assert lines[-1][key] == pytest.approx(sum(line[key] for line in lines[:-1])), key
     assert lines[-1]["memory"] == max(line["memory"] for line in lines[:-1])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.tables import Summary
+from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import coverage
 from fedrepro.report.cells.cell import (
     CellRun,
@@ -18,6 +19,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
+from fedrepro.report.pages import overview
 from fedrepro.report.pages import table as page
 from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
@@ -246,3 +248,22 @@ def test_sums_leave_out_further_readings_of_the_same_cells() -> None:
         ("all", "any", 9, 0, 0, 0),
     ]
     assert rows[9]["differ"] == rows[9]["arithmetic_agree"] == 1
+
+
+def test_a_run_of_a_compact_table_counts_once_and_with_any_number() -> None:
+    runs = (run_of(1, value=0.0), run_of(2, value=None), run_of(3, value=0.5), run_of(9, value=1.0))
+    cells = (cell((0, 0), paper=result_of("s/a", 3, runs)), cell((0, 1), paper=result_of("s/b")))
+    again = (cell((0, 2), paper=result_of("s/a", 3, runs)),)
+    rows, columns = (TableRow("r", "accuracy", "%", "s/a", None),), (TableColumn("c"),)
+    table = ComputedTable(
+        "s", "t", "compact", "T", None, Summary(), rows, columns, (*cells, *again)
+    )
+    asked = tuple(RunKey(f"s/{name}", "m", seed) for name in "ab" for seed in (1, 2, 3))
+    target: Any = SimpleNamespace(scale="compact", runs=asked)
+    none: Any = None
+    assert overview._progress_of(none, target, table) == overview.Progress(3, 6)
+    assert overview._progress_of(none, target, None) == overview.Progress(0, 6)
+    assert (
+        overview._progress_of(none, SimpleNamespace(**vars(target) | {"scale": "paper"}), table)
+        is None
+    )

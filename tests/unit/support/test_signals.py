@@ -152,6 +152,7 @@ def test_the_first_of_several_errors_counts() -> None:
     stream = terminal.Unfailing(Failing(OSError(28, "full"), 0))
     stream.write("a")
     stream.stream.fault = BrokenPipeError(32, "gone")
+    stream.write("b")
     stream.flush()
     assert not stream.delivered()
 

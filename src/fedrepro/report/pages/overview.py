@@ -248,7 +248,7 @@ def _progress_of(
     if target.scale != "compact":
         return None
     results = [cell.paper for cell in table.cells] if table else []
-    runs = {key for result in results for key, run in result.by_key if run.value}
+    runs = {key for result in results for key, run in result.by_key if run.value is not None}
     return Progress(len(runs & {*target.runs}), len(target.runs))
 
 
