@@ -127,9 +127,10 @@ def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
 def test_each_run_of_another_class_counts_once() -> None:
     odd = run_of(1, arithmetic="stacked"), run_of(2, arithmetic="stacked"), run_of(3)
     other = result_of("s/b", runs=(run_of(1, arithmetic="2 threads"),))
-    cells = [cell(paper=result_of(runs=odd)), cell(paper=result_of(runs=odd[:1]), demo=other)]
-    assert page._other_arithmetic(cells) == {"stacked": 2, "2 threads": 1}
-    assert page._other_arithmetic([cell()]) == {}
+    cells = (cell(paper=result_of(runs=odd)), cell(paper=result_of(runs=odd[:1]), demo=other))
+    table = replace(table_of(["M"], [[""]]), cells=cells)
+    assert page._other_arithmetic(table) == {"stacked": 2, "2 threads": 1}
+    assert page._other_arithmetic(replace(table, cells=(cell(),))) == {}
 
 
 def test_cells_of_a_row_are_alike_if_other_published_runs_share_a_demo() -> None:
