@@ -19,10 +19,12 @@ from fedrepro.models import registry as models
 from fedrepro.provenance.identity import Difference, Meaning
 from fedrepro.run import assembly, cleaning, disk_check, manifest, results, run_archive, standing
 from fedrepro.run.derived_files import changed_sources
+from fedrepro.run.integrity import Check
 from fedrepro.run.results import find_run, finished_run, read_run, seal_of_run, status_of
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.run.run_comparison import SAME, Side, compare_landed, of_rounds
 from fedrepro.run.standing import Standing
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from support.manifests import write_bare, write_manifest
 from support.tiny_run import dataset, run_spec
@@ -58,6 +60,25 @@ def test_this_machine_s_result_comes_before_the_reference_result(tmp_path: Path)
     (tmp_path / RUN.folder / "manifest.json").write_text("{", encoding="utf-8")
     assert find_run(tmp_path, RUN).state == "damaged"
     assert seal_of_run(tmp_path, RUN) == "damaged"
+
+
+def test_what_was_made_of_a_damaged_run_is_not_said_to_be_of_another(tmp_path: Path) -> None:
+    """`verify` says the damage alone."""
+    check = Check(tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    assert check._seal_of(RUN) is None
+    seal = sealed(tmp_path)
+    assert check._seal_of(RUN) == seal
+    what = "tables/paper/mine/x"
+    checksummed_json.write(tmp_path / f"results/{what}.json", {"of": {RUN.name: seal}}, what)
+    check.results.joinpath("tables/other.json").write_text("{", encoding="utf-8")
+    (fault,) = (each for each in check._sealed())
+    assert "other.json" in fault
+    sealed(tmp_path, rounds_done=5)
+    assert len([*check._sealed()]) == 2
+    (tmp_path / RUN.folder / "manifest.json").write_text("{", encoding="utf-8")
+    assert check._seal_of(RUN) is None
+    assert len([*check._sealed()]) == 1
 
 
 def test_what_was_made_of_runs_is_compared_with_each_of_them() -> None:

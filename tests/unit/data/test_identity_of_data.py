@@ -1,0 +1,181 @@
+"""By what data are known again: entries of the catalogue, files, partitions."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
+from fedrepro.data.catalogue.entries import Packed, RawFile
+from fedrepro.data.catalogue.kinds import IdxFiles, JpegParquet, TabularCsv, Text
+from fedrepro.data.fetching import own_files
+from fedrepro.data.partition.partition import Partition
+from support.raw_data import entry, idx_entry, idx_files
+
+WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "holds"}
+OF_SOURCES = {"urls", "mirrors", "packed"}
+ENTRIES: list[Any] = [
+    entry("tabular_csv", path="x", label="y"),
+    entry("text", path="x", label="y", text="t", length=4),
+    entry("jpeg_parquet", path="x", class_names=["a", "b"]),
+    idx_entry(idx_files(), "http://127.0.0.1/x"),
+]
+
+
+class Another(BaseModel):
+    """A value that no key has."""
+
+    another: int = 1
+
+
+@pytest.mark.filterwarnings("ignore")  # of pydantic, that a value is of no known type
+@pytest.mark.parametrize("spec", ENTRIES, ids=lambda spec: spec.kind)
+def test_all_but_words_and_sources_makes_other_data(spec: Any) -> None:
+    assert isinstance(spec, TabularCsv | Text | JpegParquet) or spec.kind == "idx"
+    for key, value in spec:
+        default = type(spec).model_fields[key].default
+        for other in (Another(), None if value else 7):
+            changed = spec.model_copy(update={key: other})
+            same = digest_of(changed) == digest_of(spec)
+            assert same == (key in WORDS | OF_SOURCES), (key, default)
+    assert digest_of(spec, 7) != digest_of(spec) == digest_of(spec, spec.revision)
+    assert meaning_of(spec, 1).get("revision") is None
+
+
+def test_of_a_file_to_fetch_its_name_and_content_count_and_not_its_sources() -> None:
+    spec = idx_entry(idx_files(), "http://127.0.0.1/x")
+    assert isinstance(spec.files, IdxFiles)  # type: ignore[union-attr]
+    for role, file in spec.files:  # type: ignore[union-attr]
+        assert isinstance(file, RawFile) and isinstance(file.packed, Packed)
+        for key in RawFile.model_fields:
+            other = file.model_copy(
+                update={key: ("http://127.0.0.1/y",) if key == "urls" else None}
+            )
+            files = spec.files.model_copy(update={role: other})  # type: ignore[union-attr]
+            same = digest_of(spec.model_copy(update={"files": files})) == digest_of(spec)
+            assert same == (key in OF_SOURCES or getattr(file, key) is None), key
+
+
+def test_a_folder_is_its_files_names_and_contents(tmp_path: Path) -> None:
+    def folder(name: str, files: dict[str, str]) -> str:
+        for inside, content in files.items():
+            path = tmp_path / name / inside
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        return own_files.digest_of(tmp_path / name)
+
+    files = {"a/x.csv": "1", "b.csv": "2"}
+    first = folder("one", files)
+    assert folder("two", dict(reversed(files.items()))) == first
+    others = [
+        {"a/x.csv": "2", "b.csv": "1"}, {"a/y.csv": "1", "b.csv": "2"},
+        {"x.csv": "1", "b.csv": "2"}, {"a0/x.csv": "1", "b.csv": "2"},
+        {**files, "c.csv": ""}, {"b.csv": "2"},
+    ]  # fmt: skip
+    found = {first, *(folder(str(number), each) for number, each in enumerate(others))}
+    assert len(found) == 1 + len(others)
+    (tmp_path / "one/empty").mkdir()
+    assert own_files.digest_of(tmp_path / "one") == first
+    alone = hashlib.sha256(b"2").hexdigest()
+    assert own_files.digest_of(tmp_path / "one/b.csv") == alone
+
+
+def test_a_folder_s_tokenizer_and_a_function_s_helpers_count(tmp_path: Path) -> None:
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words/vocab.txt").write_text("a", encoding="utf-8")
+    keys = {"path": "x", "label": "y", "text": "t", "length": 4}
+    own: Any = entry("text", tokenizer=str(tmp_path / "words"), **keys)
+    digests = [own_files.with_code(own, "0" * 64)]
+    (tmp_path / "words/vocab.txt").write_text("b", encoding="utf-8")
+    digests.append(own_files.with_code(own, "0" * 64))
+    digests.append(own_files.with_code(own, "1" * 64))
+    assert len({*digests}) == 3
+    for tokenizer in ("words", "characters", "bert-base-uncased"):
+        plain: Any = entry("text", tokenizer=tokenizer, **keys)
+        assert own_files.with_code(plain, "0" * 64) == "0" * 64
+    made: Any = entry("plugin", function="waves")
+    assert own_files.with_code(made, "0" * 64) == "0" * 64  # before its file is found
+    found = set()
+    for folder, helper in (("one", "x = 1"), ("two", "x = 2"), ("three", "x = 1")):
+        (tmp_path / folder).mkdir()
+        for name, code in (("waves", "import helper"), ("helper", helper)):
+            (tmp_path / folder / f"{name}.py").write_text(f"{code}\n", encoding="utf-8")
+        made._file = tmp_path / folder / "waves.py"
+        found.add(own_files.with_code(made, "0" * 64))
+    assert len(found) == 2
+
+
+def test_bytes_are_read_again_when_size_or_time_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.csv").write_text("1", encoding="utf-8")
+    Path("other.csv").write_text("1", encoding="utf-8")
+    spec: Any = entry("tabular_csv", path="own.csv", label="y")
+    other: Any = entry("tabular_csv", path="other.csv", label="y")
+    asked: list[Path] = []
+    plain = own_files.digest_of
+    monkeypatch.setattr(own_files, "digest_of", lambda path: asked.append(path) or plain(path))
+    first = own_files.sha256_of_own(spec, None)
+    assert first == own_files.sha256_of_own(spec, None) == own_files.sha256_of_own(other, None)
+    assert [path.name for path in asked] == ["own.csv", "other.csv"]
+    os.utime("own.csv", (1, 1))
+    assert own_files.sha256_of_own(spec, None) == first and len(asked) == 3
+    Path("own.csv").write_text("2", encoding="utf-8")
+    assert own_files.sha256_of_own(spec, None) not in (first, None)
+    assert own_files.sha256_of_own(other, None) == first and len(asked) == 4  # as remembered
+    Path("own.csv").unlink()
+    assert own_files.sha256_of_own(spec, None) is None
+    # The first place that exists: the entry's own, then the folder of archives, by its last name.
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    (archives / "own.csv").write_text("1", encoding="utf-8")
+    assert own_files.sha256_of_own(spec, archives) == first
+    assert own_files.find_own("a/own.csv", archives) == archives / "own.csv"
+    assert own_files.find_own("other.csv", archives) == Path("other.csv")
+
+
+def partition(**changes: Any) -> Partition:
+    rows = {
+        "train": [np.array([0, 1, 1]), np.array([4]), np.array([5, 6])],
+        "test": [np.array([2, 1]), np.array([3]), np.array([7])],
+        "validation": [np.array([8]), np.array([9]), np.array([5])],
+        **changes,
+    }
+    labels = np.array([0, 1, 2, 0, 1, 0, 0, 1, 2, 2])
+    counts = {
+        f"{name}_counts": np.array([np.bincount(labels[each], minlength=4) for each in own])
+        for name, own in rows.items()
+        if own is not None
+    }
+    return Partition(**{"spec": {}, "name": "x", "seed": 1, **rows, **counts})  # type: ignore[arg-type]
+
+
+def test_who_holds_a_sample_twice_and_who_tests_on_what_it_trains_on() -> None:
+    """Samples 1 and 5 have two places or three; client 0 trains on one twice and tests on it."""
+    said = str(partition().warning())
+    assert "10 samples are assigned 13 times; 2 of 3 clients hold a sample twice, 1 test on" in said
+    assert said.endswith("no client trains on 2 of 4 classes: 2, 3")
+    assert partition().samples == 10
+    alone = partition(validation=None)
+    assert "8 samples are assigned 10 times; 1 of 3 clients" in str(alone.warning())
+    apart = {"train": [np.array([0]), np.array([1])], "test": [np.array([2]), np.array([3])]}
+    assert "assigned" not in str(partition(**apart, validation=None).warning())
+    with_server = partition(**apart, validation=None)
+    object.__setattr__(with_server, "server", np.array([3, 9]))
+    assert with_server.samples == 5  # one of which a client has, too
+
+
+def test_a_partition_fits_the_labels_it_was_made_of() -> None:
+    labels = np.array([0, 1, 2, 0, 1, 0, 0, 1, 2, 2])
+    made = partition()
+    assert made.fits(labels) and made.fits(np.append(labels, 3))
+    assert not made.fits(labels[:9])  # a row that is not there
+    for row in range(10):  # of each part
+        other = labels.copy()
+        other[row] = (labels[row] + 1) % 3
+        assert not made.fits(other), row
