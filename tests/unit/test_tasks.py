@@ -324,6 +324,7 @@ def test_another_loss_or_other_weights_are_another_run(tmp_path: Path) -> None:
         lambda outputs, targets: outputs.mean().item(),
         lambda outputs, targets: outputs.detach(),
         lambda outputs, targets: outputs[:1],
+        lambda outputs, targets: absolute(outputs, targets).sum(),
         lambda outputs: outputs.mean(),
         # No seed would repeat this one, and this one would change the data.
         lambda outputs, targets: (outputs + torch.randn_like(outputs)).square().mean(1),

@@ -17,11 +17,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import fedrepro as fr
+from fedrepro.api import callbacks
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
 from fedrepro.measures.base import Measure
-from fedrepro.run import tracking
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 from support.places import ROOT
@@ -113,7 +113,7 @@ def test_a_tool_gets_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self, finished: bool) -> None:
             logged.append(finished)
 
-    monkeypatch.setattr(tracking, "tracker_of", lambda tool, root, spec: Tracker())
+    monkeypatch.setattr(callbacks, "tracker_of", lambda tool, root, spec: Tracker())
     run = train(rounds=2, callbacks=[fr.callbacks.TensorBoard()])
     assert logged == [*zip([1, 2], run.rounds["test_loss"], strict=True), True]
     with pytest.raises(UserError, match="callbacks"):
@@ -264,6 +264,11 @@ class Late(fr.callbacks.Callback):
         raise AssertionError
 
 
+class Short(fr.callbacks.Callback):
+    def on_evaluation(self, round: int) -> None:  # type: ignore[override]
+        raise AssertionError
+
+
 def shuffles(outputs: Any, targets: Any) -> float:
     np.random.shuffle(np.arange(3))  # noqa: NPY002
     return 1.0
@@ -278,6 +283,7 @@ def shuffles(outputs: Any, targets: Any) -> float:
         {"measures": OwnGenerator},
         {"hook": None, "measures": Misspelt},
         {"hook": None, "callbacks": Late()},
+        {"hook": None, "callbacks": Short()},
         {"loss": nn.CrossEntropyLoss},
         {"loss": nn.MSELoss(), "clients": [(x, y % 2) for x, y in CLIENTS], "test": None},
         {"lr_schedule": torch.optim.lr_scheduler.StepLR},

@@ -18,8 +18,8 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
 
     Raises:
         UserError: if it fails, draws random numbers, changes targets, returns neither losses nor
-            their mean, or no gradient follows from it; and for a mean where each sample's loss is
-            needed.
+            their mean (a sum, say), or no gradient follows from it; and for a mean where each
+            sample's loss is needed.
     """
     where, function = f"loss {name}", getattr(task.losses, "function")  # noqa: B009  # an OwnLoss
     outputs = outputs.detach().requires_grad_()
@@ -40,6 +40,10 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     wanted = f"a loss for each sample [{len(targets)}], or their mean"
     if not isinstance(losses, Tensor):
         raise bad_value(where, "result", type(losses).__name__, wanted)
+    if not losses.ndim and losses:
+        double = (each.repeat_interleave(2, 0) for each in (outputs, targets))
+        if torch.allclose(function(*aligned(task, *double)), 2 * losses):
+            raise bad_value(where, "result", "a sum over samples", wanted)
     if losses.ndim and len(losses) != len(targets):
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:

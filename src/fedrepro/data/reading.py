@@ -98,9 +98,10 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool]:
     except UserError:
         raise
     except Exception as error:  # of the user's code
+        instead = ": pass its `dataset`" if hasattr(samples, "dataset") else ""
         raise UserError(
             f"{where}: {type(samples).__name__}: expected (x, y), or a data set of such "
-            f"pairs that has a length and an index: {error}"
+            f"pairs that has a length and an index: {error}{instead}"
         ) from None
     if any(not _equal(one, other) for one, other in zip(pairs, again, strict=False)):
         raise UserError(

@@ -165,6 +165,8 @@ def classes_in(module: ModuleType, *bases: type) -> list[type[Any]]:
 def refuse_uncalled(cls: type[Any], base: type[Any], hooks: str, prefix: str | None = None) -> None:
     """Refuse a function that is named nearly as a hook, or begins as all do: nothing would call it.
 
+    A hook with other parameters is refused as well.
+
     Args:
         base: the class with the hooks.
         hooks: what all names of hooks begin with.
@@ -176,11 +178,20 @@ def refuse_uncalled(cls: type[Any], base: type[Any], hooks: str, prefix: str | N
     names = [name for name in dir(base) if name.startswith(hooks)]
     own = (each for owner in cls.__mro__[: cls.__mro__.index(base)] for each in vars(owner).items())
     for name, value in own:
-        if not inspect.isfunction(value) or hasattr(base, name):
+        if not inspect.isfunction(value):
+            continue
+        if name in names:
+            known = inspect.signature(getattr(base, name))
+            try:
+                inspect.signature(value).bind(*known.parameters)
+            except TypeError:
+                given = f"{name}{inspect.signature(value)}"
+                raise bad_value(f"class {cls.__name__}", "hook", given, f"{name}{known}") from None
+        if hasattr(base, name):
             continue
         if (prefix and name.startswith(prefix)) or get_close_matches(name, names, 1, CLOSE):
-            known = f"one of {', '.join(names)}"
-            raise bad_value(f"class {cls.__name__}", "hook", name, known, names)
+            one_of = f"one of {', '.join(names)}"
+            raise bad_value(f"class {cls.__name__}", "hook", name, one_of, names)
 
 
 def changed_since_import(files: Iterable[Path]) -> Path | None:

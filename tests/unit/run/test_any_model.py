@@ -263,6 +263,9 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
         of_vision("ConvNeXt", [CNBlockConfig(4, 8, 1), CNBlockConfig(8, None, 1)], num_classes=2),
         images(16),
     ),
+    "maxvit": (
+        of_vision("MaxVit", (16, 16), 4, 2, [8], [1], 4, 0.0, num_classes=2), images(16)
+    ),
     "swin": (
         of_vision("SwinTransformer", [2, 2], 4, [1, 1], [1, 2], [2, 2], num_classes=2), images(8)
     ),
@@ -271,7 +274,7 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Any]] = {
 # What stacked clients cannot have, by a word of the line that refuses it.
 REFUSED = {
     **dict.fromkeys(("batch norms", "resnet", "densenet", "mobilenet"), "BatchNorm"),
-    **dict.fromkeys(("mobilenet v3", "vgg"), "BatchNorm"),
+    **dict.fromkeys(("mobilenet v3", "vgg", "maxvit"), "BatchNorm"),
     **dict.fromkeys(("shufflenet", "efficientnet", "regnet"), "BatchNorm"),
     "spectral_norm": "keeps state", "bert": "dropout", "peft": "dropout",
     "bert with lora": "dropout", "squeezenet": "dropout", "convnext": "dropout", "swin": "dropout",
