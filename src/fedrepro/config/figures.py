@@ -4,7 +4,6 @@ A kind of figure is a class here and a module ``report/pages/figures/<kind>.py``
 both are in a paper's package (:mod:`fedrepro.support.papers`). There is no list of kinds to extend.
 """
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -73,9 +72,18 @@ class FigureSpec(Typed):
         """The settings whose partitions it draws at a scale."""
         return []
 
-    @abstractmethod
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        """The key (such as ``rows.0.demo``) and name of every setting that it uses."""
+        """The key (such as ``rows.0.demo``) and name of every setting that it uses.
+
+        By default those of its keys ``rows``, ``panels``, ``instead``, ``setting`` and ``demo``.
+        """
+        for key in ("rows", "panels"):
+            places = [place for place in getattr(self, key, ()) if isinstance(place, Place)]
+            yield from named_settings(key, places)
+            yield from settings_instead(places, getattr(self, "instead", {}))
+        for key in ("setting", "demo"):
+            if key in type(self).model_fields:
+                yield key, getattr(self, key)
 
 
 class Charts(FigureSpec):
@@ -107,10 +115,6 @@ class Charts(FigureSpec):
             for row in self.rows
             for column in self.columns
         ]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        yield from named_settings("rows", self.rows)
-        yield from settings_instead(self.rows, self.instead)
 
 
 class GridAxis(Typed):
@@ -193,10 +197,6 @@ class HeatMap(FigureSpec):
             for name in row
         ]
 
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        yield "setting", self.setting
-        yield "demo", self.demo
-
 
 class Landscape(FigureSpec):
     """A panel for each method: the loss around the model of its first seed.
@@ -218,10 +218,6 @@ class Landscape(FigureSpec):
         setting = self.demo if scale == "demo" and self.demo else self.setting
         return [(setting, name) for column in self.columns for name in column.methods_at(scale)]
 
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        yield "setting", self.setting
-        yield "demo", self.demo
-
 
 class Partitions(FigureSpec):
     """A panel for each setting: samples per client and class, for the first seed. Needs no run.
@@ -235,9 +231,6 @@ class Partitions(FigureSpec):
 
     def shared_out(self, scale: Scale) -> list[str]:
         return list(dict.fromkeys(place.setting_at(scale) for place in self.panels))
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
 
 
 class Grid(Typed):
@@ -318,9 +311,6 @@ class Planes(FigureSpec):
             (view.setting_at(scale), view.method, view.part(scale, grid)) for view in self.panels
         ]
 
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
-
 
 class Sheets(FigureSpec):
     """Synthetic images of methods: of each class after some rounds, and next to real images.
@@ -344,10 +334,6 @@ class Sheets(FigureSpec):
             for column in self.columns
             for method in column.methods_at(scale)
         ]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        yield from named_settings("panels", self.panels)
-        yield from settings_instead(self.panels, self.instead)
 
 
 class Varied(Typed):

@@ -19,5 +19,5 @@ else:
 
 def analyses() -> set[str]:
     """The folders in results/ with what rules derive from runs for figures."""
-    kinds = under(FigureSpec)  # type: ignore[type-abstract]
+    kinds = under(FigureSpec)
     return {kind.analysis for kind in kinds if kind.analysis}

@@ -1,12 +1,12 @@
 """Kinds of figures and tables that only AAggFF's experiment file uses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
-from fedrepro.config.tables import Column, ComputedSpec, Place, named_settings
+from fedrepro.config.tables import Column, ComputedSpec, Place
 from fedrepro.config.values import LocalSetting, MethodName, Scale
 
 
@@ -25,9 +25,6 @@ class Regret(FigureSpec):
 
     def needs(self, scale: Scale) -> Needs:
         return [(place.setting_at(scale), self.method) for place in self.panels]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
 
 
 class Objective(FigureSpec):
@@ -53,9 +50,6 @@ class Objective(FigureSpec):
             for column in self.columns
             for method in column.methods_at(scale)
         ]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
 
 
 class Responses(ComputedSpec):

@@ -1,6 +1,5 @@
 """Kinds of figures and tables that only FedGO's experiment file uses."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 from fedrepro.config.figures import FigureSpec
@@ -15,9 +14,6 @@ class Regions(FigureSpec):
 
     kind: Literal["regions"]
     study = "fedgo_toy"
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return iter(())
 
 
 class Costs(ComputedSpec):

@@ -1,12 +1,11 @@
 """Kinds of figures that only IMA's experiment file uses."""
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
-from fedrepro.config.tables import Place, named_settings
+from fedrepro.config.tables import Place
 from fedrepro.config.values import MethodName, PositiveWhole, Scale
 
 Term = Literal[
@@ -35,9 +34,6 @@ class OfKeptModels(FigureSpec):
 
     def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
         return [(*need, str(self.samples)) for need in self.needs(scale)]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
 
 
 class Decomposition(OfKeptModels):
