@@ -159,8 +159,7 @@ class OfRounds(OfMeasure):
 
     @property
     def reading(self) -> Reading:
-        measure = self.measure
-        return Reading(measure.words, measure.unit, measure.rising, measure.series, measure.without)
+        return self.measure.reading
 
     @property
     def of_a_run(self) -> bool:
@@ -458,15 +457,7 @@ class Quality(MetricKind):
 
     @property
     def reading(self) -> Reading:
-        measure = registry.SETS[self.quality]
-        return Reading(
-            measure.words,
-            measure.unit,
-            measure.rising,
-            measure.series,
-            measure.without,
-            incomparable=measure.incomparable,
-        )
+        return registry.SETS[self.quality].reading
 
 
 KINDS: tuple[type[MetricKind], ...] = (RoundsTo, MegabytesTo, Quality, Reached, Least)

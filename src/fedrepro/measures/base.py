@@ -153,6 +153,12 @@ class Measure:
         """A phrase for a finished run without a value, or ""."""
         return f"has no {self.words}"
 
+    @property
+    def reading(self) -> "Reading":
+        """How a table reads it from a run, as it is."""
+        said = self.words, self.unit, self.rising
+        return Reading(*said, self.series, self.without, incomparable=self.incomparable)
+
     def series(self, record: Record) -> Series:
         """A run's values in printed units: one per evaluated round, or the only one."""
         if self.per == "run":
