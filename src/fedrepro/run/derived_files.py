@@ -1,14 +1,18 @@
 """Read what was made from runs, analyses and tables, and compare it with those runs as they are."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import seal_of_run
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 
+Content = TypeVar("Content", bound=Hashable)
 REPLACED = "made from a result of {} that was replaced or deleted since"
 
 
@@ -28,6 +32,40 @@ def read_derived(root: Path, path: Path) -> dict[str, Any] | None:
     for name in changed_sources(content, lambda run: seal_of_run(root, run)):
         raise UserError(f"{path}: {REPLACED.format(name)}; {checksummed_json.AGAIN}")
     return content
+
+
+def read_as(kind: type[Content], root: Path, path: Path) -> Content | None:
+    """The same as a dataclass, with a file's content checked.
+
+    Raises:
+        UserError: as :func:`read_derived`, or if the content is not of this kind.
+    """
+    content = read_derived(root, path)
+    return None if content is None else parsed(kind, content, path)
+
+
+def parsed(kind: type[Content], content: Mapping[str, Any], path: Path) -> Content:
+    """The content of a file of ``results`` as a dataclass.
+
+    Raises:
+        UserError: if it is not of this kind.
+    """
+    try:
+        whole: Content = adapter(kind).validate_python(content)
+        return whole
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise damaged(path, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+def damaged(path: Path, why: object) -> UserError:
+    return UserError(f"{path}: damaged: {why}; {checksummed_json.AGAIN}")
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """How pydantic reads and writes a dataclass."""
+    return TypeAdapter(kind)
 
 
 def changed_sources(

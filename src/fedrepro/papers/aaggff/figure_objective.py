@@ -8,9 +8,9 @@ from fedrepro.papers.aaggff.kinds import Objective
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, damaged, distinct_settings, key_of
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import find_run
 
 

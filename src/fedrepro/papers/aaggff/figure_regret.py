@@ -3,21 +3,21 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Regret
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
-from fedrepro.report.pages.figures.base import (
-    Drawn,
-    damaged,
-    distinct_settings,
-    key_of,
-)
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, read_as
+
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+Numbers = list[Number]
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Account:
     """The result of ``fedrepro regret``: numbers after each round, NaN if missing."""
 
     clients: int
-    rounds: list[float]
-    regret: list[float]
-    bound: list[float]
+    round: Numbers
+    regret: Numbers
+    bound: Numbers
 
     @property
     def rounds_above(self) -> int:
@@ -48,10 +48,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
     for label, setting in distinct_settings(figure.panels, target):
         runs = (RunKey(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
         analyses = (_read(workbench.root, run.analysis("regrets")) for run in runs)
-        accounts = [account for account in analyses if account and account.rounds]
+        accounts = [account for account in analyses if account and account.round]
         series: list[list[Points]] = [
-            [list(zip(account.rounds, account.regret, strict=True)) for account in accounts],
-            [list(zip(account.rounds, account.bound, strict=True)) for account in accounts],
+            [list(zip(account.round, account.regret, strict=True)) for account in accounts],
+            [list(zip(account.round, account.bound, strict=True)) for account in accounts],
         ]
         lines = [
             line
@@ -79,18 +79,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
 
 
 def _read(root: Path, path: Path) -> Account | None:
-    analysis = read_derived(root, path)
-    if analysis is None:
-        return None
-    try:
-        columns = (_numbers(analysis[name]) for name in ("round", "regret", "bound"))
-        account = Account(int(analysis["clients"]), *columns)
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
-    if not len(account.rounds) == len(account.regret) == len(account.bound):
+    account = read_as(Account, root, path)
+    if account and not len(account.round) == len(account.regret) == len(account.bound):
         raise damaged(path, "expected a regret and a bound for every round")
     return account
-
-
-def _numbers(values: list[Any]) -> list[float]:
-    return [math.nan if value is None else float(value) for value in values]

@@ -9,9 +9,9 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
-from fedrepro.report.pages.figures.base import Drawn, damaged
+from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, read_derived
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
 # A client has most points of the Gaussian of its number; the paper's clients 1 to 4 (Appendix E.1)

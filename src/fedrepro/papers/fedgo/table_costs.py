@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import judge_computed
-from fedrepro.run.derived_files import read_derived
-from fedrepro.support.checksummed_json import AGAIN
-from fedrepro.support.errors import UserError
+from fedrepro.run.derived_files import read_as
 
 NOT_COUNTED = "not counted yet"
 
@@ -29,6 +25,13 @@ class Cost:
     value: float | str | None
     hole: str
     entry: str
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The study's file."""
+
+    cells: tuple[Cost, ...] = ()
 
 
 def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[PrintedCell]) -> Found:
@@ -66,10 +69,6 @@ def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str]
     """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None
-    content = read_derived(root, path) or {}
-    try:
-        costs = TypeAdapter(list[Cost]).validate_python(content.get("cells", []))
-    except ValidationError as error:
-        first = str(error).partition("\n")[0]
-        raise UserError(f"{path}: damaged: {first}; {AGAIN}") from None
+    study = read_as(Costs, root, path)
+    costs = study.cells if study else ()
     return {(cost.table, cost.setting, cost.method, cost.metric): cost for cost in costs}

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from fedrepro.config.targets import FigureTarget, joint_analysis
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Averaging
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, titled
+from fedrepro.report.pages.figures.base import Drawn, key_of, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import read_as
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,20 @@ class After:
     Attributes:
         cka: of the clients' outputs, mean over pairs; None if undefined.
         error: of the average of all clients, %, mean over seeds.
-        by_number: the errors of averages of 1, 2, ... clients, %, of the first seed.
+        errors_by_number: of averages of 1, 2, ... clients, %, of the first seed.
     """
 
     round: int
     cka: float | None
     error: float
-    by_number: list[float]
+    errors_by_number: Annotated[list[float], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Averages:
+    """The kept rounds of an analysis."""
+
+    rounds: Annotated[list[After], Field(min_length=1)]
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn:
@@ -45,22 +53,22 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
         path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
-        analysis = read_derived(workbench.root, path)
+        analysis = read_as(Averages, workbench.root, path)
         if analysis is None:
             continue
-        by_label[place.label] = rounds = _read(path, analysis)
+        by_label[place.label] = rounds = analysis.rounds
         for after in rounds:
             cka = "–" if after.cka is None else f"{after.cka:.3f}"
-            errors = (f"{after.by_number[0]:.2f}", f"{after.error:.2f}")
+            errors = (f"{after.errors_by_number[0]:.2f}", f"{after.error:.2f}")
             drawn.rows.append((titled(place.label, place, target), str(after.round), cka, *errors))
         drawn.say(
             f"{place.label}: after round {rounds[-1].round}, one client has "
-            f"an error of {rounds[-1].by_number[0]:.2f} %, the average of all "
+            f"an error of {rounds[-1].errors_by_number[0]:.2f} %, the average of all "
             f"{rounds[-1].error:.2f} %."
         )
     for number in _shown(list(by_label.values())):
         by_number = [
-            Line(name, list(enumerate(after.by_number, 1)))
+            Line(name, list(enumerate(after.errors_by_number, 1)))
             for name, rounds in by_label.items()
             for after in rounds
             if after.round == number
@@ -90,20 +98,3 @@ def _shown(settings: Sequence[Sequence[After]]) -> list[int]:
     common = set.intersection(*({after.round for after in rounds} for rounds in settings or [[]]))
     rounds = sorted(common)
     return sorted({rounds[0], rounds[len(rounds) // 2], rounds[-1]}) if rounds else []
-
-
-def _read(path: Path, analysis: dict[str, Any]) -> list[After]:
-    try:
-        rounds = [
-            After(
-                int(after["round"]),
-                None if after["cka"] is None else float(after["cka"]),
-                float(after["error"]),
-                [float(error) for error in after["errors_by_number"]],
-            )
-            for after in analysis["rounds"]
-        ]
-        assert rounds and all(after.by_number for after in rounds)
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
-        raise damaged(path, error) from None
-    return rounds

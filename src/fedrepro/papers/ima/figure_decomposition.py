@@ -9,9 +9,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Decomposition
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, titled
+from fedrepro.report.pages.figures.base import Drawn, key_of, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, read_derived
 
 WORDS = {
     "total": "sum of the five terms",

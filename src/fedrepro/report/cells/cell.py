@@ -7,21 +7,17 @@ setting and never does.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import adapter, read_as
 from fedrepro.run.results import RunStatus
-from fedrepro.support.checksummed_json import AGAIN, in_lines
-from fedrepro.support.errors import UserError
+from fedrepro.support.checksummed_json import in_lines
 
 
 @dataclass(frozen=True)
@@ -182,17 +178,12 @@ class ComputedTable:
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""
-        values: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        values: dict[str, Any] = adapter(ComputedTable).dump_python(self, mode="json")
         return values
 
     def to_json(self) -> str:
         """Raises ValueError for a number that is not finite."""
         return in_lines(self.as_values())
-
-
-@cache
-def _adapter() -> TypeAdapter[ComputedTable]:
-    return TypeAdapter(ComputedTable)
 
 
 def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
@@ -201,10 +192,4 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
     Raises:
         UserError: if the file is damaged, or was made from other results than there are now.
     """
-    content = read_derived(root, target.path)
-    try:
-        return None if content is None else _adapter().validate_python(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = ": ".join((*(str(step) for step in first["loc"]), first["msg"]))
-        raise UserError(f"{target.path}: damaged: {why}; {AGAIN}") from None
+    return read_as(ComputedTable, root, target.path)

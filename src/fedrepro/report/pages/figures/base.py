@@ -1,11 +1,7 @@
 """The result of drawing a figure, and code that several kinds share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
@@ -15,9 +11,6 @@ from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.support.errors import UserError
-
-Parsed = TypeVar("Parsed")
 
 
 @dataclass
@@ -41,23 +34,6 @@ class Drawn:
     def say(self, sentence: str) -> None:
         """Add a sentence to what one sees."""
         self.sees = f"{self.sees} {sentence}".lstrip()
-
-
-def damaged(path: Path, why: object) -> UserError:
-    return UserError(f"{path}: damaged: {why}; delete it and make it again")
-
-
-def parsed(kind: type[Parsed], content: Mapping[str, Any], path: Path) -> Parsed:
-    """The content of an analysis as a dataclass.
-
-    Raises:
-        UserError: if it is not one.
-    """
-    try:
-        return TypeAdapter(kind).validate_python(content)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise damaged(path, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 def result_at(

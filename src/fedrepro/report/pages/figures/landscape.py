@@ -10,9 +10,9 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.pages.figures.base import Drawn, damaged, parsed
+from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, read_as
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,9 @@ def _nearest_to_zero(values: Sequence[float]) -> int:
 
 def _read_landscape(root: Path, path: Path) -> Surface | None:
     """The file of an analysis; None without it."""
-    content = read_derived(root, path)
-    if content is None:
+    surface = read_as(Surface, root, path)
+    if surface is None:
         return None
-    surface = parsed(Surface, content, path)
     x, y = surface.x, surface.y
     if min(len(x), len(y)) < 2 or [len(row) for row in surface.loss] != [len(x)] * len(y):
         raise damaged(path, "expected a loss for every x and y")

@@ -11,9 +11,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, damaged, parsed, titled
+from fedrepro.report.pages.figures.base import Drawn, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.derived_files import read_derived
+from fedrepro.run.derived_files import damaged, parsed, read_derived
 from fedrepro.support.printing import sentence_case
 
 TITLES: dict[AtHeight, str] = {"loss": "loss", "error": "error, %"}

@@ -15,8 +15,9 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.drawing.training_images import training_images
-from fedrepro.report.pages.figures.base import Drawn, damaged, titled
+from fedrepro.report.pages.figures.base import Drawn, titled
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
 # For each measure of a set: its name and its column's head.
