@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.func import vmap
 
 from fedrepro.engine import internals, tree
@@ -224,11 +225,15 @@ def vectorised(training: Training) -> Outcome:
 
     Raises:
         UserError: without what torch.compile needs: a compiler, Python's headers, and a folder for
-            what it compiles; and if it fails.
+            what it compiles; for recurrent layers; and if it fails.
     """
     ctx, steps = training.ctx, list(training.steps)
     if missing := _missing_to_compile(ctx.sizes.device.type):
         raise _not_compiled(missing)
+    if any(isinstance(layer, nn.RNNBase) for layer in ctx.net.module.modules()):
+        raise UserError(
+            "executor: 'vectorised': PyTorch's compiler takes no LSTM, GRU or RNN: use 'sequential'"
+        )
     longest = max(len(batches) for batches in steps)
     # For a model of which only a part is communicated: that part.
     moving = training.message.get("params", ctx.initial)

@@ -335,6 +335,13 @@ def test_it_trains(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         other = trained(name, "scaffold", "vectorised").model.state_dict()
         for path, leaf in one.items():
             torch.testing.assert_close(other[path], leaf, rtol=1e-3, atol=1e-5)
-    trained(name, "ima+fedadam", instance=True)
+    stacked = "sequential" if name in REFUSED else "vectorised"
+    trained(name, "ima+fedadam", stacked, instance=True)
     if isinstance(run.model, Classifier):
-        trained(name, "fedper")
+        trained(name, "fedper", stacked)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_recurrent_layers_are_refused_before_they_are_compiled(name: str) -> None:
+    with pytest.raises(UserError, match=r"LSTM, GRU or RNN.*'sequential'"):
+        trained(name, "fedavg", "vectorised")
