@@ -57,11 +57,11 @@ class Partly(FedAvg):
 
 @dataclass(frozen=True)
 class Lonely(FedAvg):
-    """One number of its model is divided by the number of other clients."""
+    """One number of its model is divided by the number of other clients in the last round."""
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         server = super().server_update(ctx, server, updates, weights)
-        others = torch.tensor([len(ctx.cohort) - 1.0, 1.0, 1.0])
+        others = torch.tensor([len(ctx.cohort) - 1.0 if ctx.round == 1 else 1.0, 1.0, 1.0])
         moved = {"head.bias": server["params"]["head.bias"] / others}
         return {**server, "params": server["params"] | moved}
 
