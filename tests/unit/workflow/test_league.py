@@ -1,7 +1,10 @@
 """What a method needs in the league's settings of this repository."""
 
+import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from fedrepro.config.loading import load
@@ -69,3 +72,52 @@ def test_a_candidate_with_a_word_is_known_to_every_process(bench: Workbench) -> 
         for run in search.runs
     ]
     assert schemes == ["cyclic", "constant"]
+
+
+def test_rivals_are_the_row_s_methods_in_its_setting_that_choose_by_no_test_sample(
+    bench: Workbench,
+) -> None:
+    of_tables = {
+        (match.system, match.item): league.rivals_of(bench, match)
+        for match in league.chosen_matches(bench, None)
+    }
+    assert all("central" not in rivals for rivals in of_tables.values())
+    assert of_tables["fedgo", "compact_accuracy"][0] == "fedavg"  # after central
+    assert of_tables["fedevg", "compact_accuracy"] == ["fedevg"]  # others have other settings
+    table = bench.table("superfed", "compact_beyond", "compact").table
+    fixed = [column.method for column in table.columns if column.mix != "best"]
+    assert len(fixed) < len(table.columns)
+    assert of_tables["superfed", "compact_beyond"] == [name for name in fixed if name != "central"]
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_each_method_takes_its_best_candidate_or_all_the_best_on_average(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, alike: bool
+) -> None:
+    """Among those that have a score; with a choice for all, those that each method has."""
+    (match, *_) = league.chosen_matches(bench, "availability")
+    grid = Searched(method="fedprox", grid={"lr": [0.01, 0.02, 0.04, 0.08]})
+    searches = league.searches_of(bench, [match], "fedprox", grid, rivals=True)
+    scores: dict[int, list[Any]] = {}
+    monkeypatch.setattr(league, "_scores", lambda _, search: scores[id(search)])
+    for seed in range(6):
+        rnd = random.Random(seed)
+        missing = [0.0, 0.1, 0.3][seed % 3]
+        scores |= {
+            id(each): [None if rnd.random() < missing else rnd.random() for _ in each.candidates]
+            for each in searches
+        }
+        known = np.array([scores[id(each)] for each in searches], float)  # NaN for None
+        assert known.shape == (5, 4)
+        deciding = np.broadcast_to(known.mean(0), known.shape) if alike else known
+        for search, choice, own, by in zip(
+            searches, league.choose(bench, searches, alike), known, deciding, strict=True
+        ):
+            assert (choice.candidates, choice.method) == (4, search.method)
+            if np.isnan(by).all():
+                assert (choice.tried, choice.chosen) == (0, None) and "no candidate" in choice.why
+                continue
+            best = int(np.nanargmax(by))
+            assert choice.tried == np.isfinite(own).sum()
+            assert choice.chosen == [*search.candidates.values()][best]
+            assert choice.score == own[best]
