@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from fedrepro.config.partition_sizes import cohort_size
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.models import registry as models
@@ -29,8 +30,8 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
         model = models.build(spec.setting.model, dataset.shapes, outputs, folders=spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]
     size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
-    cohort = max(1, int(spec.setting.participation * clients + 1e-9))
-    kept, free = len(rounds) * (cohort + 1), shutil.disk_usage(folder).free
+    kept = len(rounds) * (cohort_size(spec.setting, clients) + 1)
+    free = shutil.disk_usage(folder).free
     words = (
         f"keeps {kept} models of {size / 1e6:.1f} MB, of {len(rounds)} rounds: "
         f"{kept * size / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"

@@ -4,11 +4,9 @@ import csv
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.old_names import with_new_keys
-from fedrepro.support.typed_yaml import Typed, read_yaml
+from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
 Entry = TypeVar("Entry", bound=Typed)
 
@@ -63,10 +61,4 @@ def entries_of(
 
 def entry_of(model: type[Entry], path: Path, system: str, given: object) -> Entry:
     """Validate a file's entry, adding the system that its folder names."""
-    content = {"system": system, **given} if isinstance(given, dict) else given
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(step) for step in first["loc"])
-        raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
+    return validate(model, {"system": system, **given} if isinstance(given, dict) else given, path)
