@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from fedrepro.data.packing import shapes_from
+from fedrepro.data.readers.packing import shapes_from
 from fedrepro.engine.modules import fill
 from fedrepro.models import registry
 from fedrepro.models.weights import untrained

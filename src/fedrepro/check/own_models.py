@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedrepro.check.traces import changes, generators
-from fedrepro.data.packing import Packing
+from fedrepro.data.readers.packing import Packing
 from fedrepro.engine.initialise import BatchNorm
 from fedrepro.engine.modules import leaves_of, one_input, outputs_of, refuse_unusable, replaced
 from fedrepro.engine.net import Net, Own, Precision

@@ -18,9 +18,9 @@ from fedrepro.data.catalogue.catalogue import CATALOGUE, Catalogue, load_catalog
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.fetching.own_files import find_own
-from fedrepro.data.packing import Packing
 from fedrepro.data.prepare import read_checked
 from fedrepro.data.readers.content import FIRST, Content
+from fedrepro.data.readers.packing import Packing
 from fedrepro.data.readers.tables import header_of
 from fedrepro.support.errors import UserError, bad_value, listed
 from fedrepro.support.packaged import CONFIG

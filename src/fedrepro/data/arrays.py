@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.dataset import Dataset, Split
-from fedrepro.data.packing import Packing, packed
 from fedrepro.data.readers.arrays import (
     inputs_of,
     kind_of,
@@ -17,6 +16,7 @@ from fedrepro.data.readers.arrays import (
     stored_as,
     targets_of,
 )
+from fedrepro.data.readers.packing import Packing, packed
 from fedrepro.data.reading import ReadAnew, columns
 from fedrepro.support.errors import UserError, bad_value, listed
 

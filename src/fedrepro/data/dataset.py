@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.packing import Packing, Shapes
+from fedrepro.data.readers.packing import Packing, Shapes
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, nearest
 from fedrepro.support.files import plain, sha256_of

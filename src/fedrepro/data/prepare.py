@@ -17,7 +17,6 @@ from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
-from fedrepro.data.packing import Packing
 from fedrepro.data.readers.content import (
     LARGEST,
     Content,
@@ -26,6 +25,7 @@ from fedrepro.data.readers.content import (
     Reader,
     read_as,
 )
+from fedrepro.data.readers.packing import Packing
 from fedrepro.support.checksummed_json import sealed
 from fedrepro.support.errors import UserError, brief, cannot_write, listed
 from fedrepro.support.files import atomic_folder, read_json

@@ -13,8 +13,8 @@ from fedrepro.check.own_models import own_net
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
-from fedrepro.data.packing import Packing
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.readers.packing import Packing
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 import fedrepro as fr
 from fedrepro.data.arrays import dataset_of
-from fedrepro.data.packing import shapes_from
+from fedrepro.data.readers.packing import shapes_from
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 

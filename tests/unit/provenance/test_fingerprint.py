@@ -191,9 +191,9 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     assert found - inside == {
         "run/assembly", "run/devices", "run/scoring", "run/state", "run/record",
         "measures/over_clients", "run/networks", "check/own_losses",
-        "check/own_models", "check/traces",
+        "check/own_measures", "check/own_models", "check/traces",
         "run/stopping", "run/given_artifacts", "run/schedules", "support/copies",
-        "data/packing", "data/readers/arrays",
+        "data/readers/arrays", "data/readers/packing",
     }  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Arrays
-from fedrepro.data.packing import packed
 from fedrepro.data.readers.arrays import (
     inputs_of,
     npz_arrays,
@@ -21,6 +20,7 @@ from fedrepro.data.readers.arrays import (
     targets_of,
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of
 from fedrepro.support.errors import UserError, bad_value, brief, listed
 from fedrepro.support.files import plain
