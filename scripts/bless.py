@@ -221,11 +221,14 @@ def _play(tree: Path, parts: list[str], new: Sequence[str] = ()) -> Played:
 
 
 def _said_in_changelog() -> bool:
-    """Whether there is an unreleased line about changed numbers that the blessed code's has not."""
+    """Whether there is a line about changed numbers that the blessed code's has not.
+
+    It is unreleased, or of the newest release, which may have been cut since.
+    """
     before = _git("show", f"{_blessed_commit()}:CHANGELOG.md").splitlines()
     now = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = now.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
-    return any(MARK in line and line not in before for line in unreleased.splitlines())
+    newest = "\n".join(now.split("\n## ")[1:3])
+    return any(MARK in line and line not in before for line in newest.splitlines())
 
 
 def _git(*arguments: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
     from fedrepro.api.runs import Run, load
     from fedrepro.api.training import train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 def code_files() -> dict[str, tuple[int, int]]:

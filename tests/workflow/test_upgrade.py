@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro import __version__
 from fedrepro.support import checksummed_json
 from support.places import TESTS
 from support.project import Project
@@ -33,6 +34,10 @@ def workbench(tmp_path: Path) -> Workbench:
 
 
 def test_nothing_is_made_again(workbench: Workbench) -> None:
+    """Though each manifest names the version of fedrepro that made the run."""
+    manifests = [*workbench.root.glob("results/runs/*/*/*/*/manifest.json")]
+    made_by = {json.loads(path.read_bytes())["packages"]["fedrepro"] for path in manifests}
+    assert manifests and __version__ not in made_by
     called = workbench.snakemake("-n")
     assert called.returncode == 0 and "Nothing to be done" in called.stdout, called.stdout
     older = [line for line in called.stdout.splitlines() if line.startswith("fedrepro: ")]
