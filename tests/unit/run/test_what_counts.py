@@ -17,7 +17,16 @@ from torch import nn
 from fedrepro.config.targets import RunKey
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import Difference, Meaning
-from fedrepro.run import assembly, cleaning, disk_check, manifest, results, run_archive, standing
+from fedrepro.run import (
+    assembly,
+    cleaning,
+    disk_check,
+    manifest,
+    results,
+    run_archive,
+    shared_prefix,
+    standing,
+)
 from fedrepro.run.derived_files import changed_sources
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import find_run, finished_run, read_run, seal_of_run, status_of
@@ -26,6 +35,7 @@ from fedrepro.run.run_comparison import SAME, Side, compare_landed, of_rounds
 from fedrepro.run.standing import Standing
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
+from fedrepro.support.plugins import NONE
 from support.manifests import write_bare, write_manifest
 from support.tiny_run import dataset, run_spec
 
@@ -347,3 +357,64 @@ def test_a_second_process_pays_by_the_steps_of_a_round(
         assert (found == "parallel") == parallel
     alone = replace(spec, execution=replace(spec.execution, threads=1))
     assert assembly._executor(alone, SimpleNamespace(sizes=sizes), cohort) == "sequential"  # type: ignore[arg-type]
+
+
+# --- how far a run goes with its parent -----------------------------------------------------------
+IMA = {"ima": {"start": 0.5, "window": 2}}
+LATE = {"ima": {"start": 1.0, "window": 1}}
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "keys", "rounds"),
+    [
+        (("ima+fedavg", IMA), ("fedavg", {}), {}, 4),
+        (("ima+fedavg", {"ima": {"start": 0.59, "window": 1}}), ("fedavg", {}), {}, 5),
+        (("ima+fedavg", LATE), ("fedavg", {}), {}, 9),  # a parent's last round is not kept
+        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"ima+fedavg": [9, 3]}}, 2),
+        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"fedavg": [1]}}, 4),
+        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"ima+fedavg": [1]}}, 0),
+        (("ima+fedavg+fedadam", IMA), ("fedavg+fedadam", {}), {}, 4),
+        (("ima+fedavg+fedadam", IMA), ("fedavg", {}), {}, 0),
+        (("ima+fedavg", IMA), ("fedavg+fedyogi", {}), {}, 0),
+        (("ima+fedprox", IMA), ("fedprox", {"fedprox": {"mu": 0.5}}), {}, 0),
+        (("ima+fedprox", IMA), ("fedavg", {}), {}, 0),
+        (("scaffold", {}), ("fedavg", {}), {}, 0),
+        (("ima+fedavg", IMA), None, {}, 0),
+    ],
+)
+@pytest.mark.parametrize("same_class", [True, False])
+def test_how_many_rounds_a_run_shares_with_its_parent(
+    child: Any, parent: Any, keys: dict[str, Any], rounds: int, same_class: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Those of a parent with the same method, server optimizer and class of arithmetic."""
+    made = {each[0]: each for each in (child, parent) if each}
+    setting = run_spec(rounds=10, **keys).setting
+    run = RunKey("test/blobs", child[0], 1)
+    of_parent = replace(run, method=parent[0]) if parent else None
+    bench: Any = SimpleNamespace(
+        parent_of=lambda key: of_parent if key == run else None,
+        setting=lambda name: setting,
+        compose=lambda setting, name: made[name],
+        run_spec=lambda setting, name, seed: name,
+        plugins=NONE,
+        runs_of=lambda setting, scales: [run, replace(run, method="moon")],
+        root=Path("root"),
+    )
+    classes = {child[0]: "one", **({parent[0]: "one" if same_class else "other"} if parent else {})}
+    monkeypatch.setattr(shared_prefix.arithmetic, "of_spec", classes.__getitem__)
+    rounds = rounds if same_class else 0
+    assert shared_prefix.shared_rounds(bench, run) == rounds
+    monkeypatch.setattr(shared_prefix, "_parent_of", lambda bench, run: None)
+    if of_parent:
+        kept = shared_prefix.sharing_of(bench, of_parent, lambda line: None)
+        assert kept.rounds == ({rounds} if rounds else set())
+        assert kept.folder == Path("root/results/trunks/test/blobs", parent[0], "seed1")
+    assert shared_prefix.sharing_of(bench, run, lambda line: None).rounds == frozenset()
+
+
+def test_kept_checkpoints_have_the_numbers_of_their_rounds(tmp_path: Path) -> None:
+    for name in ("round3", "round12", "roundabout", "round", "other4"):
+        (tmp_path / name).mkdir()
+    found = sorted(shared_prefix.kept_in(tmp_path))
+    assert found == [(3, tmp_path / "round3"), (12, tmp_path / "round12")]
