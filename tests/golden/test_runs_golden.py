@@ -148,6 +148,12 @@ def partition_of(name: str, data: Dataset, held_out: bool) -> Partition:
         train = [rows[labels[rows] != 2] for rows in made.train[:4]]
         counts = np.array([np.bincount(labels[rows], minlength=3) for rows in train])
         return replace(made, train=train, train_counts=counts[:, :2])
+    if name in ("several labels", "binary"):  # samples of several classes to test on
+        rows = tiny_run.partition(False, labels).train
+        train, test = [np.delete(each, np.s_[::4]) for each in rows], [each[::4] for each in rows]
+        parts = [np.array([np.bincount(labels[each], minlength=3) for each in part])
+                 for part in (train, test)]  # fmt: skip
+        return replace(made, train=train, test=test, train_counts=parts[0], test_counts=parts[1])
     if name.startswith(("validation", "table")):
         kept = [rows[len(rows) // 4 :] for rows in made.train]
         chosen = [rows[: len(rows) // 4] for rows in made.train]
