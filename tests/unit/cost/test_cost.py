@@ -16,6 +16,7 @@ from fedrepro.config.partition_sizes import DataShares, estimated_shares
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost import data_sizes, demo_faults
 from fedrepro.cost.data_sizes import Data, counted_shares
 from fedrepro.cost.estimate import CostEstimate, CostLine, chosen
 from fedrepro.cost.model import CostModel
@@ -814,3 +815,70 @@ def test_the_median_of_this_machine_s_timings_counts_the_narrowest_first(
     assert prox.seconds == pytest.approx(other * (PROX_SECONDS - 3) + 3)
     assert average.basis == "measured"
     assert prox.basis == ("measured" if ("fedprox", 2) in made else "predicted")
+
+
+@pytest.mark.parametrize(
+    ("average", "prox", "at_fault", "said"),
+    [
+        (60.0, 60.0, "", ("", "")),  # each is short
+        (61.0, 1.0, "12", ("about 1 minutes", "about 1 minutes")),
+        (90.0, 90.0, "12", ("about 3 minutes", "about 2 minutes")),
+        (1.0, 61.0, "1", ("about 1 minutes", "")),
+        (1.0, 9000.0, "1", ("about 2.5 hours", "")),
+        (1.0, 9000.0 * 1000, "1", ("about 2,500.0 hours", "")),
+        (1.0, None, "1", ("an unknown time", "")),
+        (None, 1.0, "12", ("an unknown time", "an unknown time")),
+    ],
+)
+def test_scale_demo_trains_no_run_of_more_than_a_minute(
+    bench: Workbench,
+    rates: Rates,
+    monkeypatch: pytest.MonkeyPatch,
+    average: float | None,
+    prox: float | None,
+    at_fault: str,
+    said: tuple[str, str],
+) -> None:
+    """Table 1 has both methods, Table 2 one; neither setting has a small form."""
+    takes = {"fedavg": average, "fedprox": prox}
+    monkeypatch.setattr(demo_faults, "_seconds", lambda model, run: takes[run.method])
+    faults = {
+        re.search(r"tables.table_(.)", fault)[1]: fault  # type: ignore[index]
+        for fault in demo_faults.faults_at_demo(bench, "ima")
+    }
+    assert "".join(faults) == at_fault
+    for table, fault in faults.items():
+        assert f", for {said[int(table) - 1]}: " in fault and " ima/tiny, " in fault
+
+
+@pytest.mark.parametrize("stated", [None, 7])
+@pytest.mark.parametrize("groups", [None, 5])
+@pytest.mark.parametrize("tested", [False, True])
+def test_sizes_are_counted_once_data_are_prepared_and_the_catalogue_s_before(
+    bench: Workbench,
+    monkeypatch: pytest.MonkeyPatch,
+    stated: int | None,
+    groups: int | None,
+    tested: bool,
+) -> None:
+    known = bench.datasets["mnist5k"]
+    assert known.holds is not None
+    holds = known.holds.model_copy(update={"clients": stated})
+    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"holds": holds}))  # type: ignore[arg-type]
+    counted = Data(4000, 1000, (1, 28, 28), "bytes", 10, stated, False)
+    assert data_sizes.data_of(bench, "mnist5k") == counted
+    assert counted.sample_bytes == 784 + 8
+    made = tiny_run.dataset()
+    group = None if groups is None else np.arange(150) % groups
+    made = replace(made, train=replace(made.train, group=group), test=made.test if tested else None)
+    monkeypatch.setattr(data_sizes, "open_dataset", lambda name, folder: made)
+    (bench.root / "results/data/mnist5k").mkdir(parents=True)
+    (bench.root / "results/data/mnist5k/meta.json").touch()
+    test = 60 if tested else 0
+    natural = stated or groups  # some may be too small to take part, as the catalogue knows
+    expected = Data(150, test, (1, 2, 2), "bytes", 3, natural, True)
+    assert data_sizes.data_of(bench, "mnist5k") == expected
+    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"holds": None}))  # type: ignore[arg-type]
+    assert data_sizes.data_of(bench, "mnist5k") == replace(expected, clients=groups)
+    (bench.root / "results/data/mnist5k/meta.json").unlink()
+    assert data_sizes.data_of(bench, "mnist5k") is None

@@ -1,10 +1,14 @@
 """What a partition is made from: data whose array of a kind is another make it another."""
 
+import itertools
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from fedrepro.data.dataset import Dataset
+from fedrepro.data.partition.partition import Partition
 from fedrepro.provenance import inputs
 from fedrepro.support.plugins import NONE
 from support import tiny_run
@@ -31,3 +35,75 @@ def test_a_partition_is_of_the_arrays_that_decide_who_holds_a_sample(array: str)
     assert not inputs.partition_differences(made, setting, 1, dataset(), NONE)
     listed = inputs.partition_differences(made, setting, 1, dataset(array), NONE)
     assert bool(listed) == (array in DECIDE)
+
+
+def held(*clients: list[int], test: tuple[list[int], ...] = ()) -> Partition:
+    """A partition in which clients hold these rows."""
+    train, tested = ([np.array(rows, np.int64) for rows in part] for part in (clients, test))
+    none = np.zeros((len(clients), 3), np.int64)
+    some = (tested, none) if test else (None, None)
+    return Partition(train, some[0], none, some[1], {}, "by-hand", 0)
+
+
+def test_the_digest_of_a_partition_is_of_who_holds_which_sample() -> None:
+    others = [
+        held([0, 1, 2]),
+        held([0, 1], [2]),
+        held([0], [1, 2]),
+        held([], [0, 1, 2]),
+        held([0, 1, 2], []),
+        held([2], [0, 1]),
+        held([1, 0], [2]),  # mini-batches are drawn by place
+        held([0, 1], [2], test=([3], [4])),
+        held([0, 1], [2], test=([4], [3])),
+        held([0, 1], [2], test=([3, 4], [])),
+    ]
+    digests = [inputs.digest_of(each) for each in others]
+    assert len(set(digests)) == len(digests)
+    again = held([0, 1], [2])
+    again.spec["scheme"], again.train_counts[:] = "other", 9  # which say nothing of who holds what
+    assert inputs.digest_of(again) == digests[1]
+
+
+def spec_of(**keys: Any) -> Any:
+    return tiny_run.run_spec(partition={"scheme": "iid", "clients": 6, **keys}).setting
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({}, None),
+        ({"clients": 5}, "clients 6 instead of 5"),
+        ({"test_fraction": 0.2}, "test_fraction 0.0 instead of 0.2"),
+        ({"test_fraction": 0.25, "clients": 3}, "clients 6 instead of 3"),
+    ],
+)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_partition_of_another_scheme_is_another_with_a_record_or_without(
+    keys: dict[str, Any], words: str | None, recorded: bool
+) -> None:
+    stored = inputs.make(spec_of(), 1, dataset(), NONE)
+    assert stored.made_with == inputs.partition_record(spec_of(), dataset(), NONE)
+    stored = stored if recorded else replace(stored, made_with={})
+    found = inputs.partition_differences(stored, spec_of(**keys), 1, dataset(), NONE)
+    assert len(found) == (words is not None)
+    if words:
+        assert words in found[0].recorded and found[0].recorded.count(" instead of ") == len(keys)
+
+
+def test_a_partition_without_a_record_counts_if_it_is_the_one_that_is_made_now() -> None:
+    """Whatever labels are said to be; one with a record is compared by that alone."""
+    old = replace(inputs.make(spec_of(), 1, dataset(), NONE), made_with={})
+    for seed, others in itertools.product((1, 2), ("", "train_y")):
+        found = inputs.partition_differences(old, spec_of(), seed, dataset(others), NONE)
+        assert bool(found) is (seed != 1)
+    labels = np.roll(tiny_run.dataset().train.y, 1)
+    train = replace(tiny_run.dataset().train, y=labels)
+    moved = replace(dataset(), train=train)
+    assert inputs.partition_differences(old, spec_of(), 1, moved, NONE)
+    known = inputs.make(spec_of(), 1, dataset(), NONE)
+    assert not inputs.partition_differences(known, spec_of(), 2, moved, NONE)
+    for key in ("code", "labels"):
+        other = replace(known, made_with={**known.made_with, key: "another"})
+        (found,) = inputs.partition_differences(other, spec_of(), 1, dataset(), NONE)
+        assert (found.key, found.recorded) == (f"partition {key}", "another")
