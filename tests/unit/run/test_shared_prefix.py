@@ -4,6 +4,7 @@ The same for every inner method, server and clients, is in tests/property/test_e
 """
 
 import errno
+import itertools
 import json
 import shutil
 import subprocess
@@ -234,6 +235,30 @@ def test_only_a_parent_of_the_same_class_of_arithmetic_serves(
     _, played = world.go_on()
     assert (played, len(world.notes)) == (([4, 5, 6], 0) if goes_on else ([1, 2, 3, 4, 5, 6], 1))
     world.expect_the_same(began=goes_on)
+
+
+def test_the_times_of_a_child_are_those_of_its_own_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that was broken off, those of all its rounds; each takes a second here."""
+    seconds = itertools.count()
+    monkeypatch.setattr(runner, "_cpu_seconds", lambda: float(next(seconds)))
+    world = World(tmp_path)
+
+    def timing(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((tmp_path / name / "timing.json").read_text())
+        return found
+
+    with pytest.raises(StopIteration):  # after the checkpoint of round 3
+        world.parent(rounds=4)
+    world.parent()
+    parent = timing("trunk")
+    assert (parent["cpu_seconds"], parent["resumed"]) == (3 + 3, 1)
+    world.go_on()
+    child = timing("tail")
+    assert (child["cpu_seconds"], child["resumed"]) == (3, 0)
+    assert child["rounds_per_second"] == pytest.approx(3 / child["wall_seconds"])
+    assert parent["rounds_per_second"] == pytest.approx(6 / parent["wall_seconds"])
 
 
 def test_a_parent_on_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
