@@ -68,12 +68,14 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
         if field.default is MISSING:
             raise _without_default(file, field.name)
     # Its own, and those of classes in the same file from which it inherits.
+    others = [owner for owner in cls.__mro__ if owner.__module__ != cls.__module__]
     for owner in (owner for owner in cls.__mro__ if owner.__module__ == cls.__module__):
         for name, value in vars(owner).items():
             known = inspect.getattr_static(base, name, MISSING)
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
                 _refuse_signature(file, owner, name, value, known)
-            elif not name.startswith("__") and known is MISSING:
+            # What a class of another file has calls it, such as `shared` of PartlyShared.
+            elif not name.startswith("__") and not any(name in vars(other) for other in others):
                 _refuse_no_hook(file, owner, name, base)
 
 
