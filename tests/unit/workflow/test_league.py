@@ -31,6 +31,8 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
         assert (league.obstacle(bench, matches["label-skew"], method) == "") is shares
     assert league.obstacle(bench, matches["domains"], "fedbn") == ""
     assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], "fedavg")
+    for method in ("fedevg", "fedcvae", "fedcgan"):  # one of which trains classifiers, too
+        assert league.obstacle(bench, matches["synthetic"], method) == ""
     # A pre-training is ranked by accuracy only if its clients train classifiers of their own.
     for method, trains in (("fedevg", True), ("fedcvae", False), ("fedavg", True)):
         for group in ("label-skew", "domains"):

@@ -137,6 +137,22 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     assert reasons_of(bench, RUN) == [f"{name} is newer and has changed"]
 
 
+@pytest.mark.parametrize("name", OUTPUTS_OF_A_RUN)
+def test_the_record_of_every_output_counts(bench: Workbench, name: str) -> None:
+    """One job makes them all, but a record may be of an earlier one."""
+    path, given = record_of(bench, patches.RECORDS, name), inputs(bench)[0]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(record | {"input": [*record["input"], "more"]}), encoding="utf-8")
+    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+    os.utime(bench.root / given)
+    for other in (f"sha256:{number}" for number in range(5)):
+        sums = {**record["input_checksums"], given: other}
+        path.write_text(json.dumps(record | {"input_checksums": sums}), encoding="utf-8")
+        assert reasons_of(bench, RUN) == [f"{given} is newer and has changed"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert reasons_of(bench, RUN) == []
+
+
 def test_a_changed_input_counts_where_it_is_newer_than_any_output(bench: Workbench) -> None:
     name = inputs(bench)[0]
     (bench.root / name).write_text("other", encoding="utf-8")

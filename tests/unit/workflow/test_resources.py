@@ -121,6 +121,9 @@ def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
     assert asked(world.write()) == {**DEFAULT, "mem_mb": 1400, "runtime": 100}
     assert asked(world.write(), attempt=2)["runtime"] == 200
     assert asked(world.write("    resources: {runtime: 5}\n"))["runtime"] == 5
+    save_estimates(world.root, config, {digest: ResourceEstimate(700, 30)})  # a later plan's
+    assert asked(world.write()) == {**DEFAULT, "mem_mb": 700, "runtime": 30}
+    assert read_estimates(world.root, config)["another"] == ResourceEstimate(1, 1)
     # Of another device, or of a run that is another by now, it says nothing.
     assert asked(world.write(config="threads: 2\n")) == DEFAULT
     assert asked(world.write("    lr_decay: 0.5\n")) == DEFAULT
