@@ -19,6 +19,7 @@ from fedrepro.models import registry as models
 from fedrepro.provenance.identity import Difference, Meaning
 from fedrepro.run import (
     assembly,
+    checkpoint,
     cleaning,
     disk_check,
     manifest,
@@ -35,6 +36,7 @@ from fedrepro.run.run_comparison import SAME, Side, compare_landed, of_rounds
 from fedrepro.run.standing import Standing
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import TOKEN
 from fedrepro.support.plugins import NONE
 from support.manifests import write_bare, write_manifest
 from support.tiny_run import dataset, run_spec
@@ -418,3 +420,22 @@ def test_kept_checkpoints_have_the_numbers_of_their_rounds(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
     found = sorted(shared_prefix.kept_in(tmp_path))
     assert found == [(3, tmp_path / "round3"), (12, tmp_path / "round12")]
+
+
+@pytest.mark.parametrize("first", ["0", "f"])
+def test_who_takes_the_lock_goes_on_from_the_folder_with_a_checkpoint(
+    tmp_path: Path, first: str
+) -> None:
+    """Of several that holders left; the others go, but for what no holder made."""
+    partial = tmp_path / "seed1.partial"
+    kept, empty = (partial / f"{checkpoint.HOLDER}{digit * TOKEN}" for digit in (first, "7"))
+    for folder in (kept, empty, partial / "somebody"):
+        folder.mkdir(parents=True)
+    (kept / checkpoint.CHECKPOINT).write_bytes(b"x")
+    lock: Any = SimpleNamespace(token="a" * TOKEN)
+    mine = checkpoint.claim(partial, lock)
+    assert mine == partial / f"{checkpoint.HOLDER}{lock.token}"
+    assert (mine / checkpoint.CHECKPOINT).read_bytes() == b"x"
+    assert kept.is_file() and not empty.exists() and (partial / "somebody").is_dir()
+    checkpoint.leave(partial, mine)
+    assert [path.name for path in partial.iterdir()] == ["somebody"]
