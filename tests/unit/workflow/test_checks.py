@@ -26,7 +26,7 @@ def copy(tmp_path: Path) -> Path:
     [
         ("fedprox: { mu:", "fedprox: { muu:", "methods.fedprox: ", "'mu'"),
         ("fedprox: { mu: 0.01", "fedprox: { mu: high", "methods.fedprox: ", ""),
-        ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
+        ("use: fedgma, hard", "use: fedgna, hard", "methods.fedgma_hard: ", "'fedgma'"),
         ("ima: { period: 4", "ima: { priod: 4", "settings.fmnist-shards2-demo.methods.ima: ",
          "'period'"),
         ("fedprox: { mu:", "fedprox: { parent: fedavgg, mu:", "methods.fedprox.parent: ",
