@@ -6,7 +6,7 @@ from fedrepro.models.classifier import Classifier
 
 
 def simple_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """Two convolutions (6 and 16 channels, 5 x 5) with pooling, then 120-84-10: class SimpleCNN of their model.py."""
+    """Two convolutions (6 and 16 channels, 5 x 5), then 120-84-10: SimpleCNN of their model.py."""
     channels, height, width = input_shape
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
     body = nn.Sequential(

@@ -1,4 +1,4 @@
-"""NIID-Bench's quantity skew, `iid-diff-quantity`: equal distributions, unequal numbers of samples."""
+"""NIID-Bench's quantity skew, `iid-diff-quantity`: unequal numbers of samples."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from fedrepro.data.partition.schemes import Count, Scheme
 
 
 class Quantity(Scheme):
-    """A random permutation, cut in Dirichlet(alpha) proportions; drawn again until all have `minimum` samples.
+    """A permutation cut in Dirichlet(alpha) proportions, drawn until all have `minimum` samples.
 
     Attributes:
         clients: how many clients there are.
@@ -32,4 +32,9 @@ class Quantity(Scheme):
         return list(np.split(order, cuts))
 
     def _parts(self) -> list[str]:
-        return ["quantity", f"clients{self.clients}", f"alpha{self.alpha:g}", f"minimum{self.minimum}"]
+        return [
+            "quantity",
+            f"clients{self.clients}",
+            f"alpha{self.alpha:g}",
+            f"minimum{self.minimum}",
+        ]
