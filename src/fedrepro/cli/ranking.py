@@ -36,7 +36,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.run.results import read_run
 from fedrepro.support.cores import usable_cores
-from fedrepro.support.errors import Interrupted, UserError, bad_value
+from fedrepro.support.errors import Interrupted, UserError, bad_value, listed
 from fedrepro.support.files import sync_disk
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
@@ -247,7 +247,7 @@ def _say_without_baseline(request: Request) -> None:
     if settings:
         say(
             f"without results of {BASELINE_LABEL} there is no lead in "
-            f"{', '.join(settings.values())}; `fedrepro rank {BASELINE}` trains what is missing"
+            f"{listed([*settings.values()])}; `fedrepro rank {BASELINE}` trains what is missing"
         )
 
 

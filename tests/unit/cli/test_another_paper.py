@@ -141,6 +141,12 @@ def test_a_new_paper_lists_what_is_to_be_filled_in(
     lines = checked(capsys)
     assert sum("to be filled in" in line for line in lines) == 10
     assert any(line.startswith(f"{FILES['cells']}: no cell") for line in lines)
+    site.write_site(load(), published.load(), [], "demo")
+    for name in ("index", "claims"):
+        page = Path(f"reports/site/{name}.html").read_text(encoding="utf-8")
+        start = page.partition("<main")[2].partition("<section")[0]
+        text = " ".join(re.sub("<[^>]*>", " ", start).split())
+        assert text and not re.search(r"\b0 claims|of 0 cells|: holds 0", text), text
     assert main(["init", "--paper", "mcmahan"]) == main(["init", "--paper", "ima"]) == 2
     assert main(["check-paper", "mcmahann"]) == 2
 
