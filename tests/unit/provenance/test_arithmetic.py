@@ -93,6 +93,21 @@ def test_auto_follows_from_the_specification_alone(
     assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
 
+def test_clients_with_a_loss_of_the_user_s_are_neither_stacked_nor_scored_together() -> None:
+    """It may have no value for a single sample, or only one for a whole batch."""
+    spec = run_spec(executor="auto", rounds=900, evaluate={"clients": True})
+    many = Holding(train=2_000, shape=(1, 2, 2), classes=3, clients=1_000)
+    for clients, words in ((6, STACKED), (999, STACKED), (1_000, f"{STACKED}, scored together")):
+        setting = run_spec(
+            executor="auto", rounds=9_000, evaluate={"clients": True},
+            partition={"scheme": "iid", "clients": clients},
+        ).setting  # fmt: skip
+        setting._name = spec.setting.name
+        assert arithmetic.of_spec(replace(spec, setting=setting, holds=many)) == words
+        own = setting.model_copy(update={"loss": "mine"})
+        assert arithmetic.of_spec(replace(spec, setting=own, holds=many)) == PER_CLIENT
+
+
 def test_two_models_are_stacked_earlier_than_one() -> None:
     """The more a step computes, the fewer pay for compiling."""
     thresholds = arithmetic.PAYS_FROM
