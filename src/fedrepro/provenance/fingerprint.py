@@ -197,8 +197,8 @@ SAME = {
     "32261d6e3fd1328674b6d0520e0599df8301b0b15edef1b9ef82880330fa9b90": (
         "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
     ),
-    # measures/base.py: `in_rounds`
-    "1317f078493ec1de6b295479ba3d1008f0aa2adc227ddabe345c4e3487013de4": (
+    # measures/base.py: `in_rounds`, `reading`, and a measure that draws is refused
+    "f4b14f52a83377012b0bda52f5840f3843acf214fa1b57cd179acdfb9c61940d": (
         "c900e618f8d28a0d197c8e9d8c33815a9d9d0c388a6209ccff55bd9efc93ca59"
     ),
 }
