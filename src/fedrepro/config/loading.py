@@ -66,6 +66,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     )
     _check_settings_of_others(bench)
     _check_stops(bench)
+    _check_landed_rounds(bench)
     return bench
 
 
@@ -309,6 +310,25 @@ def _check_stops(bench: Workbench) -> None:
                         f"an accuracy at which runs of {setting.name} have not stopped (`stop`)"
                     )
                     raise bad_value(bench.files[system], where, getattr(metric, metric.key), wanted)
+
+
+def _check_landed_rounds(bench: Workbench) -> None:
+    """Reject means of several rounds at scale compact that need clients of more than the last."""
+    for system, experiment in bench.experiments.items():
+        means = [
+            (f"tables.{item}", table.summary.rounds, table.metric_of(row, column))
+            for item, table in experiment.compact.items()
+            for row, column in product(table.rows, table.columns)
+        ] + [
+            (f"search.{item}", search.summary.rounds, search.metric)
+            for item, search in experiment.compact_search.items()
+        ]
+        for where, rounds, metric in means:
+            if rounds > 1 and metric.needs_clients:
+                wanted = "1, or the metric average over clients with weighted: false"
+                raise bad_value(
+                    COMPACT / f"{system}.yaml", f"{where}.summary.rounds", rounds, wanted
+                )
 
 
 def _check_keys(

@@ -77,6 +77,11 @@ class MetricKind(Typed):
         return self.curve is not self
 
     @property
+    def needs_clients(self) -> bool:
+        """Whether a round's value needs those of single clients."""
+        return False
+
+    @property
     def reaches(self) -> float:
         """The test accuracy in percent up to which it needs rounds, or 0 if any number will do."""
         return 0.0
@@ -230,15 +235,21 @@ class OverClients(OfMeasure):
             (number, factor * summary.of(values, sizes if self.weighted else None, measure.rising))
             for number, values, sizes in rows
         ]
-        # Landed results of scale compact have clients of the last round only, but of each round
-        # their mean.
         means = record.rounds.get(f"client_{self.of}", ())
-        if self.mix != "fixed" or self.over_clients != "average" or self.weighted or not means:
+        if self.needs_clients or not means:
             return series
         rounds = zip(record.rounds["round"], means, strict=True)
         first = series[0][0] if series else math.inf
         earlier = [(n, factor * mean) for n, mean in rounds if n < first and mean is not None]
         return [*earlier, *series]
+
+    @property
+    def needs_clients(self) -> bool:
+        """Whether a round's value needs each client's, not only their mean.
+
+        Landed results of scale compact have clients of the last round only.
+        """
+        return self.mix != "fixed" or self.over_clients != "average" or self.weighted
 
     @property
     def selection(self) -> str:

@@ -136,3 +136,19 @@ def test_a_search_can_be_written_before_the_tables(copy: Path) -> None:
     del content["tables"]
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     assert not load(copy).experiments["fedgo"].compact
+
+
+@pytest.mark.parametrize("how", ["worst", "gini", "average"])
+def test_landed_clients_of_the_last_round_give_no_mean_of_several(copy: Path, how: str) -> None:
+    """Weighted by samples, too, the average would be the last round's."""
+    metric = {"of": "accuracy", "over_clients": how}
+    line = changed(copy, "tables", "compact_accuracy", "metric", to=metric)
+    assert f"{FILE}: tables.compact_accuracy.summary.rounds: 10: expected 1" in line
+
+
+def test_landed_means_over_clients_are_of_each_round(copy: Path) -> None:
+    content = yaml.safe_load((copy / FILE).read_text(encoding="utf-8"))
+    metric = {"of": "accuracy", "over_clients": "average", "weighted": False}
+    content["tables"]["compact_accuracy"]["metric"] = metric
+    (copy / FILE).write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    assert load(copy)
