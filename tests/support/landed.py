@@ -99,6 +99,12 @@ def series_of(run: Landed, metric: Any, last: int = 0, up_to: float = math.inf) 
         values = found[metric.of].to_numpy(dtype=float)
         samples = found["test_samples" if own else "samples"].to_numpy(dtype=float)
         at = found["round"].to_numpy()
+    rounds, of_each = run.table("rounds"), f"client_{metric.of}"
+    plain = metric == OverClients(of=metric.of, over_clients="average", weighted=False)
+    if plain and rounds is not None and of_each in rounds:
+        # The plain mean is recorded in each evaluated round, clients' own values in the last alone.
+        means = rounds.set_index("round")[of_each].dropna() * factor(metric.of)
+        return means[means.index <= up_to].iloc[-last:]
     there = np.isfinite(values) & np.isfinite(samples)
     return pd.Series(
         {
