@@ -8,6 +8,7 @@ as examples/scaffold, their sites are made instead, in .examples (`make examples
 import shutil
 import sys
 import tempfile
+from contextlib import chdir
 from pathlib import Path
 
 from fedrepro.cli.site import described_methods
@@ -42,7 +43,8 @@ def main(examples: list[str]) -> None:
     shutil.rmtree(EXAMPLES if examples else MADE, ignore_errors=True)
     for name in examples:
         source = (ROOT / name).resolve()
-        with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+        # Files that a plug-in imports are sought below the current folder, as by `fedrepro --root`.
+        with tempfile.TemporaryDirectory(dir=ROOT) as folder, chdir(folder):
             made = write_site(Path(folder), source).parent
             shutil.copytree(made, EXAMPLES / source.name)
         print(f".examples/{source.name}/index.html", file=sys.stderr)
