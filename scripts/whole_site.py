@@ -39,14 +39,18 @@ def write_site(folder: Path, source: Path = ROOT) -> Path:
     return folder / site.write_whole_site(workbench, papers, methods, "compact")
 
 
+def write_example(source: Path, target: Path) -> None:
+    """Write the site of another workbench to a folder that is not there yet."""
+    # Files that a plug-in imports are sought below the current folder, as by `fedrepro --root`.
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder, chdir(folder):
+        shutil.copytree(write_site(Path(folder), source).parent, target)
+
+
 def main(examples: list[str]) -> None:
     shutil.rmtree(EXAMPLES if examples else MADE, ignore_errors=True)
     for name in examples:
         source = (ROOT / name).resolve()
-        # Files that a plug-in imports are sought below the current folder, as by `fedrepro --root`.
-        with tempfile.TemporaryDirectory(dir=ROOT) as folder, chdir(folder):
-            made = write_site(Path(folder), source).parent
-            shutil.copytree(made, EXAMPLES / source.name)
+        write_example(source, EXAMPLES / source.name)
         print(f".examples/{source.name}/index.html", file=sys.stderr)
     if not examples:
         print(write_site(MADE).relative_to(ROOT), file=sys.stderr)

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,22 @@ def test_it_is_small(example: str) -> None:
 def test_examples_are_no_part_of_a_wheel() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "examples" not in text.partition("[tool.hatch.build")[2].partition("[tool.ruff")[0]
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=lambda path: path.name)
+def test_its_page_of_claims_says_what_the_terminal_says(
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From the clone, as `make examples` and `fedrepro --root` are called."""
+    monkeypatch.chdir(ROOT)
+    script("whole_site").write_example(source, tmp_path / "site")
+    assert main(["--root", str(source), "claims", "--json"]) == 0
+    words = [claim["compact"].split(",")[0] for claim in json.loads(capsys.readouterr().out)]
+    page = (tmp_path / "site/claims.html").read_text(encoding="utf-8")
+    rows = re.findall(r'<tr id="(.*?)</tr>', page, re.DOTALL)
+    assert len(rows) == len(words)
+    assert all(f"</span> {word}" in row for word, row in zip(words, rows, strict=True))
+    assert "not computed" not in words

@@ -452,3 +452,22 @@ def test_a_model_of_ones_own_that_no_samples_score_is_said(method: str, warned: 
         fr.train(method, "logistic", clients, rounds=1, test=(x, y))
         fr.train(method, "logistic", clients, rounds=1, test=(x, y), test_fraction=0.5)
     assert sum("client_accuracy" in str(warning.message) for warning in caught) == warned
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [CLIENTS[0], CLIENTS[0][0], torch.utils.data.TensorDataset(*map(torch.as_tensor, CLIENTS[0]))],
+)
+def test_samples_of_no_client_are_to_be_shared_out(clients: Any) -> None:
+    with pytest.raises(UserError, match=r"expected a list with .*for each client"):
+        train(clients=clients)
+
+
+def test_an_instance_of_a_method_is_told_how_to_give_its_hyperparameters() -> None:
+    @dataclass(frozen=True)
+    class Halved(Method):
+        share: float = 0.5
+
+    with pytest.raises(UserError, match="expected the class Halved, with its hyperparameters"):
+        train(Halved(share=0.25))
+    assert train(Halved, share=0.25, rounds=1)

@@ -1,7 +1,7 @@
 """What a program gives :func:`fedrepro.train` as objects in place of plug-ins' files."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
+from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.config.run_spec import RunSpec
@@ -59,6 +60,22 @@ def several(values: Any) -> list[Any]:
     return [values] if alone else [*values]
 
 
+def clients_of(clients: Any) -> Any:
+    """The samples of each client, as a list if an iterator gives them.
+
+    Raises:
+        UserError: for samples that are not shared out: one array, pair of arrays or data set.
+    """
+    clients = [*clients] if isinstance(clients, Iterator) else clients
+    parts = clients if isinstance(clients, list | tuple) else ()
+    if isinstance(clients, Dataset) or any(hasattr(part, "shape") for part in (clients, *parts)):
+        what = f"samples that are not shared out ({type(clients).__name__})"
+        raise UserError(
+            f"{WHERE}: clients: {what}: expected a list with (x, y), or a data set, for each client"
+        )
+    return clients
+
+
 def listed(values: Any) -> Any:
     """An array or a tensor as a list."""
     return values.tolist() if hasattr(values, "tolist") else values
@@ -105,6 +122,8 @@ def _class_in(what: Any) -> type[Any]:
     classes = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
     if len(classes) != 1 or not isinstance(classes[0], type) or not issubclass(classes[0], bases):
         wanted = "a name, or a class or a module with one class that extends Method or Wrapper"
+        if isinstance(what, bases):
+            wanted = f"the class {type(what).__name__}, with its hyperparameters as arguments here"
         raise bad_value(WHERE, "method", what, wanted)
     return classes[0]
 

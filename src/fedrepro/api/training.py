@@ -189,7 +189,7 @@ def train(
 def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
     said.callbacks, said.measures = given.several(said.callbacks), given.several(said.measures)
-    said.clients = [*said.clients] if isinstance(said.clients, Iterator) else said.clients
+    said.clients = given.clients_of(said.clients)
     watching = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
