@@ -34,6 +34,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.engine import tree
+from fedrepro.engine.executors import EXECUTORS
 from fedrepro.engine.net import Net
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
@@ -162,7 +163,8 @@ VARIED = (  # setting, method; the setting shows which part of the core it reach
     ("validation", "superfed_mm"), ("noise", "scaffold"), ("byzantine", "fedgo"),
     ("plain", "central"), ("texts", "ditto"),
 )  # fmt: skip
-EXECUTORS = (("vectorised", "scaffold"), ("parallel", "ditto"))
+# Every other executor, with a method.
+WAYS = dict.fromkeys(EXECUTORS.keys() - {"sequential"}, "scaffold") | {"parallel": "ditto"}
 INSIDE = ("fedprox", "scaffold", "scaffold+fedadam", "ditto")  # of wrappers
 SCHEMES: tuple[Mapping[str, Any], ...] = (
     LABEL_SKEW, SHARED,
@@ -327,7 +329,7 @@ def main() -> int:
         write_workbench()
         runs = [(f"method {part}", *each) for part, *each in compositions()]
         runs += [(CORE, *each, "sequential") for each in VARIED]
-        runs += [(CORE, "plain", method, executor) for executor, method in EXECUTORS]
+        runs += [(CORE, "plain", method, executor) for executor, method in WAYS.items()]
         for part, setting, method, *executor in runs:
             name = " ".join((method, "in", setting, *executor))
             of_model = f"model {SETTINGS[setting].get('model', PLAIN['model'])}"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, FEATURES, play
 from fedrepro.engine import tree
+from fedrepro.engine.executor_facts import FACTS, PER_CLIENT, STACKED
 from fedrepro.engine.executors import EXECUTORS, eager, sequential
 from fedrepro.engine.net import Net, Own
 from fedrepro.engine.round import Federation, context_of
@@ -121,4 +122,6 @@ def test_a_constant_that_changes_after_all_is_an_error() -> None:
 
 
 def test_all_executors_are_covered_here() -> None:
-    assert EXECUTORS.keys() == {"sequential", "parallel", "vectorised"}  # `parallel` is sequential
+    """Others have the bits of one of these."""
+    assert EXECUTORS.keys() == FACTS.keys()
+    assert {facts.arithmetic for facts in FACTS.values()} == {PER_CLIENT, STACKED}

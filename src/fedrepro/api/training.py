@@ -155,8 +155,8 @@ def train(
             evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
             without TF32 and in a fixed order from then on, in all of this process.
-        executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
-            by side), or "auto", which chooses.
+        executor: how a round's clients are computed: such as "vectorised", side by side
+            (:mod:`fedrepro.engine.executor_facts`); "auto" chooses.
         weights: of a model that is passed as an object. "keep": those of the module; "draw":
             ``seed`` draws them, by the layers' default rules. Default: "keep", but a module that
             nobody has trained, loaded or changed since it was made is drawn. A function runs with

@@ -17,6 +17,7 @@ import yaml
 from fedrepro import __version__
 from fedrepro.analysis.studies import studies
 from fedrepro.cli.memory import MORE_MEMORY, without_log
+from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
 from fedrepro.support.packaged import CONFIG, ORIGIN
@@ -72,7 +73,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), LOADER)
+    text = file.read_text(encoding="utf-8")
+    for words, names in {"{studies}": studies(), "{executors}": FACTS}.items():
+        text = text.replace(words, ", ".join(names))
+    content: dict[str, Any] = yaml.load(text, LOADER)
     return content
 
 
@@ -87,10 +91,8 @@ def _add(
         shared: the arguments of commands that name a run.
     """
     for name, entry in commands.items():
-        description = entry["description"].replace("{studies}", ", ".join(studies()))
-        parser = subparsers.add_parser(
-            name, help=entry["help"], description=description, epilog=entry.get("epilog")
-        )
+        said = {key: entry.get(key) for key in ("help", "description", "epilog")}
+        parser = subparsers.add_parser(name, **said)
         parser.set_defaults(handler=entry.get("handler"))
         arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})
         groups: dict[str | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}

@@ -17,6 +17,7 @@ from fedrepro.config.values import (
     Seed,
     Threads,
 )
+from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, expected
@@ -139,8 +140,9 @@ class Config(Typed):
     threads: Threads = Field(default=1, description="CPU threads of one run.")
     executor: Executor = Field(
         default="auto",
-        description="How a round's clients are computed: one by one, in parallel processes, or "
-        "side by side in one batch. auto chooses by model, method and data.",
+        description="How a round's clients are computed: "
+        f"{', '.join(f'{facts.words} ({name})' for name, facts in FACTS.items())}. "
+        "auto chooses by model, method and data.",
     )
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
     track: Literal["tensorboard", "mlflow"] | None = Field(
@@ -167,7 +169,7 @@ class Overrides(Typed):
     Attributes:
         scale: demo, compact or paper.
         device: cpu, cuda or cuda:<number>.
-        executor: auto, sequential, parallel or vectorised.
+        executor: how a round's clients are computed.
     """
 
     scale: Scale | None = None

@@ -1,14 +1,18 @@
 """Types of single values in experiment files, with the error text for wrong ones."""
 
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field
 
+from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support.typed_yaml import Real, Whole, expected
 
 Scale = Literal["demo", "compact", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-Executor = Literal["auto", "sequential", "parallel", "vectorised"]
+if TYPE_CHECKING:
+    Executor = str
+else:
+    Executor = Literal["auto", *FACTS]
 Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
 

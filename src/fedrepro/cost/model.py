@@ -20,6 +20,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.data_sizes import Data, counted_shares, data_of
 from fedrepro.cost.rates import DRAWN, LIKE_FEDAVG, MethodKey, ModelRate, Rates, Workload
+from fedrepro.engine.executor_facts import STACKED
 from fedrepro.provenance import arithmetic
 from fedrepro.run.results import RunRecord, manifest_in, read_run, run_of
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
@@ -152,7 +153,7 @@ class CostModel:
         # also train a given generator: their time depends on its size.
         like_fedavg = method.classifies and "generator" not in method.requires
         if like_fedavg and spec.execution.device != "cpu":
-            is_stacked = arithmetic.of_spec(spec).startswith(arithmetic.STACKED)
+            is_stacked = arithmetic.of_spec(spec).startswith(STACKED)
             shares = estimated_shares(setting, data) if is_stacked else None
             stacked = cohort_size(setting, shares.clients) if shares else 0
         return Workload(

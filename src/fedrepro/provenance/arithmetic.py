@@ -19,16 +19,16 @@ from typing import Any
 
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.methods import facts
+from fedrepro.engine.executor_facts import FACTS, PER_CLIENT, STACKED, first_with
+from fedrepro.methods import facts as methods
 from fedrepro.models import registry as models
 from fedrepro.support.errors import bad_value
 
-PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
+UNKNOWN = "unknown"
 # "tf32, cuda" with TF32; "cuda" alone in older manifests: with PyTorch's defaults, which has
 # convolutions use it.
 CUDA, ANY_CUDA, TF32 = "cuda without TF32", "cuda", "tf32"
 TOGETHER, TOGETHER_FROM = "scored together", 1000  # clients; no landed run has as many
-OF_EXECUTOR = {"sequential": PER_CLIENT, "parallel": PER_CLIENT, "vectorised": STACKED}
 
 # Client steps in a whole run from which stacking pays for compiling (about 20 s of CPU), by model
 # family, device and kind of steps; measured, see docs/benchmarks.md and, for cuda, docs/cluster.md.
@@ -57,7 +57,7 @@ def of_spec(spec: RunSpec) -> str:
     if execution.executor == "auto":
         base = STACKED if pays(spec) else PER_CLIENT
     else:
-        base = OF_EXECUTOR[execution.executor]
+        base = FACTS[execution.executor].arithmetic
     words = _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
     return f"{words}, {TOGETHER}" if scores_together(spec) else words
 
@@ -88,12 +88,12 @@ def of_manifest(manifest: Mapping[str, Any]) -> str:
         return stated
     # An older manifest: its executor is "sequential" for `parallel`, too.
     executor, threads, device = (manifest.get(key) for key in ("executor", "threads", "device"))
-    if not isinstance(executor, str) or executor not in OF_EXECUTOR or not isinstance(run, Mapping):
+    if not isinstance(executor, str) or executor not in FACTS or not isinstance(run, Mapping):
         return UNKNOWN
     if not isinstance(threads, int) or device != "cpu":
         return UNKNOWN
     precision = run.get("precision", "float32")
-    return _in_words(OF_EXECUTOR[executor], str(precision), threads, device)
+    return _in_words(FACTS[executor].arithmetic, str(precision), threads, device)
 
 
 def _in_words(base: str, precision: str, threads: int, device: str) -> str:
@@ -109,7 +109,7 @@ def _in_words(base: str, precision: str, threads: int, device: str) -> str:
 def how_to_get(words: str) -> str:
     """The keys of config.yaml that request a class; "" if there are none."""
     base, *further = words.split(", ")
-    executor = next((name for name, its in OF_EXECUTOR.items() if its == base), None)
+    executor = first_with(base)
     if executor is None or (ANY_CUDA in further and TF32 not in further):
         return ""
     keys = [f"executor: {executor}"]
@@ -123,7 +123,8 @@ def how_to_get(words: str) -> str:
 
 def threads_of(execution: Execution) -> int:
     """PyTorch's threads: one with `auto`, so that no bit depends on how many cores there are."""
-    return execution.threads if execution.executor in ("sequential", "vectorised") else 1
+    facts = FACTS.get(execution.executor)
+    return execution.threads if facts and not facts.in_processes else 1
 
 
 def pays(spec: RunSpec) -> bool:
@@ -135,7 +136,7 @@ def pays(spec: RunSpec) -> bool:
     if spec.setting.availability or spec.setting.loss:
         return False
     family = models.find(spec.setting.model, spec.plugins).family
-    kind = facts.facts_of(spec.composition, spec.plugins).steps
+    kind = methods.facts_of(spec.composition, spec.plugins).steps
     if kind == "plain" and spec.setting.optimizer.momentum:
         kind = "momentum"
     threshold = PAYS_FROM.get((family, spec.execution.device.partition(":")[0], kind))

@@ -21,6 +21,7 @@ from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs
+from fedrepro.engine.executor_facts import FACTS, STACKED, first_with
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.method import Method
@@ -62,7 +63,7 @@ class Plan:
         client_validations: the same for each client, if clients are evaluated; else None.
         client_sizes: training samples of each client, even if the method pools them.
         weights_sha256: of the file with the initial weights; None if the run draws them.
-        executor: the executor that defines the numbers: "parallel" counts as "sequential".
+        executor: the executor that defines the numbers: the first of those that give the same bits.
         threads: number of torch threads.
         workers: number of processes that clients are distributed over.
         together: whether clients that share a model are scored in common batches.
@@ -185,9 +186,10 @@ def make_plan(
     record_on(spec.execution.device, [networks.net, *networks.nets.values()])
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
+    about = FACTS[executor]
     federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
     if spec.setting.loss and method.classifies:
-        _try_loss(spec.setting.loss, federation, training, executor == "vectorised")
+        _try_loss(spec.setting.loss, federation, training, about.arithmetic == STACKED)
     return _tested(
         Plan(
             spec,
@@ -196,9 +198,9 @@ def make_plan(
             outputs=networks.outputs,
             scaling=networks.scaling,
             weights_sha256=networks.weights_sha256,
-            executor="sequential" if executor == "parallel" else executor,
+            executor=first_with(about.arithmetic) or executor,
             threads=arithmetic.threads_of(spec.execution),
-            workers=spec.execution.threads if executor == "parallel" else 1,
+            workers=spec.execution.threads if about.in_processes else 1,
         ),
         dataset,
         partition,

@@ -32,6 +32,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT, PREPARED
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.weights import is_there
+from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files, unknown_part
@@ -466,7 +467,7 @@ def definition_of(spec: RunSpec) -> str:
     """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
     words = arithmetic.of_spec(spec)
     hashed = spec.digest
-    return hashed if words == arithmetic.PER_CLIENT else f"{hashed} {words}"
+    return hashed if words == PER_CLIENT else f"{hashed} {words}"
 
 
 def given_of(spec: RunSpec) -> Iterator[str]:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fedrepro.data.catalogue.entries import Holding
+from fedrepro.engine.executor_facts import PER_CLIENT, STACKED
 from fedrepro.provenance import arithmetic
-from fedrepro.provenance.arithmetic import PER_CLIENT, STACKED, UNKNOWN
+from fedrepro.provenance.arithmetic import UNKNOWN
 from fedrepro.provenance.identity import Identity, differences, may_average, other_numbers
 from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
