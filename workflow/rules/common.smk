@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.provenance.syntax import remember
-from fedrepro.support.papers import rules_of_papers
+from fedrepro.support.papers import rule_files
 from fedrepro.workflow import snakemake_patches
 from fedrepro.workflow.graph import open_graph
 from fedrepro.workflow.rerun_checks import RerunChecks

@@ -1,4 +1,4 @@
-"""``fedrepro landscape``, ``quality``, ``study``: analyses that pages show."""
+"""Analyses that pages show: ``fedrepro landscape``, ``quality``, ``study`` and those of a run."""
 
 import argparse
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from fedrepro.provenance.fingerprint import of_text
 from fedrepro.run import cards
 from fedrepro.run.results import PAIRS
 from fedrepro.run.store import save_tree
-from fedrepro.support import checksummed_json
+from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import bad_value
 from fedrepro.support.files import sha256_of
 
@@ -61,6 +61,15 @@ def require_at_least(key: str, value: int, least: int) -> None:
     """Raise UserError if an argument is less than ``least``."""
     if value < least:
         raise bad_value("the command line", key, value, f"a whole number of at least {least}")
+
+
+def make_of_run(arguments: argparse.Namespace) -> None:
+    """What a command's entry says that it ``computes`` for a run, and where it ``writes`` that."""
+    workbench, run = requested(arguments)
+    compute = commands.function(arguments.computes)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        result = compute(cards.with_place(workbench), run, progress)
+    write_found(workbench.root, run.analysis(Path(arguments.writes).parts[1]), result)
 
 
 def make_study(arguments: argparse.Namespace) -> None:

@@ -8,17 +8,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, cast
-
-import yaml
 
 from fedrepro import __version__
 from fedrepro.analysis.studies import studies
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
-from fedrepro.support import papers, plugins
+from fedrepro.support import commands, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
@@ -27,13 +24,6 @@ from fedrepro.support.terminal import Unfailing, say
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
 Handler = Callable[[argparse.Namespace], int | None]
 TYPES = {"float": float, "int": int, "path": Path}
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-# Commands whose result is files. What they print is a remark on them, so they are done without it.
-MAKES_FILES = {
-    "decompose", "download", "export", "init", "landscape", "page", "partition", "prepare",
-    "quality", "regret", "run", "schema", "site", "study", "synth", "table",
-}  # fmt: skip
 
 # Words of earlier releases, which go on working: old word -> command.
 ALIASES = {"why": "explain", "plan": "estimate"}
@@ -63,8 +53,7 @@ def parser() -> argparse.ArgumentParser:
         title="commands", metavar="COMMAND", dest="command", required=True
     )
     shared: Arguments = {}  # those that name a run
-    for file in (Path(__file__).with_name("commands.yaml"), *papers.command_files()):
-        content = _read(file)
+    for content in commands.described():
         shared = shared or content["a_run"]
         _add(subparsers, content["commands"], shared)
     for old, command in ALIASES.items():
@@ -72,17 +61,9 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _read(file: Path) -> dict[str, Any]:
-    text = file.read_text(encoding="utf-8")
-    for words, names in {"{studies}": studies(), "{executors}": FACTS}.items():
-        text = text.replace(words, ", ".join(names))
-    content: dict[str, Any] = yaml.load(text, LOADER)
-    return content
-
-
 def _add(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    commands: Mapping[str, Any],
+    entries: Mapping[str, Any],
     shared: Arguments,
 ) -> None:
     """Add the commands of a file.
@@ -90,16 +71,23 @@ def _add(
     Args:
         shared: the arguments of commands that name a run.
     """
-    for name, entry in commands.items():
-        said = {key: entry.get(key) for key in ("help", "description", "epilog")}
-        parser = subparsers.add_parser(name, **said)
-        parser.set_defaults(handler=entry.get("handler"))
+    for name, entry in entries.items():
+        description = entry["description"].replace("{studies}", ", ".join(studies()))
+        parser = subparsers.add_parser(
+            name, help=entry["help"], description=description, epilog=entry.get("epilog")
+        )
+        handler = entry.get("handler", "cli.analysis:make_of_run" if "computes" in entry else None)
+        parser.set_defaults(
+            handler=handler, computes=entry.get("computes"), writes=entry.get("writes")
+        )
         arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})
         groups: dict[str | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}
         for argument, keys in arguments.items():
             options = {key: value for key, value in keys.items() if key not in ("type", "group")}
             if "type" in keys:
                 options["type"] = TYPES[keys["type"]]
+            if "help" in keys:
+                options["help"] = keys["help"].replace("{executors}", ", ".join(FACTS))
             title = keys.get("group")
             if title not in groups:
                 groups[title] = parser.add_argument_group(title)
@@ -111,8 +99,7 @@ def _add(
 
 def handler_of(name: str) -> Handler:
     """The function that carries out a command, as its entry in ``commands.yaml`` names it."""
-    module, _, function = name.partition(":")
-    handler: Handler = getattr(import_module(f"fedrepro.{module}"), function)
+    handler: Handler = commands.function(name)
     return handler
 
 
@@ -137,7 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if status or out.delivered():
                 raise
         else:
-            status, printed = _carry_out(chosen, words), chosen.command not in MAKES_FILES
+            # What a command prints that writes files is a remark: it is done without.
+            status, printed = _carry_out(chosen, words), chosen.writes is None
         if status == 0 and printed and not out.delivered():
             say(f"fedrepro: stdout: could not be written: {out.error}")
             return 2

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fedrepro.config.figures import FigureSpec
 from fedrepro.config.tables import ComputedSpec
 from fedrepro.support.papers import load_kinds
-from fedrepro.support.typed_yaml import any_of, under
+from fedrepro.support.typed_yaml import any_of
 
 load_kinds()
 
@@ -15,9 +15,3 @@ if TYPE_CHECKING:
 else:
     Figure = any_of(FigureSpec, "kind")
     Computed = any_of(ComputedSpec, "kind")
-
-
-def analyses() -> set[str]:
-    """The folders in results/ with what rules derive from runs for figures."""
-    kinds = under(FigureSpec)
-    return {kind.analysis for kind in kinds if kind.analysis}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.kinds import analyses
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
@@ -28,7 +27,7 @@ from fedrepro.run.results import (
     timing_of,
 )
 from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results
-from fedrepro.support import checksummed_json
+from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
@@ -38,7 +37,6 @@ SEALED = {
     "data": "*/meta.json",
     "trunks": "*/*/*/*/*/about.json",
 }
-COMPUTED = ("quality", "studies", "tables")  # beside figures' analyses, likewise
 WORDS = {"data": "prepared data sets", "trunks": "kept checkpoints"}
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
@@ -78,8 +76,9 @@ class Check:
 
     def _sealed(self) -> Iterator[str]:
         """All JSON files except those of runs, and the files that they list."""
-        computed = dict.fromkeys(sorted({*COMPUTED, *analyses()}), "**/*.json")
-        for kind, pattern in {**SEALED, **computed}.items():
+        files = (Path(name) for name in commands.written() if name.startswith("results/"))
+        folders = sorted(path.parts[1] for path in files if path.suffix == ".json")
+        for kind, pattern in {**dict.fromkeys(folders, "**/*.json"), **SEALED}.items():
             for path in sorted((self.results / kind).glob(pattern)):
                 parts = path.relative_to(self.results).parts
                 if not any(part.startswith(".") for part in parts):

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from fedrepro.support.packaged import ORIGIN
 
 FOLDER = Path(__file__).parents[1] / "papers"
-RULES = ORIGIN / "workflow/rules/papers"
+RULES = ORIGIN / "workflow/rules"
 Role = Literal["figure", "table", "study", "cohorts", "given"]
 
 
@@ -65,9 +65,10 @@ def files_of_report() -> list[Path]:
     return [*_kinds(), *files_of("figure").values(), *files_of("table").values()]
 
 
-def rules_of_papers() -> list[str]:
-    """The files with workflow rules that only one paper needs."""
-    return [str(file) for file in sorted(RULES.glob("*.smk"))]
+def rule_files() -> list[str]:
+    """The files with workflow rules, those that only one paper needs included; not common.smk."""
+    files = sorted([*RULES.glob("*.smk"), *RULES.glob("papers/*.smk")])
+    return [str(file) for file in files if file.stem != "common"]
 
 
 def _kinds() -> list[Path]:

@@ -16,7 +16,7 @@ from fedrepro.cli import verify
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import LOGS, read_run
-from fedrepro.support import plugins
+from fedrepro.support import commands, plugins
 from fedrepro.support.errors import UserError
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.printing import CONTROL
@@ -157,7 +157,8 @@ def test_what_cannot_be_printed_ends_nothing(
         return len(done) - 1
 
     monkeypatch.setattr(verify, "handle", handle)
-    monkeypatch.setattr(command, "MAKES_FILES", {"verify"} if made else set())
+    described = commands.described()[0]["commands"]["verify"]
+    monkeypatch.setitem(described, "writes", "results/some.json" if made else None)
     monkeypatch.setattr(sys, "stdout", unread[out])
     monkeypatch.setattr(sys, "stderr", unread[err])
     assert main(VERIFY) == (0 if made or out == "gone" else 2)
@@ -187,7 +188,13 @@ def test_a_help_that_is_not_printed_is_not_status_0(
 def test_commands_of_the_workflow_are_done_without_their_remarks() -> None:
     """Else Snakemake would remove what they have made."""
     rules = "".join(path.read_text("utf-8") for path in (ROOT / "workflow").rglob("*.smk"))
-    assert set(re.findall(r"fedrepro --log {log} (\w+)", rules)) <= command.MAKES_FILES
+    called = set(re.findall(r"fedrepro --log {log} (\w+)", rules))
+    entries = {
+        name: entry for each in commands.described() for name, entry in each["commands"].items()
+    }
+    assert called >= {"run", "quality", "regret"} and all(
+        entries[name]["writes"] for name in called
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from fedrepro.cli.site import described_methods
+from fedrepro.config.config_file import Config
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import ACCURACY, OverClients
 from fedrepro.config.targets import FigureTarget, RunKey
@@ -486,20 +487,21 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """What the command writes is what was found, without NaN; a run that is not there is told."""
     run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
-    found, made = regret_of(read_run(tmp_path, run)), regret_as_json(tmp_path, run)
+    bench = Workbench(tmp_path, Config(), {}, {}, {}, {})
+    found, made = regret_of(read_run(tmp_path, run)), regret_as_json(bench, run)
     assert found is not None
     assert made["regret"] == found.rounds["regret"].tolist()
     assert len(made["objective"]) == len(made["round"])
     assert (made["clients"], made["linearised"], made["round"][0]) == (6, False, 1)
     monkeypatch.setattr("fedrepro.papers.aaggff.replay._as_in_the_paper", lambda rule: False)
-    made = regret_as_json(tmp_path, run)
+    made = regret_as_json(bench, run)
     assert set(made["bound"]) == {None} and None not in made["regret"]
     json.dumps(made, allow_nan=False)
     (tmp_path / run.folder / "decisions.parquet").unlink()
     with pytest.raises(UserError, match=r"damaged: decisions.parquet is missing: expected a fini"):
-        regret_as_json(tmp_path, run)
+        regret_as_json(bench, run)
     with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run test"):
-        regret_as_json(tmp_path, replace(run, seed=2))
+        regret_as_json(bench, replace(run, seed=2))
 
 
 def test_a_landed_run_has_too_few_losses_for_its_regret(
@@ -507,10 +509,11 @@ def test_a_landed_run_has_too_few_losses_for_its_regret(
 ) -> None:
     run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
+    bench = Workbench(tmp_path, Config(), {}, {}, {}, {})
     landed = replace(read_run(tmp_path, run), archived="sealed")
     monkeypatch.setattr("fedrepro.papers.aaggff.regret_of_run.find_run", lambda *_: landed)
     with pytest.raises(UserError, match="last round only: expected a run of this machine: fedrepr"):
-        regret_as_json(tmp_path, run)
+        regret_as_json(bench, run)
 
 
 @pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])

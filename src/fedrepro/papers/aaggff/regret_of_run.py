@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
 from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import Bounded, Replay, play, replay
@@ -17,7 +17,7 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
 
 
-def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, Any]:
+def regret_as_json(workbench: Workbench, run: RunKey, progress: Any = None) -> dict[str, Any]:
     """The regret of a finished run of this machine, or of a reference result.
 
     Returns:
@@ -28,7 +28,7 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
     Raises:
         UserError: if the run is missing, or its method's regret has no bound.
     """
-    record = find_run(root, run)
+    record, own = find_run(workbench.root, run), workbench.plugins
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {run.command}")
     if record.archived:
