@@ -483,7 +483,7 @@ def _made_up(need: str, workload: Subject, train: Split, clients: int) -> Stored
     """
     if need == "unlabelled":
         return StoredArtifact("", {"x": torch.from_numpy(np.array(train.x))}, {})
-    source = workload.by.given.get(need) if workload.by else None
+    source = workload.by.inputs.get(need) if workload.by else None
     model = source.setting.model if isinstance(source, RunSpec) else MAKERS.get(need)
     if model is None:
         raise UserError(f"it requires an artifact that cannot be made up ({need})")

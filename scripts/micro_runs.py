@@ -74,7 +74,7 @@ CNN = {"model": "small_bn_cnn", "rounds": 2, "epochs": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "everyone": {"participation": 1.0},
-    "repeated": {"partition": {**LABEL_SKEW, "seed": 1}, "keep": {"fedavg": [ROUNDS]}},
+    "repeated": {"partition": {**LABEL_SKEW, "seed": 1}, "save_models_at": {"fedavg": [ROUNDS]}},
     "generator": {
         **SERVER, "partition": {"scheme": "at_server", "share": 0.4}, "model": "wgan_gp_small",
         "methods": {"wgan_gp": {"critic_steps": 2}}, "rounds": 2, "participation": 1.0,
@@ -86,22 +86,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "generated": {
         **SERVER, "partition": {"scheme": "at_server", "share": 0.4}, "model": "wgan_gp_small",
         "methods": {"generated": {"number": 40}}, "rounds": 1, "participation": 1.0,
-        "given": {"generator": GIVEN["generator"]},
+        "inputs": {"generator": GIVEN["generator"]},
     },
     "discriminators": {
         **SERVER, "partition": SHARED, "model": "discriminator_small", "participation": 1.0,
-        "rounds": 2, "given": {"generator": GIVEN["generator"]},
+        "rounds": 2, "inputs": {"generator": GIVEN["generator"]},
         "methods": {"discriminators": {"fakes": 8}},
     },
     "distilled": {
-        **SERVER, "partition": SHARED, "model": "small_bn_cnn", "rounds": 3, "given": GIVEN,
+        **SERVER, "partition": SHARED, "model": "small_bn_cnn", "rounds": 3, "inputs": GIVEN,
         "methods": {
             "feddf": DISTILLED, "fedgo": DISTILLED, "fedgkd_plus": DISTILLED,
             "dafkd": {**DISTILLED, "fakes": 4}, "fedtgp": {"server_epochs": 5},
         },
     },
     "byzantine": {
-        **SERVER, "partition": SHARED, "model": "small_bn_cnn", "rounds": 2, "given": GIVEN,
+        **SERVER, "partition": SHARED, "model": "small_bn_cnn", "rounds": 2, "inputs": GIVEN,
         "methods": {"fedgo": DISTILLED}, "byzantine": 2,
     },
     "energy": {
@@ -371,7 +371,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
     from fedrepro.config.config_file import Overrides
 
     bench = load(overrides=Overrides(executor=executor))
-    for source in bench.setting(f"{SYSTEM}/{setting}").given.values():
+    for source in bench.setting(f"{SYSTEM}/{setting}").inputs.values():
         if source != "server":
             run(source.setting, source.method)
     found: list[str] = []

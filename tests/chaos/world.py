@@ -61,7 +61,7 @@ settings:
     partition: {scheme: iid, clients: 4, server: 0.1}
     rounds: 10
     optimizer: {name: adam, lr: 0.02}
-    given:
+    inputs:
       unlabelled: server
       maker: {setting: maker, method: maker, seed: 0}
       judges: {setting: judges, method: judges}

@@ -29,7 +29,7 @@ BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
 # Two seeds on the same clients, of which models are kept: what is drawn and decomposed.
 KEPT = (
     EXPERIMENT.replace("clients: 4}", "clients: 4, seed: 1}", 1)
-    .replace("model: logistic", "keep: {fedavg: [1, 2]}\n    model: logistic", 1)
+    .replace("model: logistic", "save_models_at: {fedavg: [1, 2]}\n    model: logistic", 1)
     .replace("participation: 0.5", "participation: 1.0", 1)
 )
 LOOP = b"a: &a {b: *a}\n"

@@ -59,7 +59,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "mirrored": {"augment": "flip"},
     "symmetric": {"scaling": "symmetric", **MODELS},
     "own scale": MODELS,
-    "kept": {"keep": {"fedavg": [1, 3]}, "participation": 0.34},
+    "kept": {"save_models_at": {"fedavg": [1, 3]}, "participation": 0.34},
     "missing class": {"method": "feddisco"},
     "weighed": {"method": "aaggff_d+fedavg"},
     "everyone": {"method": "aaggff_s+scaffold", "participation": 1.0, "rounds": 2},

@@ -303,5 +303,5 @@ def test_local_training_sends_nothing_and_cannot_be_wrapped() -> None:
     assert_close(after["params"], server["params"], 0)
     with pytest.raises(UserError, match="its clients share no model"):
         registry.compose("ima+local")
-    with pytest.raises(UserError, match="keep: method local"):
+    with pytest.raises(UserError, match="save_models_at: method local"):
         world.method.client_model(context_of(world, 0, [0]), server, {}, 0)

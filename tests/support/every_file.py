@@ -32,11 +32,11 @@ settings:
     optimizer: {lr: 0.1}
     evaluate: {clients: true}
     methods: {ima: {window: 2, start: 0.8, decay: 0.0}}
-    keep: {fedavg: [3, 4]}
+    save_models_at: {fedavg: [3, 4]}
   held:
     extends: kept
     partition: {scheme: iid, clients: 4, test_fraction: 0.2}
-    keep: {}
+    save_models_at: {}
   digits:
     dataset: mnist5k
     scaling: unit

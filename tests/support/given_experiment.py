@@ -19,7 +19,7 @@ settings:
     extends: maker
     partition: {scheme: iid, clients: 4, server: 0.1}
     optimizer: {name: adam, lr: 0.02}
-    given:
+    inputs:
       unlabelled: server
       maker: {setting: maker, method: maker, seed: 0}
       judges: {setting: judges, method: judges}

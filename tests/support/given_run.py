@@ -37,10 +37,10 @@ def partition() -> Partition:
 def specs(**changes: Any) -> dict[str, RunSpec]:
     """Of the three runs, by method; ``changes`` are of the last one."""
     maker = tiny_run.run_spec("maker", **COMMON)
-    judges = replace(tiny_run.run_spec("judges", **COMMON), given={"maker": maker})
+    judges = replace(tiny_run.run_spec("judges", **COMMON), inputs={"maker": maker})
     taught = tiny_run.run_spec("taught", **{**COMMON, **changes})
     sources: dict[str, Any] = {"unlabelled": "server", "judges": judges}
-    return {"maker": maker, "judges": judges, "taught": replace(taught, given=sources)}
+    return {"maker": maker, "judges": judges, "taught": replace(taught, inputs=sources)}
 
 
 # --- a GAN, images of it, a distillation, on images of 28 x 28 -----------------------------------
@@ -71,11 +71,11 @@ def gan_specs(**changes: Any) -> dict[str, RunSpec]:
     )  # fmt: skip
     last = {"rounds": 1, "hyperparameters": {"feddf": {"server_epochs": 1}}, **common, **changes}
     taught = tiny_run.run_spec("feddf", **last)
-    images = replace(images, given={"generator": gan})
+    images = replace(images, inputs={"generator": gan})
     return {
         "wgan_gp": gan,
         "generated": images,
-        "feddf": replace(taught, given={"unlabelled": images}),
+        "feddf": replace(taught, inputs={"unlabelled": images}),
     }
 
 

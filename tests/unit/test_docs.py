@@ -140,7 +140,7 @@ def test_the_reference_says_what_a_key_may_be(script: ModuleType) -> None:
     assert said["participation"] == "a number above 0 and at most 1, required"
     assert said["precision"] == "`float32`, `tf32` or `bfloat16`, default `float32`"
     assert said["lr_decay"] == "a number above 0 and at most 1 or [keys](#stepdecay), default `1.0`"
-    assert said["keep"] == "for each name: a list of: a whole number of at least 1"
+    assert said["save_models_at"] == "for each name: a list of: a whole number of at least 1"
     assert said["partition"].startswith("[`scheme: at_server`](#atserver), ")
 
 

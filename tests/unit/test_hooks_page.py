@@ -51,7 +51,9 @@ def test_they_are_listed_in_calling_order(tmp_path: Path, monkeypatch: pytest.Mo
         encoding="utf-8",
     )
     monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
-    tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("plain", keep={"plain": [1]}, rounds=2))
+    tiny_run.carry_out(
+        tmp_path / "run", tiny_run.run_spec("plain", save_models_at={"plain": [1]}, rounds=2)
+    )
     assert len(called) > 15
     assert [name for name in NAMES if name in called] == [*called]
 

@@ -215,7 +215,7 @@ def test_what_a_run_is_given(folder: Path) -> None:
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     skewed = load(folder).setting("mine/skewed")
-    assert skewed.given.keys() == {"unlabelled", "generator", "discriminators"}
+    assert skewed.inputs.keys() == {"unlabelled", "generator", "discriminators"}
     assert skewed.partition.server == load(folder).setting("mine/gan").partition.share
     mine = folder / "config/experiments/mine.yaml"
     mine.write_text(text + figures, encoding="utf-8")

@@ -50,7 +50,7 @@ settings:
     batch_size: 10
     optimizer: {lr: 0.1}
     evaluate: {measures: [positives]}
-    given: {unlabelled: {dataset: other, share: 0.5}}
+    inputs: {unlabelled: {dataset: other, share: 0.5}}
   held:
     extends: tiny
     partition: {scheme: iid, clients: 4, validation: 0.2}

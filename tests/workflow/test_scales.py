@@ -44,7 +44,7 @@ def runs_of(scale: str) -> set[RunKey]:
     while specs:
         spec = specs.pop()
         runs.add(RunKey(spec.setting.name, spec.method, spec.seed))
-        specs += [each for each in spec.given.values() if isinstance(each, RunSpec)]
+        specs += [each for each in spec.inputs.values() if isinstance(each, RunSpec)]
     return runs
 
 

@@ -78,7 +78,9 @@ class FedProto(Method):
         return {**server, "prototypes": kept, "known": torch.maximum(server["known"], there)}
 
     def client_model(self, ctx, server, updates, place):
-        raise UserError("keep: method fedproto: expected another method: clients send no models")
+        raise UserError(
+            "save_models_at: method fedproto: expected another method: clients send no models"
+        )
 
     def eval_model(self, ctx, server, client_state):
         return client_state["own"] if client_state else server["params"]

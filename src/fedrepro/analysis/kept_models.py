@@ -74,8 +74,8 @@ class KeptModels(Finished):
         if not self.clients:
             run = self.run
             raise UserError(
-                f"{run.folder}: it kept no models: expected `keep: {{ {run.method}: [ROUND, ...] "
-                f"}}` in the setting {run.setting}, then {run.command}"
+                f"{run.folder}: it kept no models: expected `save_models_at: {{ "
+                f"{run.method}: [ROUND, ...] }}` in the setting {run.setting}, then {run.command}"
             )
 
     def client(self, number: int, client: int) -> KeptModel:

@@ -46,7 +46,7 @@ def handle(arguments: argparse.Namespace) -> None:
         raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
     if name not in known:
-        keys = spec.model_dump(mode="json", exclude_unset=True)
+        keys = spec.model_dump(mode="json", by_alias=False, exclude_unset=True)
         print(f"\nIts entry, right below the line `datasets:` in {CATALOGUE}:\n")
         print(indent(written({name: keys}), "  "), end="")
 
@@ -57,7 +57,7 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     path = Path(data)
     name = next((name for name, spec in own.items() if data in (name, spec.path)), None)
     if name is not None:
-        keys = own[name].model_dump(mode="json", exclude_unset=True)
+        keys = own[name].model_dump(mode="json", by_alias=False, exclude_unset=True)
     elif data in known:
         expected = "your own data: `fedrepro prepare` checks the files of others"
         raise bad_value(WHERE, "DATA", data, expected)

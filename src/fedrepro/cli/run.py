@@ -97,7 +97,7 @@ def _made_inputs(workbench: Workbench, run: RunKey, spec: "RunSpec") -> "tuple[D
     arithmetic.refuse_without_gpu(spec)
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
-    for source in spec.given.values():
+    for source in spec.inputs.values():
         if isinstance(source, ResolvedData):
             _dataset(workbench, source.dataset)
         elif isinstance(source, RunSpec):

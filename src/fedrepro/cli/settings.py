@@ -14,7 +14,8 @@ from fedrepro.support.typed_yaml import written
 def list_settings(arguments: argparse.Namespace) -> None:
     bench = load()
     if arguments.name is not None and arguments.name not in bench.experiments:
-        content = bench.setting(arguments.name).model_dump(mode="json", exclude_defaults=True)
+        setting = bench.setting(arguments.name)
+        content = setting.model_dump(mode="json", by_alias=False, exclude_defaults=True)
         content.pop("extends", None)
         print(written({arguments.name: content}), end="")
         return

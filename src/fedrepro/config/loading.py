@@ -143,7 +143,8 @@ def _written_out(path: Path, shown: Path) -> Any:
 
 @lru_cache(maxsize=64)  # as the text is parsed only once
 def _text_written_out(text: str, shown: Path) -> Any:
-    return write_out(expand(with_new_keys("experiment", parsed(text, shown), shown), shown), shown)
+    expanded = expand(parsed(text, shown), shown)
+    return write_out(with_new_keys("experiment", expanded, shown), shown)
 
 
 def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -244,13 +245,13 @@ def _check_references(
         if setting.stands_for not in (None, *experiment.settings):
             where, known = f"settings.{name}.stands_for", experiment.settings
             raise bad_value(shown, where, setting.stands_for, "a setting of this file", known)
-        for need, source in setting.given.items():
+        for need, source in setting.inputs.items():
             if isinstance(source, ArtifactFromRun) and source.setting not in experiment.readings:
-                where = f"settings.{name}.given.{need}.setting"
+                where = f"settings.{name}.inputs.{need}.setting"
                 known = experiment.readings
                 raise bad_value(shown, where, source.setting, "a setting of this file", known)
             if isinstance(source, ArtifactFromData) and source.dataset not in datasets:
-                where = f"settings.{name}.given.{need}.dataset"
+                where = f"settings.{name}.inputs.{need}.dataset"
                 wanted = f"a data set of {CATALOGUE}"
                 raise bad_value(shown, where, source.dataset, wanted, datasets)
     for where, value in _named_settings(experiment):

@@ -67,7 +67,7 @@ class RunSpec:
         method: the method's name in the run's path.
         composition: ``method`` with variants replaced by the parts that they use.
         hyperparameters: of each part, by the part's name without ``@released``.
-        given: the sources of the method's inputs, by the names in its ``requires``.
+        inputs: the sources of the method's inputs, by the names in its ``requires``.
         weights: name and catalogue entry of the pretrained weights of the model, if any.
         plugins: the folders of plug-ins. Their code identifies the run, not their paths.
         holds: the size of its data set, as the catalogue states it.
@@ -80,7 +80,7 @@ class RunSpec:
     seed: int
     execution: Execution = Execution()
     weights: tuple[str, Weights] | None = None
-    given: Mapping[str, ResolvedSource] = field(default_factory=dict)
+    inputs: Mapping[str, ResolvedSource] = field(default_factory=dict)
     plugins: Folders = NONE
     holds: Holding | None = None
 
@@ -95,11 +95,12 @@ class RunSpec:
 
         It leaves out how the run is executed, and :func:`fedrepro.support.typed_yaml.later` keys at
         their defaults, so that adding such a key does not invalidate older runs. Of its setting's
-        ``given`` and ``keep``, it has the entries of its method. Weights appear as their SHA-256,
-        if there are any.
+        ``inputs`` and ``save_models_at``, it has the entries of its method, under the keys' first
+        names. Weights appear as their SHA-256, if there are any.
         """
-        given = {name: _described(source) for name, source in self.given.items()}
-        keep = self.setting.keep.get(self.method)
+        inputs = {name: _described(source) for name, source in self.inputs.items()}
+        saved = self.setting.save_models_at.get(self.method)
+        separate = {"extends", "methods", "inputs", "save_models_at"}
         weights = {"weights": self.weights[1].sha256} if self.weights else {}
         return {
             "setting": self.setting.name,
@@ -107,9 +108,9 @@ class RunSpec:
             "composition": self.composition,
             "hyperparameters": {part: {**values} for part, values in self.hyperparameters.items()},
             "seed": self.seed,
-            **self.setting.model_dump(mode="json", exclude={"extends", "methods", "given", "keep"}),
-            **({"given": given} if given else {}),
-            **({"keep": sorted(keep)} if keep else {}),
+            **self.setting.model_dump(mode="json", exclude=separate),
+            **({"given": inputs} if inputs else {}),
+            **({"keep": sorted(saved)} if saved else {}),
             **weights,
         }
 

@@ -270,14 +270,18 @@ class Setting(OfPapers):
         "Precision of matrix products and convolutions in training; `tf32` on a GPU only. Numbers "
         "of each differ, and pages mark them.",
     )
-    given: dict[Name, ArtifactSource] = later(
-        {}, "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set."
+    inputs: dict[Name, ArtifactSource] = later(
+        {},
+        "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set.",
+        first_name="given",
     )
     stop: Stop | None = later(
         None, "When a run ends before its last round: at a score, or without further gain."
     )
-    keep: dict[MethodName, list[PositiveWhole]] = later(
-        {}, "By method, the rounds after which all clients' models and the server's are kept."
+    save_models_at: dict[MethodName, list[PositiveWhole]] = later(
+        {},
+        "By method, the rounds after which all clients' models and the server's are saved.",
+        first_name="keep",
     )
     judge: Judge | None = Field(
         default=None,
@@ -432,7 +436,7 @@ class Setting(OfPapers):
             first, _, name = key.partition(".")
             if name:
                 part = getattr(self, first)
-                written = part.model_dump(exclude_unset=True) if part else {}
+                written = part.model_dump(exclude_unset=True, by_alias=False) if part else {}
                 changes[first] = changes.get(first, written) | {name: value}
             else:
                 changes[first] = value

@@ -242,16 +242,16 @@ class Workbench:
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every
         )
-        late = max(setting.keep.get(method, ()), default=0)
+        late = max(setting.save_models_at.get(method, ()), default=0)
         if late > setting.rounds:
             where = self._file_of(setting)
-            key = f"settings.{setting.local_name}.keep.{method}"
+            key = f"settings.{setting.local_name}.save_models_at.{method}"
             raise bad_value(where, key, late, f"a round of the run, at most {setting.rounds}")
         here = f"{name} {method} seed {seed}"
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             raise UserError(
-                f"{self._file_of(setting)}: given: {way}: circular: a run cannot be its own input"
+                f"{self._file_of(setting)}: inputs: {way}: circular: a run cannot be its own input"
             )
         facts = facts_of(composition, self.plugins)
         needs = facts.requires
@@ -259,8 +259,8 @@ class Workbench:
             where, key = self._file_of(setting), f"settings.{setting.local_name}.{unneeded[0]}"
             expectation = f"none for method {method}, which uses no {unneeded[1]}"
             raise bad_value(where, key, getattr(setting, unneeded[0]), expectation)
-        taken = (name for name in facts.optional if name in setting.given)
-        given = {
+        taken = (name for name in facts.optional if name in setting.inputs)
+        inputs = {
             name: self._source(setting, name, method, seed, (*above, here))
             for name in (*needs, *taken)
         }
@@ -272,7 +272,7 @@ class Workbench:
             seed,
             execution,
             weights=self.weights.get(setting.model),
-            given=given,
+            inputs=inputs,
             plugins=self.plugins,
             holds=self.datasets[setting.dataset].holds,
         )
@@ -281,13 +281,13 @@ class Workbench:
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
     ) -> ResolvedSource:
         """The source of an input that a run's method requires."""
-        where, key = self._file_of(setting), f"settings.{setting.local_name}.given.{need}"
-        source = setting.given.get(need)
+        where, key = self._file_of(setting), f"settings.{setting.local_name}.inputs.{need}"
+        source = setting.inputs.get(need)
         match source:
             case None:
                 raise UserError(
                     f"{where}: {key}: missing: method {method} requires it: expected 'server', a "
-                    f"run or a file{nearest(need, setting.given)}"
+                    f"run or a file{nearest(need, setting.inputs)}"
                 )
             case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed

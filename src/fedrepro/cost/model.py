@@ -104,7 +104,7 @@ class CostModel:
         """The runs that the workflow makes before a run: its inputs and its parent run."""
         if run not in self._firsts:
             parent = self.bench.parent_of(run)
-            given = (spec for spec in self.spec(run).given.values() if isinstance(spec, RunSpec))
+            given = (spec for spec in self.spec(run).inputs.values() if isinstance(spec, RunSpec))
             inputs = [RunKey(spec.setting.name, spec.method, spec.seed) for spec in given]
             self._firsts[run] = [*inputs, *([parent] if parent else [])]
         return self._firsts[run]
@@ -169,7 +169,7 @@ class CostModel:
 
     def _unlabelled(self, spec: RunSpec) -> int | None:
         """The number of samples that a server distills on; None if unknown."""
-        match spec.given.get("unlabelled"):
+        match spec.inputs.get("unlabelled"):
             case "server":
                 data = self.data(spec.setting.dataset)
                 return round(data.train * spec.setting.partition.server) if data else None
@@ -359,8 +359,8 @@ class CostModel:
         return ensemble + rounds * (steps * step + samples * looks * rate.sample_seconds)
 
     def _kept_models(self, run: RunKey, clients: int) -> int:
-        """The number of models that a run saves besides its own: `keep`, and for child runs."""
-        kept = len(set(self.bench.setting(run.setting).keep.get(run.method, ())))
+        """The number of models that a run saves besides its own, also for child runs."""
+        kept = len(set(self.bench.setting(run.setting).save_models_at.get(run.method, ())))
         return kept * (clients + 1) + len(self._kept_for_tails.get(run, ()))
 
     @cached_property

@@ -26,7 +26,7 @@ chain has moved them, as in the code (37); E counts epochs, as in the code (38).
 The spectral norm of the last layer belongs to the model: ``fedevg_resnet10`` computes it exactly,
 ``fedevg_resnet10_power`` by power iteration.
 
-A setting may give an initial set (``given: { start: ... }``, docs/generators.md): the artifact of
+A setting may give an initial set (``inputs: { start: ... }``, docs/generators.md): the artifact of
 another run on the same data set, with the same number of items per class.
 
 A client keeps the classifier of its last round. With ``evaluate: clients`` that classifier is
@@ -233,7 +233,9 @@ class FedEvg(Method):
         return client_state["params"] if client_state else ctx.initial
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        raise UserError("setting: keep: fedevg: expected no rounds, because clients send no models")
+        raise UserError(
+            "setting: save_models_at: fedevg: expected no rounds, because clients send no models"
+        )
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
         return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes, {})

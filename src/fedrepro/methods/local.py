@@ -44,7 +44,9 @@ class Local(Method):
         return server
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        raise UserError("keep: method local: expected another method: clients send no models")
+        raise UserError(
+            "save_models_at: method local: expected another method: clients send no models"
+        )
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         params: Tree = client_state["local"] if client_state else server["params"]

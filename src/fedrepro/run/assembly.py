@@ -138,7 +138,7 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
             raise bad_value(
                 where,
                 "availability",
-                setting.availability.model_dump(exclude_defaults=True),
+                setting.availability.model_dump(by_alias=False, exclude_defaults=True),
                 wanted,
             )
     return method, server_optimizer

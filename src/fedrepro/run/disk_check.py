@@ -14,14 +14,14 @@ from fedrepro.support.errors import UserError
 
 
 def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path) -> str:
-    """The size of the models that ``keep`` in the run's setting asks for, in words; "" for none.
+    """The size of the models that ``save_models_at`` asks for, in words; "" for none.
 
     Of each round they are those of its clients and the server's.
 
     Raises:
         UserError: if there is not enough space on the disk of ``folder``.
     """
-    rounds = set(spec.setting.keep.get(spec.method, ()))
+    rounds = set(spec.setting.save_models_at.get(spec.method, ()))
     if not rounds:
         return ""
     method, _ = compose(spec)
@@ -37,5 +37,5 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
         f"{kept * size / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"
     )
     if kept * size > free:
-        raise UserError(f"{words}: free disk space, or list fewer rounds in `keep`")
+        raise UserError(f"{words}: free disk space, or list fewer rounds in `save_models_at`")
     return words

@@ -40,7 +40,7 @@ def loaded(stored: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
         shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
         module = models.build(facts["model"], shape, outputs, folders=own)
         part = module.get_submodule(facts["part"])
-        whose = f"given: {facts['model']} {facts['part']}".rstrip()
+        whose = f"inputs: {facts['model']} {facts['part']}".rstrip()
         refuse_other_constants(part, tensors, facts, whose)
         net = Net(part.to(device), leaves=tensors)
         net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)

@@ -135,7 +135,7 @@ def load(
     """
     return {
         need: _load(root, need, source, spec, dataset, partition)
-        for need, source in spec.given.items()
+        for need, source in spec.inputs.items()
     }
 
 
@@ -173,7 +173,7 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredA
         )
     if dataset.client_standardised:
         raise UserError(
-            f"given: server: not possible for {dataset.name}, whose data clients standardise"
+            f"inputs: server: not possible for {dataset.name}, whose data clients standardise"
         )
     rows = partition.server
     inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
@@ -185,7 +185,7 @@ def _of_data(
 ) -> StoredArtifact:
     refuse_damage(source.dataset, root / PREPARED)
     other = open_dataset(source.dataset, root / PREPARED)
-    x, where = other.train.x, f"given: {need}: data set {source.dataset}"
+    x, where = other.train.x, f"inputs: {need}: data set {source.dataset}"
     differing = {
         "input shape": (list(other.input_shape), list(dataset.input_shape)),
         "kind of numbers": (str(x.dtype), str(dataset.train.x.dtype)),
@@ -213,15 +213,15 @@ def _of_run(root: Path, spec: RunSpec) -> Path:
 def _of_file(root: Path, need: str, source: Any) -> Path:
     assert isinstance(source, ResolvedFile)
     if not (root / source.file).is_file():
-        raise bad_value(f"given: {need}", "file", str(source.file), "an existing file")
+        raise bad_value(f"inputs: {need}", "file", str(source.file), "an existing file")
     digest = sha256_of(root / source.file)
     if source.sha256 is None:
         raise UserError(
-            f"given: {need}: {source.file}: sha256: missing: give the hash of a file that you "
+            f"inputs: {need}: {source.file}: sha256: missing: give the hash of a file that you "
             f"trust; this one has {digest}"
         )
     if digest != source.sha256:
-        raise bad_value(f"given: {need}: {source.file}", "sha256", source.sha256, digest)
+        raise bad_value(f"inputs: {need}: {source.file}", "sha256", source.sha256, digest)
     return source.file
 
 

@@ -72,7 +72,7 @@ def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tu
     """
     method, number = plan.federation.method, state.done
     ctx = context_of(plan.federation, number - 1, played.cohort)
-    if number in plan.spec.setting.keep.get(plan.spec.method, []):
+    if number in plan.spec.setting.save_models_at.get(plan.spec.method, []):
         for place, client in enumerate(played.cohort):
             yield (
                 f"round{number}-client{client}",

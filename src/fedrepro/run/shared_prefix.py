@@ -88,7 +88,9 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     if len(set(map(arithmetic.of_spec, specs))) > 1:
         return 0
     return min(
-        rounds, setting.rounds - 1, *(round - 1 for round in setting.keep.get(run.method, ()))
+        rounds,
+        setting.rounds - 1,
+        *(round - 1 for round in setting.save_models_at.get(run.method, ())),
     )
 
 

@@ -101,7 +101,7 @@ def data_now(bench: Workbench, spec: RunSpec) -> tuple[dict[str, Any], list[Diff
     data = inputs.data_of(dataset, {} if partition.differences else partition.held, None, given)
     if spec.weights:  # the configuration states their hash
         del data["weights_sha256"]
-    if len(given) < len(spec.given):
+    if len(given) < len(spec.inputs):
         data.pop("given", None)
     return data, stale
 
@@ -261,7 +261,7 @@ def _of_inputs(
     """SHA-256 of each input of a run that is there, by name, and the stale ones."""
     known: dict[str, str] = {}
     stale: list[Difference] = []
-    for name, source in spec.given.items():
+    for name, source in spec.inputs.items():
         match source:
             case RunSpec():
                 run = RunKey(source.setting.name, source.method, source.seed)

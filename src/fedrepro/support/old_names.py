@@ -6,48 +6,76 @@ from typing import Any
 from fedrepro.support.errors import UserError
 from fedrepro.support.terminal import say
 
+Keys = tuple[str, ...]  # a key at the end, those above it before; without places in lists
+
 # kind of file -> the last keys of the path to the old key ("*" matches any) -> its new name
-OLD_KEYS: dict[str, dict[tuple[str, ...], str]] = {
+OLD_KEYS: dict[str, dict[Keys, str]] = {
     "config": {("own",): "plugins"},
-    "experiment": {("methods", "*", "trunk"): "parent"},
+    "experiment": {
+        ("methods", "*", "trunk"): "parent",
+        ("settings", "*", "given"): "inputs",
+        ("settings", "*", "keep"): "save_models_at",
+    },
     "datasets": {("datasets", "*", "stands_in_for"): "surrogate_for"},
     "claims": {("over",): "quantifier"},
 }
 
 
-def with_new_keys(kind: str, content: Any, shown: object, path: tuple[str, ...] = ()) -> Any:
-    """The content of a YAML file with old keys renamed, each with one warning on stderr.
+def with_new_keys(kind: str, content: Any, shown: object) -> Any:
+    """The content of a YAML file with old keys renamed, and one warning on stderr for each key.
 
     Args:
         kind: a key of :data:`OLD_KEYS`.
         shown: the file's name in messages.
-        path: the keys above ``content``.
 
     Raises:
         UserError: if a key is present under both names.
     """
-    if isinstance(content, list):
-        return [with_new_keys(kind, item, shown, path) for item in content]
-    if not isinstance(content, dict):
+    places: dict[tuple[str, str], list[str]] = {}  # of each old key and its new name
+
+    def renamed(node: Any, above: Keys) -> Any:
+        if isinstance(node, list):
+            return [renamed(item, above) for item in node]
+        if not isinstance(node, dict):
+            return node
+        content = {}
+        for key, value in node.items():
+            path = (*above, str(key))
+            if new := _new_name(kind, path):
+                place = ".".join(path)
+                if new in node:
+                    problem = f"is called {new!r} now, which is there too: drop {key!r}"
+                    raise UserError(f"{shown}: {place}: {problem}")
+                places.setdefault((key, new), []).append(place)
+            content[new or key] = renamed(value, path)
         return content
-    renamed = {}
-    for key, value in content.items():
-        here = (*path, str(key))
-        new = next((new for old, new in OLD_KEYS[kind].items() if _ends(here, old)), key)
-        if new != key:
-            where = f"{shown}: {'.'.join(here)}"
-            if new in content:
-                raise UserError(f"{where}: is called {new!r} now, which is there too: drop {key!r}")
-            _tell(f"fedrepro: {where}: is called {new!r} now; {key!r} goes with the next release")
-        renamed[new] = with_new_keys(kind, value, shown, here)
-    return renamed
+
+    content = renamed(content, ())
+    for (old, new), (first, *others) in places.items():
+        also = f", as at {len(others)} more" if others else ""
+        line = f"{shown}: {first}: is called {new!r} now{also}"
+        _tell(f"fedrepro: {line}; {old!r} goes with the next release")
+    return content
 
 
-def _ends(path: tuple[str, ...], end: tuple[str, ...]) -> bool:
-    last = path[-len(end) :]
-    return len(last) == len(end) and all(
-        wanted in ("*", key) for key, wanted in zip(last, end, strict=True)
-    )
+def _new_name(kind: str, path: Keys) -> str | None:
+    """The new name of the key at the end of a path; None if it is not an old one."""
+    for end, new in _ends(kind).get(path[-1], ()):
+        last = path[-len(end) :]
+        if len(last) == len(end) and all(
+            wanted in ("*", key) for key, wanted in zip(last, end, strict=True)
+        ):
+            return new
+    return None
+
+
+@cache
+def _ends(kind: str) -> dict[str, list[tuple[Keys, str]]]:
+    """The entries of :data:`OLD_KEYS` by old key."""
+    ends: dict[str, list[tuple[Keys, str]]] = {}
+    for end, new in OLD_KEYS[kind].items():
+        ends.setdefault(end[-1], []).append((end, new))
+    return ends
 
 
 @cache

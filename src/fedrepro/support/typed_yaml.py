@@ -38,9 +38,13 @@ Location = tuple[int | str, ...]
 
 
 class Typed(BaseModel):
-    """The base of all models of files: unknown keys are rejected, values are immutable."""
+    """The base of all models of files: unknown keys are rejected, values are immutable.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A renamed key keeps its first name, its ``serialization_alias``, in dumps, and so in what
+    identifies results; ``model_dump(by_alias=False)`` has the keys of today.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -82,15 +86,21 @@ def _attributes(cls: type) -> Iterable[tuple[str, str]]:
         yield name, " ".join(f"{text[:1].upper()}{text[1:]}".split())
 
 
-def later(default: Any, description: str | None = None) -> Any:
+def later(default: Any, description: str | None = None, first_name: str | None = None) -> Any:
     """A field added to a setting, or to one of its parts, after the first results were published.
 
     At its default it is left out of a run's description (and of every dump), so that adding it does
     not invalidate older runs. Define every new key of a setting with it:
     ``noise: Noise | None = later(None)``.
+
+    Args:
+        first_name: of a renamed key, in descriptions and dumps.
     """
     return Field(
-        default=default, description=description, exclude_if=lambda value: bool(value == default)
+        default=default,
+        description=description,
+        serialization_alias=first_name,
+        exclude_if=lambda value: bool(value == default),
     )
 
 

@@ -102,16 +102,16 @@ def check_given(workbench: Workbench) -> None:
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
-            given = workbench.run_spec(*run).given
+            inputs = workbench.run_spec(*run).inputs
             if isinstance(target, SearchTarget):
-                _refuse_seen(workbench, target, run[1], given)
+                _refuse_seen(workbench, target, run[1], inputs)
 
 
 def _refuse_seen(
-    workbench: Workbench, target: SearchTarget, method: str, given: Mapping[str, ResolvedSource]
+    workbench: Workbench, target: SearchTarget, method: str, inputs: Mapping[str, ResolvedSource]
 ) -> None:
     """Reject inputs trained on clients' samples, which include the validation samples."""
-    for name, source in given.items():
+    for name, source in inputs.items():
         if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server":
             where = f"{workbench.files[target.system]}: search.{target.item}"
             raise bad_value(

@@ -476,7 +476,7 @@ def given_of(spec: RunSpec) -> Iterator[str]:
     A given file is not an input of the rule: the command reports a missing one in one line, and the
     run's definition contains its SHA-256.
     """
-    for source in spec.given.values():
+    for source in spec.inputs.values():
         match source:
             case RunSpec():
                 folder = RunKey(source.setting.name, source.method, source.seed).folder

@@ -168,7 +168,7 @@ def _keys_of_setting(
 def _search_of(
     workbench: Workbench, match: Match, method: str, grid: Mapping[str, list[Scalar]]
 ) -> Search:
-    inputs = workbench.run_spec(match.setting, method, match.seeds[0]).given
+    inputs = workbench.run_spec(match.setting, method, match.seeds[0]).inputs
     trained = [
         need
         for need, source in inputs.items()

@@ -37,7 +37,7 @@ settings:
     epochs: 1
     batch_size: 100
     optimizer: {lr: 0.3}
-    keep: {fedavg: [2, 3]}
+    save_models_at: {fedavg: [2, 3]}
 """
 SETTING, SEEDS = "superfed/kept", (1, 2, 3)
 

@@ -39,7 +39,7 @@ settings:
     batch_size: 100
     optimizer: {lr: 0.1}
     methods: {ima: {window: 2, start: 0.5, decay: 0.0}}
-    keep: {fedavg: [2, 3, 4], ima+fedavg: [4]}
+    save_models_at: {fedavg: [2, 3, 4], ima+fedavg: [4]}
   some: {extends: kept, participation: 0.6, cohorts: {stream: numpy_legacy, seed: 1}}
   any: {extends: kept, partition: {scheme: shards, clients: 5, classes_per_client: 2}}
   one: {extends: kept, participation: 0.2}
@@ -183,7 +183,7 @@ def test_what_a_landscape_refuses(bench: Path, capsys: pytest.CaptureFixture[str
     assert "three models on a line" in through("2", "3", "2")
     assert "two equal models" in through("2", "2")
     said = through("2", "3", "4", method="fedprox")
-    assert "it kept no models" in said and "`keep: { fedprox: [ROUND, ...] }`" in said
+    assert "it kept no models" in said and "`save_models_at: { fedprox: [ROUND, ...] }`" in said
     assert "fedrepro run superfed/kept fedprox --seed 1" in said
     other = Net(models.build("twonn", (1, 28, 28), 10)).init(stream(1, "init"))
     save_tree(bench / "other.safetensors", other)

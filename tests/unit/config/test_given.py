@@ -48,9 +48,9 @@ def test_data_and_files_that_are_given_are_part_of_a_run(root: Path) -> None:
 def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) -> None:
     bench = load(root)
     taught = bench.run_spec("ima/taught", "taught", 3)
-    judges = taught.given["judges"]
+    judges = taught.inputs["judges"]
     assert isinstance(judges, RunSpec) and judges.seed == 3
-    maker = judges.given["maker"]
+    maker = judges.inputs["maker"]
     assert isinstance(maker, RunSpec) and maker.seed == 0
     given = {"unlabelled": "server", "judges": f"run {judges.digest}"}
     assert taught.description()["given"] == given
@@ -64,19 +64,19 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
         (
             "unlabelled: server",
             "unlabeled: server",
-            "config/experiments/ima.yaml: settings.taught.given.unlabelled: missing: "
+            "config/experiments/ima.yaml: settings.taught.inputs.unlabelled: missing: "
             "method taught requires it: expected 'server', a run or a file; did you mean "
             "'unlabeled'?",
         ),
         (
             "iid, clients: 4, server: 0.1",
             "iid, clients: 4",
-            "settings.taught.given.unlabelled: 'server': expected a partition with `server: share`",
+            "taught.inputs.unlabelled: 'server': expected a partition with `server: share`",
         ),
         (
             "{setting: judges, method",
             "{setting: judge, method",
-            "settings.taught.given.judges.setting: 'judge': expected a setting of this file; did "
+            "settings.taught.inputs.judges.setting: 'judge': expected a setting of this file; did "
             "you mean 'judges'?",
         ),
         (
@@ -85,20 +85,20 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
             "circular: a run cannot be its own input",
         ),
         (
-            "    given:\n",
-            "    byzantine: 2\n    given:\n",
+            "    inputs:\n",
+            "    byzantine: 2\n    inputs:\n",
             "settings.taught.byzantine: 2: expected none for method fedavg, which uses no "
             "discriminators",
         ),
         (
             "maker: {setting: maker, method: maker, seed: 0}",
             "maker: server",
-            "given.maker: 'server': expected a run or a file, because samples are not a model",
+            "inputs.maker: 'server': expected a run or a file, because samples are not a model",
         ),
         (
-            "    given:\n",
-            "    keep: {taught: [1, 2]}\n    given:\n",
-            "settings.taught.keep.taught: 2: expected a round of the run, at most 1",
+            "    inputs:\n",
+            "    save_models_at: {taught: [1, 2]}\n    inputs:\n",
+            "settings.taught.save_models_at.taught: 2: expected a round of the run, at most 1",
         ),
     ],
 )
@@ -115,16 +115,16 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str
     [
         ("name: adam, lr: 0.02", "lr: 0.02, betas: [0.5, 0.9]", "expected `betas` with adam only"),
         ("lr: 0.02", "lr: 0.02, momentum: 0.9", "expected `betas`, not `momentum`, with adam"),
-        ("seed: 0", "seeds: 0", "settings.taught.given.maker.seeds: unknown key"),
+        ("seed: 0", "seeds: 0", "settings.taught.inputs.maker.seeds: unknown key"),
         ("server\n", "{file: x, sha256: ab}\n", "sha256: 'ab': expected the SHA-256 of the file"),
         (
             "unlabelled: server\n",
             "unlabelled: {dataset: minst}\n",
-            "settings.taught.given.unlabelled.dataset: 'minst': expected a data set of "
+            "settings.taught.inputs.unlabelled.dataset: 'minst': expected a data set of "
             "config/datasets.yaml; did you mean 'mnist'?",
         ),
         ("server\n", "{dataset: mnist, share: 0}\n", "share: 0: expected a number above 0 and at"),
-        ("    given:\n", "    byzantine: -1\n    given:\n", "byzantine: -1: expected a whole"),
+        ("    inputs:\n", "    byzantine: -1\n    inputs:\n", "byzantine: -1: expected a whole"),
         (
             "setting: taught}",
             "setting: taught, instead: {FedAvgg: maker}}",

@@ -212,7 +212,7 @@ def test_what_only_composing_shows_is_one_line(tmp_path: Path) -> None:
 def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> None:
     settings = {
         "s": EXPERIMENT["settings"]["s"] | {
-            "given": {"unlabelled": {"setting": "s", "method": "fedevg"}}
+            "inputs": {"unlabelled": {"setting": "s", "method": "fedevg"}}
         }
     }  # fmt: skip
     searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}

@@ -79,12 +79,12 @@ GIVEN = """\
     optimizer: {name: adam, lr: 0.01}
   images:
     extends: maker
-    given: {generator: {setting: maker, method: wgan_gp, seed: 1}}
+    inputs: {generator: {setting: maker, method: wgan_gp, seed: 1}}
   taught:
     extends: maker
     model: logistic
     partition: {scheme: iid, clients: 4}
-    given: {unlabelled: {setting: images, method: generated, seed: 1}}
+    inputs: {unlabelled: {setting: images, method: generated, seed: 1}}
 """
 
 
@@ -211,7 +211,7 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
   alone: {use: superfed_mm, trunk: null}
   steered: {use: superfed_mm, trunk: fedprox+fedadam}
   fedprox: {"""
-    text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    keep: {kept+fedavg: [2, 3]}")
+    text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    save_models_at: {kept+fedavg: [2, 3]}")
     text = text.replace("  fedprox: {", variants)
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     assert shared_rounds(load(bench.root), RunKey("ima/tiny", method, 1)) == rounds
@@ -347,7 +347,9 @@ def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) 
 def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
     """After two rounds, of two clients each, and the server's."""
     file = bench.root / "config/experiments/ima.yaml"
-    text = EXPERIMENT.replace("    rounds: 2\n", "    rounds: 2\n    keep: {fedavg: [1, 2]}\n")
+    text = EXPERIMENT.replace(
+        "    rounds: 2\n", "    rounds: 2\n    save_models_at: {fedavg: [1, 2]}\n"
+    )
     file.write_text(text, encoding="utf-8")
     found = estimate_of(load(bench.root)).cost_model.costs()
     assert found[AVERAGE].disk - found[PROX].disk == 2 * 3 * 4 * 7850
@@ -697,7 +699,7 @@ def test_every_part_of_a_cost_by_hand(bench: Workbench, rates: Rates) -> None:
     bench = replaced(
         bench,
         ("clients: 4}", "clients: 4, test_fraction: 0.2, validation: 0.25}"),
-        ("    rounds: 2\n", "    rounds: 5\n    keep: {fedavg: [1, 4]}\n"),
+        ("    rounds: 2\n", "    rounds: 5\n    save_models_at: {fedavg: [1, 4]}\n"),
         ("    epochs: 1\n", "    epochs: 2\n    evaluate: {clients: true, every: 2}\n"),
     )
     rates.methods[MethodKey("fedavg", "", 2)] = MethodRate(3.0, 0.75)

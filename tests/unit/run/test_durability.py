@@ -22,7 +22,7 @@ from support.tiny_run import carry_out, dataset, partition, run_spec
 KEPT = "round1-client0.safetensors"
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", KEPT, "manifest.json")
 # Every client has a state, some are replaced in each round, and a model of each is kept.
-CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1, keep={"scaffold": [1]})
+CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1, save_models_at={"scaffold": [1]})
 
 
 class Watch:

@@ -24,7 +24,7 @@ METHOD = "aaggff_d+scaffold"  # decisions, and a state of every client
 
 def spec(**changes: object) -> RunSpec:
     seed = changes.pop("seed", 1)
-    return replace(run_spec(METHOD, rounds=8, keep={METHOD: [3]}, **changes), seed=seed)
+    return replace(run_spec(METHOD, rounds=8, save_models_at={METHOD: [3]}, **changes), seed=seed)
 
 
 class Stop(Exception):

@@ -16,7 +16,7 @@ from support.tiny_run import dataset, partition, run_spec
 
 COMMON: dict[str, Any] = {"rounds": 4, "checkpoint_every": 1}
 # Clients have states, and models of one round are kept.
-SPEC = run_spec("scaffold", keep={"scaffold": [1]}, **COMMON)
+SPEC = run_spec("scaffold", save_models_at={"scaffold": [1]}, **COMMON)
 Request = tuple[RunSpec, Dataset, str]
 DATA = replace(dataset(), meta={"content_sha256": "ours"})
 OTHER_DATA = replace(dataset(1), meta={"content_sha256": "theirs"})
@@ -24,12 +24,12 @@ OWN: Request = SPEC, DATA, "code"
 OTHERS: dict[str, Request] = {
     "seed": (replace(SPEC, seed=2), DATA, "code"),
     "rate": (
-        run_spec("scaffold", keep={"scaffold": [1]}, **COMMON, optimizer={"lr": 0.2}),
+        run_spec("scaffold", save_models_at={"scaffold": [1]}, **COMMON, optimizer={"lr": 0.2}),
         DATA,
         "code",
     ),
     "method": (run_spec("fedavg", **COMMON), DATA, "code"),
-    "kept round": (run_spec("scaffold", keep={"scaffold": [2]}, **COMMON), DATA, "code"),
+    "kept round": (run_spec("scaffold", save_models_at={"scaffold": [2]}, **COMMON), DATA, "code"),
     "longer": (run_spec("scaffold", **{**COMMON, "rounds": 6}), DATA, "code"),
     "data": (SPEC, OTHER_DATA, "code"),
     "code": (SPEC, DATA, "other code"),

@@ -77,7 +77,7 @@ def exported(root: Path) -> dict[str, torch.Tensor]:
 
 
 def with_file(sha256: str | None, file: str = "generator.safetensors") -> RunSpec:
-    return replace(specs()["generated"], given={"generator": ResolvedFile(Path(file), sha256)})
+    return replace(specs()["generated"], inputs={"generator": ResolvedFile(Path(file), sha256)})
 
 
 def test_a_generator_from_a_file_makes_what_the_run_s_own_does(root: Path) -> None:
@@ -145,9 +145,9 @@ def missing(root: Path) -> str | None:
     ("make", "line"),
     [
         (pickled, "generator.safetensors: expected a state that fedrepro wrote; it is damaged"),
-        (unnamed, "given: generator: generator.safetensors: sha256: missing: give the hash of a"),
-        (of_other_tensors, "given: wgan_gp_small generator: more: [2]: expected None, its shape"),
-        (missing, "given: generator: file: 'generator.safetensors': expected an existing file"),
+        (unnamed, "inputs: generator: generator.safetensors: sha256: missing: give the hash of a"),
+        (of_other_tensors, "inputs: wgan_gp_small generator: more: [2]: expected None, its shape"),
+        (missing, "inputs: generator: file: 'generator.safetensors': expected an existing file"),
     ],
 )
 def test_a_file_that_is_not_such_a_one_is_one_line(root: Path, make: Any, line: str) -> None:
@@ -169,7 +169,7 @@ def given_data(
         return other
 
     monkeypatch.setattr(input_artifacts, "open_dataset", opening)
-    spec = replace(tiny_run.run_spec("feddf"), given={"unlabelled": ResolvedData("others", share)})
+    spec = replace(tiny_run.run_spec("feddf"), inputs={"unlabelled": ResolvedData("others", share)})
     found = input_artifacts.load(
         Path("here"), spec, tiny_run.dataset(), tiny_run.partition(equal=True)
     )

@@ -80,7 +80,7 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     other = root / "other.safetensors"
     save_tree(other, tensors, facts)
     source = ResolvedFile(Path("other.safetensors"), sha256_of(other))
-    spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
+    spec = replace(wanted["taught"], inputs={"unlabelled": "server", "judges": source})
     carry_out(root, spec, lambda progress: played.append(progress.round))
     assert played == [1, 2, 3, 4]
 
@@ -94,8 +94,8 @@ def test_the_servers_samples_are_scaled_as_the_clients_are() -> None:
     train = replace(images.train, x=x, missing=missing)
     data = replace(images, train=train, test=None, input_shape=(4,), standardised=True)
     shares = replace(shares, server=np.arange(0, 150, 10))
-    spec = replace(tiny_run.run_spec(evaluate={"clients": True}), given={"unlabelled": "server"})
-    plan = make_plan(replace(spec, given={}), data, shares)
+    spec = replace(tiny_run.run_spec(evaluate={"clients": True}), inputs={"unlabelled": "server"})
+    plan = make_plan(replace(spec, inputs={}), data, shares)
     theirs, _ = plan.federation.clients.samples.at(torch.from_numpy(shares.server))
     (stored,) = input_artifacts.load(Path(), spec, data, shares).values()
     assert torch.equal(stored.tensors["x"], theirs)
@@ -118,7 +118,7 @@ def test_killed_while_it_is_given_something_ends_with_the_same_bytes(
 
 
 def test_models_of_chosen_rounds_are_kept_beside_the_run(root: Path) -> None:
-    spec = specs(keep={"taught": [2]})["taught"]
+    spec = specs(save_models_at={"taught": [2]})["taught"]
     manifest = carry_out(root, spec)
     assert manifest["run"]["keep"] == [2]
     kept = [f"round2-client{client}.safetensors" for client in range(6)]
@@ -130,13 +130,13 @@ def test_models_of_chosen_rounds_are_kept_beside_the_run(root: Path) -> None:
 
 
 def test_keep_of_another_method_changes_nothing() -> None:
-    spec = specs(keep={"fedavg": [2]})["taught"]
+    spec = specs(save_models_at={"fedavg": [2]})["taught"]
     assert spec.digest == specs()["taught"].digest
 
 
 def test_what_is_kept_has_no_order() -> None:
-    one, other = (specs(keep={"taught": rounds})["taught"] for rounds in ([1, 2], [2, 1]))
-    assert one.digest == other.digest != specs(keep={"taught": [2]})["taught"].digest
+    one, other = (specs(save_models_at={"taught": rounds})["taught"] for rounds in ([1, 2], [2, 1]))
+    assert one.digest == other.digest != specs(save_models_at={"taught": [2]})["taught"].digest
 
 
 def test_who_holds_a_sample_is_part_of_a_partition() -> None:
@@ -162,8 +162,8 @@ def reconfigured(root: Path, wanted: dict[str, RunSpec]) -> Any:
     judges = wanted["judges"]
     setting = judges.setting.model_copy(update={"epochs": 3})
     setting._name = judges.setting.name
-    sources = {**wanted["taught"].given, "judges": replace(judges, setting=setting)}
-    wanted["taught"] = replace(wanted["taught"], given=sources)
+    sources = {**wanted["taught"].inputs, "judges": replace(judges, setting=setting)}
+    wanted["taught"] = replace(wanted["taught"], inputs=sources)
 
 
 def edited(root: Path, wanted: dict[str, RunSpec]) -> Any:
@@ -228,10 +228,10 @@ def test_a_file_for_other_inputs_is_refused(
     save_tree(root / "file.safetensors", tensors, None if facts is None else {**right, **facts})
     for digest, expected in (
         (sha256_of(root / "file.safetensors"), line),
-        ("0" * 64, "given: judges: file.safetensors: sha256: '000"),
+        ("0" * 64, "inputs: judges: file.safetensors: sha256: '000"),
     ):
         source = ResolvedFile(Path("file.safetensors"), digest)
-        spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
+        spec = replace(wanted["taught"], inputs={"unlabelled": "server", "judges": source})
         with pytest.raises(UserError) as caught:
             carry_out(root, spec)
         assert expected in str(caught.value) and "\n" not in str(caught.value)
@@ -253,7 +253,7 @@ def test_a_generator_for_images_of_another_scale_is_refused(root: Path, other: A
     for said in (SCALED, other):
         save_tree(file, {"x": torch.zeros(1)}, {**facts, **ARTIFACTS["a generator"], "range": said})
         source = ResolvedFile(Path(file.name), sha256_of(file))
-        spec = replace(tiny_run.run_spec("generated"), given={"generator": source})
+        spec = replace(tiny_run.run_spec("generated"), inputs={"generator": source})
         if said is SCALED:
             assert input_artifacts.load(root, spec, scaled, shares)
             continue
@@ -305,7 +305,7 @@ def test_an_artifact_of_another_kind_is_refused(root: Path, need: str) -> None:
     for kind, about in ARTIFACTS.items():
         save_tree(file, {"x": torch.zeros(1)}, {**facts, **about})
         source = ResolvedFile(Path(file.name), sha256_of(file))
-        given_it = replace(spec, given={need: source})
+        given_it = replace(spec, inputs={need: source})
         if kind == right:
             found = input_artifacts.load(root, given_it, tiny_run.dataset(), partition())
             assert found[need].facts["part"] == about["part"]

@@ -14,7 +14,7 @@ from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support.errors import UserError
 from support.tiny_run import dataset, partition, run_spec
 
-KEEPS = {"keep": {"fedavg": [1]}}  # a file for each client, which Snakemake does not know
+KEEPS = {"save_models_at": {"fedavg": [1]}}  # a file for each client, which Snakemake does not know
 
 
 def carry_out(

@@ -87,7 +87,7 @@ def test_energies_that_explode_end_the_run_with_the_last_good_set(tmp_path: Path
 def started(root: Path, **changes: Any) -> tuple[RunSpec, Path]:
     """A run that begins with ``root``'s file, and where it goes."""
     source = ResolvedFile(Path("start.safetensors"), sha256_of(root / "start.safetensors"))
-    return replace(spec(**changes), given={"start": source}), root / "runs/seed1"
+    return replace(spec(**changes), inputs={"start": source}), root / "runs/seed1"
 
 
 def begin_with(root: Path, data: Dataset | None = None, **changes: Any) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def test_a_class_that_no_client_has_is_refused() -> None:
 
 
 def test_models_of_clients_can_t_be_kept(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="keep: fedevg: expected no rounds"):
-        carry_out(tmp_path / "seed1", spec(keep={"fedevg": [1]}))
+    with pytest.raises(UserError, match="save_models_at: fedevg: expected no rounds"):
+        carry_out(tmp_path / "seed1", spec(save_models_at={"fedevg": [1]}))
 
 
 def test_the_range_of_pixels_is_the_scaling_s() -> None:

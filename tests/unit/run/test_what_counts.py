@@ -308,7 +308,7 @@ def test_models_that_a_run_keeps_are_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each round those of the cohort and the server's, with their running statistics."""
-    spec = run_spec(keep={"fedavg": [1, 3]}, participation=0.3)
+    spec = run_spec(save_models_at={"fedavg": [1, 3]}, participation=0.3)
     data, usage = dataset(), namedtuple("usage", "total used free")
 
     def make(shape: Any, outputs: int) -> nn.Module:
@@ -372,9 +372,9 @@ LATE = {"ima": {"start": 1.0, "window": 1}}
         (("ima+fedavg", IMA), ("fedavg", {}), {}, 4),
         (("ima+fedavg", {"ima": {"start": 0.59, "window": 1}}), ("fedavg", {}), {}, 5),
         (("ima+fedavg", LATE), ("fedavg", {}), {}, 9),  # a parent's last round is not kept
-        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"ima+fedavg": [9, 3]}}, 2),
-        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"fedavg": [1]}}, 4),
-        (("ima+fedavg", IMA), ("fedavg", {}), {"keep": {"ima+fedavg": [1]}}, 0),
+        (("ima+fedavg", IMA), ("fedavg", {}), {"save_models_at": {"ima+fedavg": [9, 3]}}, 2),
+        (("ima+fedavg", IMA), ("fedavg", {}), {"save_models_at": {"fedavg": [1]}}, 4),
+        (("ima+fedavg", IMA), ("fedavg", {}), {"save_models_at": {"ima+fedavg": [1]}}, 0),
         (("ima+fedavg+fedadam", IMA), ("fedavg+fedadam", {}), {}, 4),
         (("ima+fedavg+fedadam", IMA), ("fedavg", {}), {}, 0),
         (("ima+fedavg", IMA), ("fedavg+fedyogi", {}), {}, 0),

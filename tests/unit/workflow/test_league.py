@@ -22,7 +22,7 @@ def bench(tmp_path: Path) -> Workbench:
 
 def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workbench) -> None:
     matches = {match.group: match for match in league.chosen_matches(bench, None)}
-    assert "given.unlabelled: missing" in league.obstacle(bench, matches["label-skew"], "fedgo")
+    assert "inputs.unlabelled: missing" in league.obstacle(bench, matches["label-skew"], "fedgo")
     assert league.obstacle(bench, matches["distillation"], "fedgo") == ""
     assert league.obstacle(bench, matches["label-skew"], "ima+fedprox") == ""
     assert "share no model" in league.obstacle(bench, matches["label-skew"], "local")

@@ -65,11 +65,11 @@ settings:
     partition: {scheme: in_order, clients: 5}
     model: small_mlp
     evaluate: {measures: [macro_recall]}
-  taught: {extends: plain, rounds: 4, given: {unlabelled: {dataset: two}}}
+  taught: {extends: plain, rounds: 4, inputs: {unlabelled: {dataset: two}}}
   handed:
     extends: plain
     rounds: 5
-    given: {unlabelled: {setting: own, method: my_prox}}
+    inputs: {unlabelled: {setting: own, method: my_prox}}
   drawn: {extends: plain, rounds: 6, cohorts: {stream: numpy_legacy, seed: 7}}
   judged: {extends: plain, rounds: 7, judge: {model: superfed_twonn, epochs: 50}}
 tables:

@@ -228,7 +228,7 @@ def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
         defaults = defaults_of(base, workbench.plugins, part.released)
         hyperparameters = {**defaults, **spec.hyperparameters[base]}
         values |= {f"{base}: {key}": value for key, value in hyperparameters.items()}
-    for need, source in spec.given.items():
+    for need, source in spec.inputs.items():
         if isinstance(source, RunSpec):
             inner = _of(workbench, source.setting)
             keys = ("data set", "network", "training samples of a client", "mini-batch",

@@ -11,9 +11,9 @@ from fedrepro.config.workbench import Workbench
 def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     """The runs that a run takes as inputs, by requirement, without files and samples."""
     setting = workbench.find_setting(run.setting)
-    if setting is None or not setting.given:
+    if setting is None or not setting.inputs:
         return {}
-    sources = workbench.run_spec(run.setting, run.method, run.seed).given
+    sources = workbench.run_spec(run.setting, run.method, run.seed).inputs
     return {
         need: RunKey(source.setting.name, source.method, source.seed)
         for need, source in sources.items()
@@ -26,7 +26,7 @@ def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
     sources = {
         (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
         for setting in workbench.settings.values()
-        for source in setting.given.values()
+        for source in setting.inputs.values()
         if isinstance(source, ArtifactFromRun)
     }
     return any((run.setting, run.method) in sources for run in runs)

@@ -306,8 +306,9 @@ def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
 
 def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object]]:
     """A setting's resolved keys, without those about methods."""
-    left_out = {"name", "methods", "demo", "evaluate", "given", "keep"}
-    keys = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
+    left_out = {"name", "methods", "demo", "evaluate", "inputs", "save_models_at"}
+    setting = workbench.setting(name)
+    keys = setting.model_dump(mode="json", by_alias=False, exclude_defaults=True)
     return flatten({key: value for key, value in keys.items() if key not in left_out})
 
 
