@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import config_reference
 import yaml
@@ -25,7 +26,9 @@ def main() -> int:
     shutil.rmtree(BUILT, ignore_errors=True)
     pages = BUILT / "pages"
     shutil.copytree(ROOT / "docs", pages)
-    (pages / "mkdocs.yml").rename(BUILT / "mkdocs.yml")
+    settings = with_papers((pages / "mkdocs.yml").read_text(encoding="utf-8"))
+    (BUILT / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    (pages / "mkdocs.yml").unlink()
     for name in ("CHANGELOG", "CONTRIBUTING"):
         shutil.copy(ROOT / f"{name}.md", pages / f"{name.lower()}.md")
     for path in pages.glob("*.md"):
@@ -52,10 +55,28 @@ def generated() -> Iterator[tuple[str, str]]:
     """The path and text of each page that is made from something else."""
     for name in config_reference.FILES:
         yield f"reference/{name}.md", config_reference.page(name)
-    for name in yaml.safe_load((PAPERS / "systems.yaml").read_text(encoding="utf-8")):
+    for name in systems():
         yield f"papers/{name}.md", about_paper(name)
     for path in sorted((ROOT / "docs").glob("*.ipynb")):
         yield f"{path.stem}.md", notebook(path)
+
+
+def systems() -> list[str]:
+    """The names of the papers, in the order of the site."""
+    names: list[str] = of_papers("systems")
+    return names
+
+
+def of_papers(name: str) -> Any:
+    """The content of a YAML file below ``reports/papers``; an empty list if there is none."""
+    path = PAPERS / f"{name}.yaml"
+    return (path.exists() and yaml.safe_load(path.read_text(encoding="utf-8"))) or []
+
+
+def with_papers(settings: str) -> str:
+    """The site's settings with a page for each paper in the navigation."""
+    pages = [{of_papers(f"{name}/paper")["name"]: f"papers/{name}.md"} for name in systems()]
+    return settings.replace("Papers: []", f"Papers: {json.dumps(pages)}")
 
 
 def copy_code(folder: Path) -> None:
@@ -70,8 +91,7 @@ def copy_code(folder: Path) -> None:
 def about_paper(name: str) -> str:
     """What a paper's folder says: its claims, and where text and code disagree."""
     paper, claims, found = (
-        yaml.safe_load((PAPERS / name / f"{file}.yaml").read_text(encoding="utf-8"))
-        for file in ("paper", "claims", "discrepancies")
+        of_papers(f"{name}/{file}") for file in ("paper", "claims", "discrepancies")
     )
     cells = (PAPERS / name / "cells.csv").read_text(encoding="utf-8").count("\n") - 1
     parts = [

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from fedrepro.cli.schema import SCHEMAS
-from fedrepro.report.papers import published
 from support.places import ROOT
 
 PAGES = [
@@ -75,14 +74,7 @@ COUNT = re.compile(
 
 
 def test_no_page_types_a_count_that_changes() -> None:
-    """What is counted here is counted now; what scripts render is theirs to compare."""
-    papers = published.load(ROOT)
-    counts = {
-        "claims": len(papers.claims),
-        "printed cells": len(papers.cells),
-        "figures": len(papers.figures),
-    }
-    read = 0
+    """What scripts render is theirs to compare."""
     for page in PAGES:
         name = page.relative_to(ROOT).as_posix()
         if name in ("docs/history.md", "examples/README.md") or page.suffix != ".md":
@@ -90,9 +82,7 @@ def test_no_page_types_a_count_that_changes() -> None:
         text = re.sub(r"<!-- rendered.*?<!-- end -->", "", text_of(page), flags=re.DOTALL)
         for number, noun in COUNT.findall(text):
             if f"{number} {noun}" not in FIXED.get(name, ()):
-                assert counts.get(noun) == int(number.replace(",", "")), (name, number, noun)
-                read += 1
-    assert read == 3
+                raise AssertionError((name, number, noun))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +102,7 @@ def leaves(nav: Any) -> Iterator[str]:
 
 
 def test_every_page_is_in_the_navigation_once(script: ModuleType) -> None:
-    nav = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    nav = yaml.safe_load(script.with_papers((ROOT / "docs/mkdocs.yml").read_text("utf-8")))["nav"]
     copied = [path.name for path in (ROOT / "docs").glob("*.md")]
     generated = [path for path, _ in script.generated()]
     assert sorted(leaves(nav)) == sorted(["changelog.md", "contributing.md", *copied, *generated])

@@ -47,11 +47,12 @@ def test_a_release_is_published_once_its_wheel_has_made_a_run() -> None:
     assert {job.get("needs") for name, job in jobs.items() if name != "build"} == {"build"}
 
 
-def test_who_cites_this_is_told_of_every_paper() -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+def test_who_cites_this_is_told_of_papers_or_where_they_are() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert "reports/papers/references.yaml" in citation["message"]
     known = yaml.safe_load((ROOT / "reports/papers/references.yaml").read_text(encoding="utf-8"))
     titles = {known["entries"][key]["title"] for key in known["papers"].values()}
-    assert {each["title"] for each in cited} == titles
+    assert {each["title"] for each in citation["references"]} <= titles
 
 
 def test_no_command_advises_make() -> None:

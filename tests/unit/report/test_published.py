@@ -20,10 +20,9 @@ def papers() -> published.Published:
 
 
 def test_all_printed_cells_are_there(papers: published.Published) -> None:
-    assert Counter(cell.system for cell in papers.cells) == {
-        "superfed": 460, "ima": 292, "aaggff": 279, "fedgo": 270, "fedevg": 96,
-    }  # fmt: skip
-    assert len(papers.cells) == 1397
+    """As counted by hand, of the papers that were here first."""
+    counted = {"superfed": 460, "ima": 292, "aaggff": 279, "fedgo": 270, "fedevg": 96}
+    assert counted.items() <= Counter(cell.system for cell in papers.cells).items()
 
 
 def test_a_cell_is_found_by_what_is_printed_around_it(papers: published.Published) -> None:
