@@ -256,3 +256,103 @@ def test_the_strips_of_a_table_share_one_scale() -> None:
     assert (
         min(float(each) for svg in drawn for each in re.findall(rf"M({NUMBER}),9H", svg)[1:]) == 6
     )
+
+
+# --- what must fit, and where words stand ---------------------------------------------------------
+LABELS = re.compile(rf'<text x="({NUMBER})" y="({NUMBER})"([^>]*)>([^<]*)</text>')
+
+
+@pytest.mark.parametrize("reach", [1.0, 1.0001, 1.999, 2.0, 4.9, 99.0, 0.1, 0.03, 12_345.0])
+def test_the_numbers_of_a_strip_s_axis_are_not_cut_off(reach: float) -> None:
+    axis = forest.strips_axis([(reach, 0.0)])
+    shown = LABELS.findall(axis)
+    tick = max(float(said.replace(frame.MINUS, "-")) for *_, said in shown)
+    assert reach / 2.5 < tick <= reach * (1 + 1e-6) and f"{tick:e}"[0] in "125"
+    places = {said: float(x) for x, _, _, said in shown}
+    for said, x in places.items():
+        assert 3.2 * len(said) - 0.05 <= x <= forest.WIDTH - 3.2 * len(said) + 0.05
+    lines = [float(x) for x in re.findall(rf'd="M({NUMBER}),14v4"', axis)]
+    inner = forest.WIDTH / 2 - forest.MARGIN
+    wanted = [forest.WIDTH / 2 + sign * inner * tick / reach for sign in (-1, 0, 1)]
+    assert lines == pytest.approx(wanted, abs=0.06)
+
+
+@pytest.mark.parametrize(("count", "apart"), [(2, 5), (24, 5), (25, 2), (40, 2)])
+def test_many_comparisons_are_drawn_closer_together(count: int, apart: int) -> None:
+    single = [(-1.0 - at, 0.5, 1.0 + at) for at in range(count)]
+    for overall in (None, (0.0, 0.5, 1.0)):
+        svg = forest.forest(single, overall, None, "x")
+        rows = [float(y) for y in re.findall(rf'd="M{NUMBER},({NUMBER})H{NUMBER}" stroke=', svg)]
+        rows = (
+            [y for y in rows[1:] if y != forest.HEIGHT - 0.5][:count] if overall else rows[-count:]
+        )
+        assert [*np.diff(rows)] == [apart] * (count - 1)
+        tall = float(re.search(r'viewBox="0 0 200 (\d+)"', svg)[1])
+        assert max(rows) + forest.HEIGHT + (8 if overall else 0) < tall
+
+
+def test_a_verdict_of_less_than_a_half_width_is_not_magnified() -> None:
+    """The plot goes to one half width at least, on either side."""
+    for wide, reach in ((0.4, 1.0), (1.0, 1.0), (3.0, 3.0)):
+        bar = forest.Bar((-wide, wide / 4, wide / 2), "red", "about", "name", "page.html")
+        svg = forest.verdicts([bar], "x")
+        (ends,) = re.findall(rf'd="M({NUMBER}),{NUMBER}H({NUMBER})" stroke="red"', svg)
+        unit = (340 / 2 - forest.MARGIN) / reach
+        wanted = (170 - wide * unit, 170 + wide / 2 * unit)
+        assert tuple(map(float, ends)) == pytest.approx(wanted, abs=0.06)
+
+
+@pytest.mark.parametrize("names", [["a"], ["short", "a name that is much wider than the chart is"]])
+def test_a_key_names_each_line_in_its_colour_below_the_chart(names: list[str]) -> None:
+    lines = [Line(name, [(0, at), (9, at + 2.0)]) for at, name in enumerate(names)]
+    plain = curves.draw(lines, description="x")
+    tall = int(re.search(r'viewBox="0 0 \d+ (\d+)"', plain)[1])
+    svg = curves.with_key(plain, names)
+    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups())
+    shown = [(float(x), float(y), said) for x, y, _, said in LABELS.findall(svg) if said in names]
+    assert [said for _, _, said in shown] == names
+    for number, (x, y, said) in enumerate(shown):
+        assert tall < y < height - 2 and x + frame.CHARACTER * len(said) <= width
+        colour = f"var(--series-{number + 1})"
+        assert svg.count(f'{y - 4.5:g}h32" stroke="{colour}"') == 1
+    assert len({y for _, y, _ in shown}) == len(names)
+
+
+@pytest.mark.parametrize("begins", [1.0, 5.0, 8.0, 9.0, 10.0])
+def test_where_averaging_begins_is_named_beside_its_line_within_the_plot(begins: float) -> None:
+    line = Line("a", [(0, 1.0), (10, 2.0)], begins=[begins])
+    svg = curves.draw([line], description="x", starts=True)
+    (at,) = (float(x) for x in re.findall(rf'<line x1="({NUMBER})"', svg))
+    across, _ = places_of_ticks(svg)
+    assert read_off(across, [at]) == pytest.approx([begins], abs=0.05)
+    x, anchor = re.search(rf'<text x="({NUMBER})" y="19" text-anchor="(\w+)"', svg).groups()
+    end = float(x) + (20 if anchor == "start" else -20)
+    edges = [value for key, value in across.items() if key in (0.0, 10.0)]
+    assert min(edges) <= end <= max(edges) and 0 < abs(float(x) - at) < 8
+    assert (float(x) > at) == (anchor == "start") == (begins < 8.5)
+    assert "<tspan" not in curves.draw([line], description="x")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize("critical", [0.5, 1.5, 2.5])
+def test_names_stand_in_two_columns_below_all_bars_and_none_on_another(
+    count: int, critical: float
+) -> None:
+    """The better half on the left; the lines of no two cross, as the outermost are lowest."""
+    means = {f"method {at}": 1.0 + at * (count - 1) / count for at in range(count)}
+    svg = ranks.diagram(MeanRanks(means, 9, critical), None, "x")
+    _, tall = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups())
+    bars = [float(y) for y in re.findall(rf'd="M{NUMBER},({NUMBER})H{NUMBER}" stroke="[^"]*" '
+                                         'stroke-width="4"', svg)]  # fmt: skip
+    assert len(bars) == len(MeanRanks(means, 9, critical).groups) == len({*bars})
+    columns: dict[str, list[tuple[float, str]]] = {"end": [], "start": []}
+    for _, y, more, said in LABELS.findall(svg):
+        if name := re.search(r"method \d+", said):
+            columns[re.search(r'anchor="(\w+)"', more)[1]].append((float(y), name[0]))
+    for column in columns.values():
+        assert all(max(bars, default=0) < y < tall for y, _ in column)
+        assert all(below - above >= 17 for (above, _), (below, _) in zip(
+            sorted(column), sorted(column)[1:], strict=False))  # fmt: skip
+    half = -(-count // 2)
+    assert [name for _, name in sorted(columns["end"])] == [*means][:half]
+    assert [name for _, name in sorted(columns["start"])] == [*means][half:][::-1]

@@ -68,3 +68,13 @@ def test_in_a_page_it_says_what_it_shows() -> None:
 def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="images of shape"):
         sheet.png(np.zeros(shape), 2)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_values_beyond_the_limits_are_black_and_white(channels: int) -> None:
+    """And what is no number is black."""
+    ends = np.array([-1.0, 1.0, -9.0, 40.0, np.nan])
+    images = np.broadcast_to(ends[:, None, None, None], (5, channels, 2, 2))
+    found = pixels(sheet.png(images, 5, limits=(-1.0, 1.0)))
+    shades = [found[0, 4 * column, :3].tolist() for column in range(5)]
+    assert shades == [[0] * 3, [255] * 3, [0] * 3, [255] * 3, [0] * 3]
