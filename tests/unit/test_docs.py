@@ -147,10 +147,10 @@ def test_ci_builds_it_with_the_site_of_results_inside() -> None:
         assert re.search(f"^{target}: ", makefile, re.MULTILINE)
 
 
-def test_a_newcomer_reads_eight_files_of_1500_lines_at_most() -> None:
+def test_a_newcomer_reads_at_most_eight_files_of_1500_lines() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    section = text.split("## Read these eight files", 1)[1].split("\n## ", 1)[0]
+    section = text.split("## Read these six files", 1)[1].split("\n## ", 1)[0]
     files = re.findall(r"(?m)^\| `([^`]+)` \|", section)
     lines = [len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files]
-    assert len(files) == 8
+    assert 6 <= len(files) <= 8
     assert sum(lines) <= 1500

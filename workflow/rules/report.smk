@@ -17,7 +17,7 @@ rule table:
         code=GRAPH.code_of_table,
         paper=GRAPH.paper,
         definition=GRAPH.table_definition,
-        published=GRAPH.published_results,
+        published=GRAPH.finished_paper_runs,
     shell:
         "fedrepro --log {log} table {wildcards.system} {wildcards.item} --scale {wildcards.scale}"
 

@@ -1,4 +1,5 @@
-# One run: setting x method x seed. Tables share runs.
+# One run: setting x method x seed. Tables share runs. GRAPH (workflow/graph.py), RERUN (rerun_checks.py)
+# and RESOURCES (resources.py) are made in common.smk.
 
 
 rule run:
@@ -25,8 +26,8 @@ rule run:
         slot=1,
     params:
         code=GRAPH.numerics_of_run,
-        config=GRAPH.description_of_run,
-    # Of how a run is executed, only the class of arithmetic counts: the definition has it.
+        config=GRAPH.identity_of_run,
+    # Of how a run is executed, only the class of arithmetic counts: `config` above has it.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         f" --seed {{wildcards.seed}}{GRAPH.device_and_executor}"

@@ -67,7 +67,7 @@ def _partition(arguments: argparse.Namespace) -> None:
     setting = bench.setting(arguments.setting)
     refuse_damage(setting.dataset)
     dataset = open_dataset(setting.dataset)
-    partition = inputs.make(setting, arguments.seed, dataset, bench.plugins)
+    partition = inputs.make_partition_of(setting, arguments.seed, dataset, bench.plugins)
     path = setting.partition_path(arguments.seed)
     partition.save(path)
     sizes = partition.train_counts.sum(axis=1)

@@ -222,7 +222,7 @@ def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partit
     if not stored.held or stored.differences:
         if stored.differences:
             say(f"{setting.partition_path(run.seed)}: made again: {stored.differences[0]}")
-        inputs.make(setting, run.seed, dataset, workbench.plugins).save(path)
+        inputs.make_partition_of(setting, run.seed, dataset, workbench.plugins).save(path)
     partition = Partition.load(path)
     if warning := partition.warning(dataset.meta.get("class_names", ())):
         say(warning)

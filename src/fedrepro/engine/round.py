@@ -90,8 +90,8 @@ class Round:
         updates: the clients' updates, leaves [cohort, ...].
         weights: their aggregation weights [cohort].
         bytes_down, bytes_up: bytes that all of them together receive and send.
-            of_clients, of_round: the method's metrics by name: leaves [cohort] from the clients,
-                scalars from the server.
+        of_clients, of_round: the method's metrics by name: leaves [cohort] from the clients,
+            scalars from the server.
     """
 
     cohort: list[int]

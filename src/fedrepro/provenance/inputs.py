@@ -83,7 +83,7 @@ def partition_record(setting: Setting, dataset: Dataset, plugins: Folders) -> di
     return {"code": numerics.of_partition(own), "labels": labels}
 
 
-def make(setting: Setting, seed: int, dataset: Dataset, plugins: Folders) -> Partition:
+def make_partition_of(setting: Setting, seed: int, dataset: Dataset, plugins: Folders) -> Partition:
     """Partitions a data set among the clients of a setting, with a record of how it was made.
 
     Raises:
@@ -119,7 +119,7 @@ def partition_differences(
     if not partition.fits(dataset.train.y):
         return [_other("labels", "others", "")]
     try:
-        made = make(setting, seed, dataset, plugins)
+        made = make_partition_of(setting, seed, dataset, plugins)
     except UserError as error:
         return [_other("scheme", "", str(error))]
     digests = digest_of(partition), digest_of(made)

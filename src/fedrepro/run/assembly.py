@@ -86,7 +86,8 @@ class Plan:
     client_validations: ClientSamples | None = None
 
     @property
-    def personal(self) -> bool:
+    def scores_clients(self) -> bool:
+        """Whether each client's model is scored on the client's own samples."""
         return self.client_tests is not None
 
     @property

@@ -216,7 +216,7 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
         UserError: if clients share no model and are not scored.
     """
     method, name = plan.federation.method, plan.spec.method
-    if method.classifies and method.own_classifier and not plan.personal:
+    if method.classifies and method.own_classifier and not plan.scores_clients:
         where, wanted = f"setting {plan.spec.setting.name}", "true: the clients share no model"
         raise bad_value(where, "evaluate.clients", False, wanted)
     if plan.test is not None and keeps_a_part(method, plan.federation.context.net.module):
@@ -229,7 +229,7 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
 
 def _left_out(file: Path, plan: Plan) -> Iterator[str]:
     """A line for each measure without a value for clients that have test samples."""
-    if not plan.personal:
+    if not plan.scores_clients:
         return
     from pyarrow import parquet
 
@@ -319,7 +319,7 @@ def _play(
         state.cpu_seconds += now_cpu - cpu
         wall, cpu = now, now_cpu
         speed = (state.done - first) / (now - started_at)
-        column = "client_accuracy" if plan.personal else "test_accuracy"
+        column = "client_accuracy" if plan.scores_clients else "test_accuracy"
         accuracy = state.rounds.last().get(column, math.nan)
         left = None if warming_up else (rounds - state.done) / speed
         if warming_up:

@@ -110,7 +110,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         "bytes_down": 0 if federation.method.centralized else played.bytes_down,
         "bytes_up": 0 if federation.method.centralized else played.bytes_up,
     }
-    if plan.personal:
+    if plan.scores_clients:
         row |= _record_clients(plan, state, ctx, played)
     else:
         _record_updates(plan, state, played)
@@ -132,7 +132,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         if plan.validation is not None:
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
-    elif not plan.personal:
+    elif not plan.scores_clients:
         raise UserError(
             "evaluate: there are no test samples: the data set has no test set: expected a "
             "partition with a `test_fraction`, and `evaluate: {clients: true}`"

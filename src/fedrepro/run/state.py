@@ -79,7 +79,7 @@ def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str,
     own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
     own = (*own, *(each.name for each in plan.of_round if each.name not in own))
-    if not plan.personal:
+    if not plan.scores_clients:
         return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported)
     further = tuple(federation.context.task.measures)
     over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))

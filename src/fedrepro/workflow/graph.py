@@ -105,7 +105,7 @@ class Graph:
         path = Path(f"results/tables/{wildcards.scale}/{wildcards.system}/{wildcards.item}.json")
         known = [
             parameter(wildcards)
-            for parameter in (self.paper, self.table_definition, self.published_results)
+            for parameter in (self.paper, self.table_definition, self.finished_paper_runs)
         ]
         return as_rendered(self.bench.root, [path], known, (report_code(),))[0]
 
@@ -303,8 +303,8 @@ class Graph:
             return recorded[0]
         return numerics.in_words(numerics.of_run(self._run_spec(wildcards)))
 
-    def description_of_run(self, wildcards: Any) -> str:
-        """The hash of a run's description, and its class of arithmetic."""
+    def identity_of_run(self, wildcards: Any) -> str:
+        """The hash of a run's description and its class of arithmetic, a parameter of its rule."""
         recorded = self._recorded_of(wildcards)
         return recorded[1] if recorded else definition_of(self._run_spec(wildcards))
 
@@ -351,7 +351,7 @@ class Graph:
             self.bench.run_spec(run.setting, run.method, run.seed).digest for run in target.runs
         ]
 
-    def published_results(self, wildcards: Any) -> str:
+    def finished_paper_runs(self, wildcards: Any) -> str:
         """A hash of the finished runs at scale paper, which every table also shows.
 
         They are not inputs: a table at scale demo must not require them.

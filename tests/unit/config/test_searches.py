@@ -79,7 +79,7 @@ def test_another_grid_makes_no_run_again(tmp_path: Path) -> None:
         for run in graph.bench.search("own", "grid", "paper").runs:
             cards = Wildcards(setting=run.setting, method=run.method, seed=str(run.seed))
             found[run.method, str(run.seed)] = (
-                graph.description_of_run(cards),
+                graph.identity_of_run(cards),
                 graph.inputs_of_run(cards),
                 graph.parent_of_run(cards),
                 graph.numerics_of_run(cards),

@@ -82,7 +82,7 @@ def spec_of(**keys: Any) -> Any:
 def test_a_partition_of_another_scheme_is_another_with_a_record_or_without(
     keys: dict[str, Any], words: str | None, recorded: bool
 ) -> None:
-    stored = inputs.make(spec_of(), 1, dataset(), NONE)
+    stored = inputs.make_partition_of(spec_of(), 1, dataset(), NONE)
     assert stored.made_with == inputs.partition_record(spec_of(), dataset(), NONE)
     stored = stored if recorded else replace(stored, made_with={})
     found = inputs.partition_differences(stored, spec_of(**keys), 1, dataset(), NONE)
@@ -93,7 +93,7 @@ def test_a_partition_of_another_scheme_is_another_with_a_record_or_without(
 
 def test_a_partition_without_a_record_counts_if_it_is_the_one_that_is_made_now() -> None:
     """Whatever labels are said to be; one with a record is compared by that alone."""
-    old = replace(inputs.make(spec_of(), 1, dataset(), NONE), made_with={})
+    old = replace(inputs.make_partition_of(spec_of(), 1, dataset(), NONE), made_with={})
     for seed, others in itertools.product((1, 2), ("", "train_y")):
         found = inputs.partition_differences(old, spec_of(), seed, dataset(others), NONE)
         assert bool(found) is (seed != 1)
@@ -101,7 +101,7 @@ def test_a_partition_without_a_record_counts_if_it_is_the_one_that_is_made_now()
     train = replace(tiny_run.dataset().train, y=labels)
     moved = replace(dataset(), train=train)
     assert inputs.partition_differences(old, spec_of(), 1, moved, NONE)
-    known = inputs.make(spec_of(), 1, dataset(), NONE)
+    known = inputs.make_partition_of(spec_of(), 1, dataset(), NONE)
     assert not inputs.partition_differences(known, spec_of(), 2, moved, NONE)
     for key in ("code", "labels"):
         other = replace(known, made_with={**known.made_with, key: "another"})

@@ -15,6 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.cells.compact import by_seed
 from fedrepro.report.cells.readings import Answer, Both, in_both_readings
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.table import table_page
@@ -56,22 +57,84 @@ def first_cell(bench: Workbench, papers: Published, scale: str = "paper") -> Tab
     return tables.compute(bench, bench.table("ima", "table_1", scale), papers).cells[0]
 
 
+def of_other_code(folder: Path, core: str = "other") -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["numerics"]["core"] = core
+    write_manifest(folder, manifest)
+
+
 @pytest.mark.parametrize("odd", [1, 2, 3])
 @pytest.mark.parametrize("by", ["configuration", "code"])
-def test_one_seed_made_otherwise_is_enough(
+def test_a_seed_made_otherwise_is_not_averaged_with_the_current_ones(
     bench: Workbench, papers: Published, odd: int, by: str
 ) -> None:
+    values = {1: 0.80, 2: 0.82, 3: 0.87}
+    for seed, value in values.items():
+        changes = {"lr_decay": 0.5} if seed == odd and by == "configuration" else {}
+        folder = write(bench, "fedavg", seed, value, **changes)
+        if seed == odd and by == "code":
+            of_other_code(folder)
+    cell = first_cell(bench, papers)
+    rest = [100 * value for seed, value in values.items() if seed != odd]
+    assert (cell.paper.n, cell.paper.mean) == (2, pytest.approx(sum(rest) / 2))
+    (left_out,) = (run for run in cell.paper.runs if run.state == "left out")
+    assert (left_out.seed, left_out.value) == (odd, None)
+    assert ("lr_decay" if by == "configuration" else "core") in left_out.why
+    assert f"seed {odd} " in cell.paper.trouble
+    assert (
+        by_seed(cell)
+        == by_seed(cell, last=300)
+        == {run.seed: run.value for run in cell.paper.runs if run.state == "finished"}
+    )
+
+
+@pytest.mark.parametrize("by", ["configuration", "code"])
+def test_stale_seeds_are_averaged_only_if_all_were_made_in_the_same_way(
+    bench: Workbench, papers: Published, by: str
+) -> None:
+    folders = []
     for seed in (1, 2, 3):
-        other = seed == odd
-        changes = {"lr_decay": 0.5} if other and by == "configuration" else {}
-        path = write(bench, "fedavg", seed, 0.81, **changes) / "manifest.json"
-        if other and by == "code":
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            manifest["numerics"]["core"] = "other"
-            write_manifest(path.parent, manifest)
-    verdict = first_cell(bench, papers).verdict
-    assert verdict is not None and verdict.word == "not comparable"
-    assert ("lr_decay" if by == "configuration" else f"Seed {odd}: ") in verdict.why
+        changes = {"lr_decay": 0.5} if by == "configuration" else {}
+        folders.append(write(bench, "fedavg", seed, 0.81, **changes))
+        if by == "code":
+            of_other_code(folders[-1])
+    cell = first_cell(bench, papers)
+    assert cell.paper.mean == pytest.approx(81)
+    assert cell.verdict is not None and cell.verdict.word == "not comparable"
+    if by == "code":
+        of_other_code(folders[1], "a third")
+    else:
+        manifest = json.loads((folders[1] / "manifest.json").read_text(encoding="utf-8"))
+        manifest["run"]["lr_decay"] = 0.25
+        write_manifest(folders[1], manifest)
+    cell = first_cell(bench, papers)
+    assert (cell.paper.n, cell.paper.mean) == (0, None)
+    assert {run.state for run in cell.paper.runs if run.method == "fedavg"} == {"left out"}
+    assert cell.verdict is not None and cell.verdict.word == "not comparable"
+
+
+def test_seeds_of_other_data_are_not_averaged(bench: Workbench, papers: Published) -> None:
+    for seed, content in ((1, "a" * 64), (2, "b" * 64), (3, None)):
+        folder = write(bench, "fedavg", seed, 0.81)
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        data = {**manifest.get("data", {}), "content_sha256": content}
+        write_manifest(folder, {**manifest, "data": data})
+    assert first_cell(bench, papers).paper.mean is None
+
+
+def test_the_best_of_several_methods_is_a_current_one(bench: Workbench, papers: Published) -> None:
+    columns = [
+        bench.experiments["ima"]
+        .tables["table_1"]
+        .columns[0]
+        .model_copy(update={"method": ["fedavg", "fedprox"]})
+    ]
+    changed = with_table(bench, {}, columns=columns)
+    write(bench, "fedprox", 1, 0.9, lr_decay=0.5)
+    assert first_cell(changed, papers).paper.chosen == "fedprox"
+    write(bench, "fedavg", 1, 0.7)
+    cell = first_cell(changed, papers).paper
+    assert (cell.chosen, cell.mean, cell.tried) == ("fedavg", pytest.approx(70), {"fedavg": 70})
 
 
 @pytest.mark.parametrize("odd", ["fedavg", "ima+fedavg"])
@@ -94,9 +157,7 @@ def test_so_is_old_code_of_either_side(bench: Workbench, papers: Published, odd:
     for method in ("fedavg", "ima+fedavg"):
         folder = write(bench, method, 1, 0.7)
         if method == odd:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            manifest["numerics"]["core"] = "other"
-            write_manifest(folder, manifest)
+            of_other_code(folder)
     found = first_cell(changed, papers).paper
     assert found.mean == 1.0
     assert bool(found.runs_of_the_chosen[0].code) == bool(odd)

@@ -204,7 +204,7 @@ def test_parameters_are_those_recorded_but_for_the_known_ones(bench: Workbench) 
 def test_a_rule_s_parameters_are_as_recorded_while_its_result_is_current(bench: Workbench) -> None:
     """Whatever Snakemake recorded, for example of a run that `fedrepro run` replaced since."""
     write_records(bench, params=["'older code'", "'older definition'"])
-    both = {Graph(bench).numerics_of_run(WILDCARDS), Graph(bench).description_of_run(WILDCARDS)}
+    both = {Graph(bench).numerics_of_run(WILDCARDS), Graph(bench).identity_of_run(WILDCARDS)}
     assert both == {"older code", "older definition"}
     write_manifest(bench.root / RUN.folder, manifest_of(bench) | {"numerics": {"core": "other"}})
     assert Graph(bench).numerics_of_run(WILDCARDS) == numerics.in_words(

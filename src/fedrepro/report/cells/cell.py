@@ -1,14 +1,14 @@
 """A table's cells as typed values, and as the JSON that ``results/tables/`` keeps.
 
-A cell has up to two results: ``paper`` comes from the published setting (runs of this machine, or
-reference results in reports/papers) and may carry a verdict; ``demo`` comes from the smaller demo
-setting and never does.
+A cell has up to two results: ``paper`` comes from the row's own setting (the published one, at
+scale compact the small one; runs of this machine, or else reference results in reports/papers) and
+may carry a verdict; ``demo`` comes from the smaller demo setting and never does.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey, TableTarget
@@ -25,6 +25,7 @@ class CellRun:
     """A run that contributes to a result.
 
     Attributes:
+        state: as of the run's record, or "left out": not averaged with the method's other seeds.
         why: an explanation of any state but "finished".
         value: the summary of its learning curve, in printed units; None without a number.
         reference: whether it is a committed reference result.
@@ -38,7 +39,7 @@ class CellRun:
 
     method: str
     seed: int
-    state: RunStatus
+    state: RunStatus | Literal["left out"]
     why: str
     value: float | None
     reference: bool
@@ -62,7 +63,7 @@ class Result:
         n: how many seeds have a number; if 0, the other numbers are None.
         std, half_width: as in :class:`fedrepro.report.papers.estimate.Estimate`.
         precision: the training precision, if any run used a non-default one; or "".
-        apart: whether the number is missing because runs differ in their arithmetic.
+        apart: whether the number is missing because its runs must not be averaged.
     """
 
     setting: str

@@ -1,5 +1,6 @@
 """A table's cells, computed from its run directories."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -14,6 +15,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
 from fedrepro.provenance.identity import (
     Difference,
+    Identity,
     class_of,
     in_words,
     made_on,
@@ -234,25 +236,20 @@ def result_of(
     by_method: dict[str, list[CellRun]] = {}
     estimates: dict[str, Estimate] = {}
     precisions: dict[str, str] = {}
-    apart: set[str] = set()
     for method, wanted in runs_of.items():
         records = [find_run(workbench.root, run) for run in wanted]
         runs = [_run(workbench, record, measure, summary) for record in records]
-        by_method[method] = runs
+        across = workbench.config.average_across
+        runs = by_method[method] = _averaged_together(records, runs, across)
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
-        identities = [identity_of_record(record) for record, _ in valued]
-        if not may_average(identities, across=workbench.config.average_across):
-            same_arithmetic = len({identity.arithmetic for identity in identities}) == 1
-            by_method[method] = [
-                _apart(record, run, same_arithmetic)
-                for record, run in zip(records, runs, strict=True)
-            ]
-            apart.add(method)
-        elif valued:
+        if valued:
             estimates[method] = _estimate(measure, valued)
             low = {record.manifest["run"].get("precision", "") for record, _ in valued}
             precisions[method] = max(low)  # marked if any run has it
+    current = {method for method in estimates if not any(map(_is_stale, by_method[method]))}
+    if current:
+        estimates = {method: estimates[method] for method in methods if method in current}
     best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
@@ -270,7 +267,8 @@ def result_of(
         trouble=troubles if chosen else "",
         **(asdict(ours) if ours else NO_NUMBER),
         precision=precisions[chosen] if chosen else "",
-        apart=not chosen and bool(apart),
+        apart=not chosen
+        and any(run.state == "left out" for runs in by_method.values() for run in runs),
     )
 
 
@@ -314,12 +312,58 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
     )
 
 
-def _apart(record: RunRecord, run: CellRun, same_arithmetic: bool) -> CellRun:
-    """A run without its number, which is not averaged with those of another class."""
+def _averaged_together(
+    records: Sequence[RunRecord], runs: Sequence[CellRun], across: bool
+) -> list[CellRun]:
+    """A method's runs, without the numbers that must not be averaged with the others.
+
+    Those of another configuration or code are left out while a seed is current. Where none is, all
+    must be of one configuration and code; and all of the same data and class of arithmetic.
+    """
+    valued = [run for run in runs if run.value is not None]
+    if not all(map(_is_stale, valued)):
+        runs = [_left_out(run, _reason(run)) if _is_stale(run) else run for run in runs]
+    identities = {
+        run.seed: identity_of_record(record)
+        for record, run in zip(records, runs, strict=True)
+        if run.value is not None
+    }
+    same_arithmetic = len({identity.arithmetic for identity in identities.values()}) == 1
+    data = {seed: identity.data.get("content_sha256") for seed, identity in identities.items()}
+    apart: dict[int, str] = {}
+    if not may_average(identities.values(), across=across):
+        apart = {
+            seed: f"has arithmetic {class_of(identity, across=not same_arithmetic)!r}"
+            for seed, identity in identities.items()
+        }
+    elif len({*data.values()} - {None}) > 1:
+        apart = {seed: f"has data {str(sha256)[:8]}" for seed, sha256 in data.items()}
+    elif all(map(_is_stale, valued)) and len(set(map(_but_seed, identities.values()))) > 1:
+        apart = {run.seed: _reason(run) for run in valued}
+    return [_left_out(run, apart[run.seed]) if run.seed in apart else run for run in runs]
+
+
+def _but_seed(identity: Identity) -> str:
+    """Configuration and code of a result, as text that is the same for all of its seeds."""
+    configuration = {**identity.configuration, "seed": None}
+    return json.dumps([configuration, identity.code], sort_keys=True)
+
+
+def _left_out(run: CellRun, why: str) -> CellRun:
+    """A run without its number, which is not averaged with those of its other seeds."""
     if run.value is None:
         return run
-    its = class_of(identity_of_record(record), across=not same_arithmetic)
-    return replace(run, value=None, why=f"has arithmetic {its!r}: not averaged with others")
+    return replace(run, state="left out", value=None, why=f"{why}: not averaged with others")
+
+
+def _is_stale(run: CellRun) -> bool:
+    return bool(run.changed or run.code)
+
+
+def _reason(run: CellRun) -> str:
+    """The difference of a stale run, in words."""
+    keys = ", ".join(run.changed)
+    return f"made with another configuration: {keys}" if keys else run.code
 
 
 def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
@@ -347,9 +391,8 @@ def _not_of_today(runs: Sequence[CellRun]) -> str:
     """The numbers that are not of today's configuration and code, and why."""
     by_reason: dict[str, list[CellRun]] = {}
     for run in runs:
-        if run.value is not None and not run.reference and (run.changed or run.code):
-            why = f"made with another configuration: {', '.join(run.changed)}"
-            by_reason.setdefault(why if run.changed else run.code, []).append(run)
+        if run.value is not None and not run.reference and _is_stale(run):
+            by_reason.setdefault(_reason(run), []).append(run)
     return "; ".join(f"{_seeds(group)} {why}" for why, group in by_reason.items())
 
 

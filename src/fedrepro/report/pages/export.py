@@ -44,7 +44,7 @@ def appendix_of(workbench: Workbench, target: TableTarget, published: Published)
 def records_of(workbench: Workbench, table: ComputedTable) -> list[RunRecord]:
     """The runs with results behind a table's cells, each once."""
     runs = {(key, run.reference): run.state for key, run in table.runs}
-    over = (key for key, state in runs.items() if state in ("finished", "diverged"))
+    over = (key for key, state in runs.items() if state in ("finished", "diverged", "left out"))
     return [read_run(workbench.root, run, reference=landed) for run, landed in over]
 
 
