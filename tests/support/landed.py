@@ -20,17 +20,16 @@ from scipy import stats
 
 from fedrepro.config.metrics import Least, OfRounds, OverClients, Quality, Reached, RoundsTo
 from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.measures.registry import SETS
 from support.places import ROOT
 
 Numbers = NDArray[np.float64]
 
 PAPERS = ROOT / "reports/papers"
 COLUMNS = {"accuracy": "test_accuracy", "loss": "test_loss"}  # others are named as the measure
-SHARES = {
-    "accuracy", "top5", "auroc", "ensemble_accuracy", "accuracy_batch", "top5_batch", "one_epoch",
-    "test_accuracy", "test_one_epoch", "precision", "recall", "diversity", "feature_diversity",
-    "recognised", "nearest", "membership", "accuracy_std", "one_epoch_std",
-}  # fmt: skip
+SHARES = {"accuracy", "top5", "auroc", "ensemble_accuracy", "accuracy_batch", "top5_batch"} | {
+    name for name, measure in SETS.items() if measure.unit in ("%", "points")
+}
 # Cells that pandas cannot compute, by kind of metric: a synthetic set is judged by training, and
 # only the result of that is kept. The page must show that result.
 READ_ONLY = {"Quality"}
