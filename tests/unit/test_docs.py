@@ -50,7 +50,8 @@ def test_links_and_paths_lead_to_what_is_there(page: Path) -> None:
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
     for path in re.findall(
-        r"`((?!results/|clinic/|[\w./]*(?:mcmahan|NAME))[\w.-]+/[\w./*-]+\.(?:md|py|smk|yaml|yml))`", text
+        r"`((?!results/|clinic/|[\w./]*(?:mcmahan|NAME))[\w.-]+/[\w./*-]+\.(?:md|py|smk|yaml|yml))`",
+        text,
     ):
         assert any([*(ROOT / folder).glob(path)] for folder in FOLDERS), path
 
