@@ -8,7 +8,6 @@ as examples/scaffold, their sites are made instead, in .examples (`make examples
 import shutil
 import sys
 import tempfile
-from contextlib import chdir
 from pathlib import Path
 
 from fedrepro.cli.site import described_methods
@@ -41,8 +40,7 @@ def write_site(folder: Path, source: Path = ROOT) -> Path:
 
 def write_example(source: Path, target: Path) -> None:
     """Write the site of another workbench to a folder that is not there yet."""
-    # Files that a plug-in imports are sought below the current folder, as by `fedrepro --root`.
-    with tempfile.TemporaryDirectory(dir=ROOT) as folder, chdir(folder):
+    with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(write_site(Path(folder), source).parent, target)
 
 

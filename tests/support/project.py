@@ -53,6 +53,19 @@ tables:
       - {label: FedAvg, method: fedavg}
 """
 
+# As snakedeploy 0.17 writes it, but for where the rules are: its `github(...)` fetches them.
+MODULE = """
+configfile: "config/config.yaml"
+
+module fedrepro:
+    snakefile:
+        "workflow/Snakefile"
+    config:
+        config
+
+use rule * from fedrepro
+"""
+
 
 class Project:
     """A folder with a Snakefile, configuration, sources and, in time, results."""

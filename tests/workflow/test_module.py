@@ -4,25 +4,12 @@ from pathlib import Path
 
 from fedrepro.report.papers import published
 from support.places import ROOT
-from support.project import Project
-
-# As snakedeploy 0.17 writes it, but for where the rules are: its `github(...)` fetches them.
-SNAKEFILE = """
-configfile: "config/config.yaml"
-
-module fedrepro:
-    snakefile:
-        "workflow/Snakefile"
-    config:
-        config
-
-use rule * from fedrepro
-"""
+from support.project import MODULE, Project
 
 
 def test_the_rules_are_a_module_whose_config_is_read_twice(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "deployed")
-    (project.root / "Snakefile").write_text(SNAKEFILE, encoding="utf-8")
+    (project.root / "Snakefile").write_text(MODULE, encoding="utf-8")
     made = project.due("--config", "scale=paper")
     assert any(file.startswith("results/tables/paper/") for file in made)
     assert not any("demo" in file for file in made)

@@ -18,7 +18,7 @@ import pytest
 from fedrepro.support import checksummed_json
 from support.older_data import read_by_the_first_reader
 from support.places import ROOT, TESTS
-from support.project import Project
+from support.project import MODULE, Project
 
 SETTING, SEED = "ima/tiny", 1
 PAPER = "config/experiments/ima.yaml"
@@ -82,9 +82,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedrepro.engine import tree
 from fedrepro.methods.fedavg import FedAvg
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "lib")]
+from beside import half
 from helpers.scaling import factor
 
 
@@ -94,7 +96,7 @@ class Mine(FedAvg):
 
     def loss(self, *arguments: Any) -> Any:
         scale = float(Path("scale.txt").read_text())
-        return 1.0 * scale * factor() * super().loss(*arguments)
+        return 1.0 * scale * factor() * 2 * half * super().loss(*arguments)
 ''',
     "helpers/scaling.py": '''"""A helper of a method."""
 
@@ -102,6 +104,7 @@ class Mine(FedAvg):
 def factor() -> float:
     return 1.5
 ''',
+    "lib/beside.py": "half = 0.5",
     "scale.txt": "0.9",
     "models/net.py": '''"""A small network."""
 from torch import nn
@@ -205,6 +208,11 @@ def record(project: Project, run: str, section: str, key: str, value: object = N
         os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
+def as_a_module_with_a_comment(project: Project) -> None:
+    project.edit("methods/mine.py", "@data", "# mine\n@data")
+    (project.root / "Snakefile").write_text(MODULE, encoding="utf-8")
+
+
 def edit(path: str, old: str, new: str) -> Callable[[Project], None]:
     return lambda project: project.edit(path, old, new)
 
@@ -229,7 +237,7 @@ CHANGES: dict[str, tuple[Callable[[Project], None], str, bool]] = {
     "the code of a method": (edit("methods/mine.py", "1.0 *", "2.0 *"), "mine", False),
     "a helper that a method imports": (edit("helpers/scaling.py", "1.5", "2.5"), "mine", False),
     "a file that a method reads": (edit("scale.txt", "0.9", "0.8"), "mine", False),
-    "a comment in a method": (edit("methods/mine.py", "@data", "# mine\n@data"), "mine", True),
+    "a comment in a method, with the rules as a module": (as_a_module_with_a_comment, "mine", True),
     "the code of another method": (edit("methods/mine.py", "1.0 *", "2.0 *"), "feddf", True),
     "the code of the model": (edit("models/net.py", "nn.ReLU()", "nn.Tanh()"), "mine", False),
     "the code of the scheme": (

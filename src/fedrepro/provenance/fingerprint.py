@@ -13,6 +13,7 @@ memory.
 
 import ast
 import hashlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
@@ -27,6 +28,7 @@ from fedrepro.methods.files import module_files
 from fedrepro.models import registry as models
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, papers, plugins
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import parse
 
 PLUGINS = "plugins"
@@ -315,8 +317,10 @@ def is_plugin(path: Path) -> bool:
 
 
 def _helpers(path: Path) -> Iterator[Path]:
-    """The files below the workbench that a plug-in's import statements may load."""
+    """The files of the workbench, none of this package, that a plug-in's imports may load."""
     for level, name in syntax_of(path).names:
+        if not level and name.partition(".")[0] == PACKAGE.name:
+            continue
         folders = [path.absolute().parents[level - 1]] if level else _import_folders(path)
         for folder in folders:
             base = folder.joinpath(*name.split(".")) if name else folder
@@ -326,14 +330,33 @@ def _helpers(path: Path) -> Iterator[Path]:
                 break
 
 
+def packages_imported_by(code: Iterable[Path]) -> set[Path]:
+    """The ``__init__`` files of this package that plug-ins' import statements name.
+
+    Until 27 November 2026 they counted as helpers where the clone was the current folder.
+    """
+    names = {name for path in code if is_plugin(path) for level, name in syntax_of(path).names}
+    ours = (name.split(".")[1:] for name in names if name.split(".")[0] == PACKAGE.name)
+    files = (PACKAGE.joinpath(*inner, "__init__.py") for inner in ours)
+    return {file for file in files if file.is_file()}
+
+
 def _import_folders(path: Path) -> Iterator[Path]:
-    """The workbench's folders from which a plug-in may import: its own, those above, `sys.path`."""
-    here, folder = Path.cwd(), path.absolute().parent
-    yield folder
-    yield from (each for each in folder.parents if each.is_relative_to(here))
+    """The folders from which a plug-in may import: those of :func:`_places`, and `sys.path`."""
+    root = _workbench_of(path)
+    yield from _places(path)[0]
     for each in (Path(entry).absolute() for entry in sys.path):
-        if each.is_relative_to(here) and not each.is_relative_to(sys.prefix):  # installed packages
+        if each.is_relative_to(root) and not each.is_relative_to(sys.prefix):  # installed packages
             yield each
+
+
+def _workbench_of(path: Path) -> Path:
+    """The workbench that a plug-in is in, wherever it is asked about.
+
+    For one in a folder elsewhere, the current folder: commands work in the workbench that uses it.
+    """
+    above = path.absolute().parents
+    return next((folder for folder in above if (folder / CONFIG).is_file()), None) or Path.cwd()
 
 
 def files_read_by(code: Iterable[Path]) -> dict[Path, str]:
@@ -341,23 +364,35 @@ def files_read_by(code: Iterable[Path]) -> dict[Path, str]:
 
     A method may read a table of weights; like its code, it determines the numbers.
     """
-    named = {file for path in code if is_plugin(path) for file in _named_files(path)}
+    named = {file for path in code if is_plugin(path) for file in _places(path)[1]}
     return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(named)}
 
 
 @cache
-def _named_files(path: Path) -> tuple[Path, ...]:
-    texts = {
-        node.value
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    here, own = Path.cwd(), path.absolute().parent
-    names = [text for text in texts if 0 < len(text) <= LONGEST_PATH and text.isprintable()]
-    places = {(folder / name).resolve() for name in names for folder in (own, here)}
-    return tuple(
-        each for each in places if each.is_file() and each.is_relative_to(here) and each != path
+def _places(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The folders of the workbench to which a plug-in's code may refer, and the files it names.
+
+    The folders are its own, those above, and those that it names in texts: files are sought in
+    each, so that the file of ``folder / "tables" / "weights.json"`` is one.
+    """
+    constants = (node.value for node in ast.walk(parse(path)) if isinstance(node, ast.Constant))
+    texts = {each for each in constants if isinstance(each, str) and each.isprintable()}
+    names = sorted(text for text in texts if 0 < len(text) <= LONGEST_PATH)
+    root, (own, *above) = _workbench_of(path), path.absolute().parents
+    folders = list(
+        dict.fromkeys([own, *(each for each in above if each.is_relative_to(root)), root])
     )
+    known, files = set(map(os.path.realpath, folders)), set[Path]()
+    for folder in folders:  # which grows
+        for place in (Path(os.path.normpath(folder / name)) for name in names):
+            if not (place.is_relative_to(root) or place.is_relative_to(own)):
+                continue
+            if os.path.isfile(place):  # noqa: PTH113 - pathlib raises for a long name
+                files.add(place)
+            elif os.path.isdir(place) and os.path.realpath(place) not in known:  # noqa: PTH112
+                known.add(os.path.realpath(place))
+                folders.append(place)
+    return tuple(folders), tuple(files - {path.absolute()})
 
 
 def _imported_names(path: Path) -> Iterator[str]:

@@ -197,10 +197,9 @@ def _configuration(recorded: Identity, wanted: Identity) -> Iterator[Difference]
 
 def _code(recorded: Identity, wanted: Identity) -> Iterator[Difference]:
     if recorded.code and wanted.code:
-        for part in sorted({*recorded.code, *wanted.code}):
+        for part in numerics.differing(recorded.code, wanted.code):
             ids = recorded.code.get(part, "absent"), wanted.code.get(part, "absent")
-            if ids[0] != ids[1]:
-                yield Difference(Meaning.OTHER_NUMBERS, "code", part, *ids)
+            yield Difference(Meaning.OTHER_NUMBERS, "code", part, *ids)
     elif recorded.fingerprint != wanted.fingerprint:
         words = WITHOUT_IDS if wanted.code else "made by other code"
         both = recorded.fingerprint[:HASH], wanted.fingerprint[:HASH]

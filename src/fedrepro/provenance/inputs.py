@@ -114,7 +114,8 @@ def partition_differences(
         return [_other("scheme", "; ".join(other), "")]
     record = partition.made_with
     if record:
-        keys = [key for key in ("code", "labels") if record.get(key) != wanted[key]]
+        keys = [*numerics.differing({"code": record.get("code", "")}, {"code": wanted["code"]})]
+        keys += ["labels"] if record.get("labels") != wanted["labels"] else []
         return [_other(key, record.get(key), wanted[key]) for key in keys]
     if not partition.fits(dataset.train.y):
         return [_other("labels", "others", "")]

@@ -14,7 +14,7 @@ code of a paper's package that its setting uses.
 import ast
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +39,9 @@ DIGITS = 16  # of a fingerprint, enough to tell any two apart
 
 # A part that was renamed keeps its id: former name -> name, also in what finished runs recorded.
 RENAMED: Mapping[str, str] = MappingProxyType({})
+
+# Of the plug-ins whose code this process has read: id -> its ids by former rules.
+FORMER: dict[str, tuple[str, ...]] = {}
 
 Numerics = Mapping[str, str]  # part -> numerics id
 NONE: Numerics = {}
@@ -102,6 +105,23 @@ def recorded(ids: Numerics) -> dict[str, str]:
     return {RENAMED.get(part, part): each for part, each in ids.items()}
 
 
+def differing(then: Numerics, now: Numerics) -> list[str]:
+    """The parts whose ids differ; an id that a former rule gave to the code of today is its own.
+
+    Args:
+        then: recorded ids. Where a part has several, separated by spaces, each is compared.
+        now: ids that this process has computed.
+    """
+
+    def is_same(part: str) -> bool:
+        ids = [str(each.get(part, "absent")).split() for each in (then, now)]
+        pairs = zip(*ids, strict=False)
+        same = all(old == new or old in FORMER.get(new, ()) for old, new in pairs)
+        return same and len(ids[0]) == len(ids[1])
+
+    return [part for part in sorted({*then, *now}) if not is_same(part)]
+
+
 def in_words(ids: Numerics) -> str:
     """Ids in one line."""
     return " ".join(f"{part}: {each}" for part, each in ids.items())
@@ -140,18 +160,41 @@ def _of_plugin(file: Path) -> str:
 
     A blessed refactoring of this package therefore does not invalidate a plug-in's runs.
     """
-    files = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
+    outside = fingerprint.OUTSIDE_A_RUN
+    files = fingerprint.closure((file,), outside)
+    packages = fingerprint.closure(fingerprint.packages_imported_by(files), outside)
+    own = [(path, syntax_of(path).digest) for path in files if is_plugin(path)]
+    own += fingerprint.files_read_by(files).items()
+    digests = [digest for _, digest in own]
+    # Files that exchange their contents are others. One alone needs no name.
+    named = [f"{os.path.relpath(path, file.parent)} {digest}" for path, digest in own]
+    ours, before = [*_codes_of(files)], [*_codes_of(files | packages)]
+    today = [*ours, *(named if len(own) > 1 else digests)]
+    return _known_as(_of_lines(today), _of_lines(ours + digests), _of_lines(before + digests))
+
+
+def _of_lines(lines: Iterable[str]) -> str:
+    return _short(fingerprint.of_text(" ".join(sorted(lines))))
+
+
+def _codes_of(files: set[Path]) -> Iterator[str]:
+    """The code of each of this package's files that is not in the core, or its id."""
     core = fingerprint.closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN)
     names = {path: name for name, path in part_files().items() if not is_plugin(path)}
-    lines = []
     for path in files - core:
+        if is_plugin(path):
+            continue
         if path in names:
-            lines.append(_id(f"method {names[path]}", _of_closure(path)))
+            yield _id(f"method {names[path]}", _of_closure(path))
         else:
             digest = syntax_of(path).digest
-            lines.append(fingerprint.SAME.get(digest, digest))
-    lines += fingerprint.files_read_by(files).values()
-    return _short(fingerprint.of_text(" ".join(sorted(lines))))
+            yield fingerprint.SAME.get(digest, digest)
+
+
+def _known_as(today: str, *former: str) -> str:
+    """Today's id, once it is known by which former ones results may name it."""
+    FORMER[today] = former
+    return today
 
 
 def _partition() -> str:
@@ -167,7 +210,12 @@ def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
     module = _of_plugin(file) if is_plugin(file) else _of_closure(file)
     # Until November 2026 such weights were drawn anew: results from then are of another model.
     kept = " weights kept" if is_plugin(file) and _sets_weights(file) else ""
-    return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}{kept}"))
+
+    def with_entry(code: str) -> str:
+        text = f"{code} {entry.function} {entry.family}{layout}{kept}"
+        return _short(fingerprint.of_text(text))
+
+    return _known_as(with_entry(module), *map(with_entry, FORMER.get(module, ())))
 
 
 # Names by which code gives a module weights other than its layers' own.

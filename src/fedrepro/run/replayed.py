@@ -114,7 +114,8 @@ def differences_of(
     identity, replay = identity_of_record(record), replay_of(record)
     wanted = identity_of(spec, data, fingerprinted=not identity.code)
     listed = differences(identity, wanted)
-    if replay and not replay.agrees and numerics.recorded(replay.numerics) == wanted.code:
+    played = numerics.recorded(replay.numerics) if replay and not replay.agrees else {}
+    if replay and played and not numerics.differing(played, wanted.code):
         words = f"played again, its first rounds differ: {replay.outcome}"
         listed = [difference for difference in listed if difference.about != "code"]
         listed.append(Difference(Meaning.OTHER_NUMBERS, "code", "replay", words=words))

@@ -1,5 +1,6 @@
 """Numerics ids: code that gives the same bits is the same code."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -11,9 +12,12 @@ import pytest
 import fedrepro
 from fedrepro.methods import registry
 from fedrepro.provenance import fingerprint, numerics
+from fedrepro.provenance.identity import Identity, differences
+from fedrepro.provenance.syntax import syntax_of
 from fedrepro.run import runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 from support.tiny_run import dataset, partition, run_spec
 
 
@@ -75,6 +79,145 @@ def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
     entries["method fedprox"]["id"] = id_of_fedprox
     entries["core"] = {"id": "other numbers", "code": "other"}
     assert now(text) == before  # the core is a part by itself
+
+
+FILES = {
+    "config/config.yaml": "plugins: { methods: methods }\n",
+    "methods/mine.py": (
+        "import sys\nfrom pathlib import Path\nfrom fedrepro.engine import tree\n"
+        "HERE = Path(__file__).parent\n"
+        "sys.path[:0] = [str(HERE.parent), str(HERE.parent / 'lib')]\n"
+        "from helpers.scaling import factor\nfrom shift import shift\n"
+        "TABLES = HERE / 'tables'\nx = (TABLES / 'deep' / 'x.json').read_text()\n"
+        "y = Path('methods/y.txt').read_text() + HERE.with_name('z.txt').read_text()\n"
+    ),
+    "helpers/scaling.py": "factor = 1\n",
+    "lib/shift.py": "shift = 1\n",
+    "methods/tables/deep/x.json": "1",
+    "methods/y.txt": "1",
+    "z.txt": "1",
+    "notes.txt": "1",
+}
+
+
+def made(bench: Path, name: str = "", text: str | None = None) -> Path:
+    """A new workbench's method, which imports a package of ours and helpers, and reads files.
+
+    Args:
+        name: of a file with another text, or of one that is not there.
+    """
+    for file, usual in FILES.items():
+        content = text if file == name else usual
+        if content is not None:
+            (bench / file).parent.mkdir(parents=True, exist_ok=True)
+            (bench / file).write_text(content, encoding="utf-8")
+    return bench / "methods/mine.py"
+
+
+def id_of(file: Path) -> str:
+    return numerics.of_file(f"method {file.stem}", file)
+
+
+def test_a_plugin_s_id_is_the_same_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a clone, below one or elsewhere, and whether or not it was imported."""
+    package = "clone/src/fedrepro/engine"
+    shutil.copytree(fingerprint.PACKAGE / "engine", tmp_path / package)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "clone/src")])
+    ids = set()
+    for bench, here in (
+        ("clone/of/another", "clone"),
+        ("clone", "clone"),
+        ("clone/a", "clone/a"),
+        ("clone/b", "clone/b/methods"),
+        ("c", "c"),
+        ("d", "clone"),
+    ):
+        file = made(tmp_path / bench)
+        monkeypatch.chdir(tmp_path / here)
+        ids.add(id_of(file))
+    monkeypatch.chdir(tmp_path / "c")
+    plugins.import_file("methods", tmp_path / "c/methods/mine.py")  # which extends sys.path
+    assert ids == {id_of(made(tmp_path / "e"))}
+
+
+def test_packages_of_ours_are_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "src")
+    monkeypatch.chdir(ROOT)
+    code = fingerprint.closure([ROOT / "examples/fedrep/methods/fedavg_ft.py"])
+    assert code.isdisjoint(fingerprint.PACKAGE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_plugin_imports_and_reads_below_its_workbench_is_its_code(
+    tmp_path: Path, name: str
+) -> None:
+    before, unread = id_of(made(tmp_path / "before")), name in ("notes.txt", "config/config.yaml")
+    assert (id_of(made(tmp_path / "edited", name, "factor = 2\n")) == before) == unread
+    if not name.startswith(("methods/mine", "config")):
+        assert (id_of(made(tmp_path / "gone", name)) == before) == unread
+
+
+def test_files_that_exchange_their_contents_are_others(tmp_path: Path) -> None:
+    """But results of the time when only contents counted stay current."""
+    one, other = made(tmp_path / "one", "z.txt", "2"), made(tmp_path / "other", "notes.txt", "1")
+    (other.parent / "y.txt").write_text("2")
+    assert id_of(one) != id_of(other)
+    read = [one.parent / name for name in ("y.txt", "../z.txt", "tables/deep/x.json")]
+    code = [one, *(one.parents[1] / name for name in ("helpers/scaling.py", "lib/shift.py"))]
+    digests = [syntax_of(file).digest for file in code]
+    digests += [hashlib.sha256(file.read_bytes()).hexdigest() for file in read]
+    former = numerics._short(fingerprint.of_text(" ".join(sorted(digests))))
+    for file in (one, other):
+        now = {"method mine": id_of(file)}
+        assert numerics.differing({"method mine": former}, now) == []
+
+
+def test_a_plugin_of_a_library_has_the_files_beside_it_and_those_of_the_workbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its code has texts that can't name a file, and folders that contain themselves."""
+    ids = set()
+    for number, text in enumerate(("one", "other", "one")):
+        bench, library = made(tmp_path / f"{number}").parents[1], tmp_path / f"library{number}"
+        library.mkdir()
+        for name in ("a", "b"):
+            (library / name).symlink_to(library)
+        code = f"x = 'beside.txt', 'notes.txt', 'a', 'b', '{'漢' * 250}'\n"
+        (library / "own.py").write_text(code, encoding="utf-8")
+        (library / "beside.txt").write_text(text)
+        (bench / "notes.txt").write_text("other" if number == 2 else "one")
+        monkeypatch.chdir(bench)
+        ids.add(id_of(library / "own.py"))
+    assert len(ids) == 3
+
+
+def former_id(*files: Path) -> str:
+    """The id of plug-ins' code by the rule that counted packages of ours as helpers."""
+    digests = sorted(syntax_of(file).digest for file in files)
+    return numerics._short(fingerprint.of_text(" ".join(digests)))
+
+
+def test_results_that_plugins_made_in_a_clone_before_stay_current(tmp_path: Path) -> None:
+    text = "from fedrepro.engine import tree\n\n\ndef mine(shape, outputs):\n    return {}\n"
+    for name in ("mine", "edited"):
+        (tmp_path / f"{name}.py").write_text(text.format(len(name)), encoding="utf-8")
+    file, package = tmp_path / "mine.py", fingerprint.PACKAGE / "engine/__init__.py"
+    folders = plugins.Folders(root=tmp_path, methods=tmp_path, models=tmp_path)
+    former = former_id(file, package)
+    entry = numerics._short(fingerprint.of_text(f"{former} mine convolutional"))
+    then = Identity(code={"method mine": former, "model mine": entry})
+    model = numerics.of_registered("mine", folders)
+    now = Identity(code={"method mine": former_id(file), "model mine": model})
+    assert id_of(file) == former_id(file) != former and model != entry
+    assert differences(then, now) == []
+    code = numerics.of_partition((file,))
+    for ids, same in ((code.replace(id_of(file), former), True), (code.split()[0], False)):
+        assert (numerics.differing({"code": ids}, {"code": code}) == []) == same
+    other = Identity(code=dict(now.code) | {"method mine": id_of(tmp_path / "edited.py")})
+    assert [each.key for each in differences(then, other)] == ["method mine"]
+    assert [each.key for each in differences(other, now)] == ["method mine"]
 
 
 def test_what_a_process_has_loaded_is_what_it_signs(
