@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ def with_new_names(before: Played) -> Played:
 
 
 def _unequal(name: str, before: Played, after: Played) -> bool:
-    return name in before and before[name]["rounds"] != after[name]["rounds"]
+    return name in before and bool(_difference(name, before, after))
 
 
 def _of_other_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -151,12 +152,26 @@ def _of_other_data(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 def _difference(name: str, before: Played, after: Played) -> str:
     """Where a micro-run first differs, or ""."""
     one, other = before[name]["rounds"], after[name]["rounds"]
-    if one == other:
+    if len(one) == len(other) and all(map(_same_numbers, one, other)):
         return ""
-    places = zip(one, other, strict=False)
-    first = next((at for at, (a, b) in enumerate(places) if a != b), min(len(one), len(other)))
+    places = enumerate(zip(one, other, strict=False))
+    differing = (at for at, both in places if not _same_numbers(*both))
+    first = next(differing, min(len(one), len(other)))
     where = "its files at the end" if first == len(other) - 1 else f"round {first + 1}"
     return f"{name} differs from {where} on"
+
+
+def _same_numbers(before: Any, after: Any) -> bool:
+    """True if all numbers of a round are the same; a table may have columns that are new."""
+    if isinstance(before, str) or isinstance(after, str):
+        return bool(before == after)
+    (state, *tables), (new_state, *new_tables) = before, after
+    pairs = zip(tables, new_tables, strict=False)
+    return (
+        state == new_state
+        and len(tables) == len(new_tables)
+        and not any(Counter(columns) - Counter(more) for columns, more in pairs)
+    )
 
 
 def _files(commit: str) -> str:

@@ -353,12 +353,15 @@ def main() -> int:
     return 0
 
 
-_known: dict[tuple[str, str, str, int], list[str]] = {}
+_known: dict[tuple[str, str, str, int], list[Any]] = {}
 _data_of: dict[tuple[str, str, str, int], Any] = {}  # what a run's manifest states about its data
 
 
-def run(setting: str, method: str, executor: str = "sequential", seed: int = SEED) -> list[str]:
-    """The hashes of a run's state and record after each round, and of its files at the end."""
+def run(setting: str, method: str, executor: str = "sequential", seed: int = SEED) -> list[Any]:
+    """The hashes of a run after each round, and of its files at the end.
+
+    Each is a list: the hash of the state (or model), then those of each table's columns.
+    """
     key = setting, method, executor, seed
     if key not in _known:
         _known[key] = _run(*key)
@@ -367,14 +370,14 @@ def run(setting: str, method: str, executor: str = "sequential", seed: int = SEE
     return _known[key]
 
 
-def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
+def _run(setting: str, method: str, executor: str, seed: int) -> list[Any]:
     from fedrepro.config.config_file import Overrides
 
     bench = load(overrides=Overrides(executor=executor))
     for source in bench.setting(f"{SYSTEM}/{setting}").inputs.values():
         if source != "server":
             run(source.setting, source.method)
-    found: list[str] = []
+    found: list[Any] = []
     record = scoring.record
 
     def watched(plan: Any, state: Any, before: Any, played: Any) -> None:
@@ -387,11 +390,13 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
             for each in (state.rounds, state.clients, state.decisions)
         ]
         found.append(
-            digest([
-                sorted(map(digest, tree.leaves(state.server))),
-                [sorted(map(digest, leaves)) for leaves in clients],
-                [sorted(map(digest, columns)) for columns in rows],
-            ])
+            [
+                digest([
+                    sorted(map(digest, tree.leaves(state.server))),
+                    [sorted(map(digest, leaves)) for leaves in clients],
+                ]),
+                *(sorted(map(digest, columns)) for columns in rows),
+            ]
         )  # fmt: skip
 
     scoring.record = watched
@@ -410,7 +415,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
         table = pyarrow.parquet.ParquetFile(file).read()
         files.append(sorted(digest(column.to_pylist()) for column in table.columns))
     left = load_file(bench.root / which.folder / "model.safetensors")
-    return [*found, digest([files, digest(left)])]
+    return [*found, [digest(left), *files]]
 
 
 def analysis(setting: str, method: str, words: Sequence[str]) -> list[str]:

@@ -48,6 +48,29 @@ def test_other_bits_are_other_numbers(bless: ModuleType) -> None:
     assert reasons.keys() == {"method fedprox"}
 
 
+@pytest.mark.parametrize(
+    ("columns", "keeps"),
+    [
+        (["x", "y"], True),
+        (["x", "y", "new"], True),
+        (["x", "new"], False),
+        (["x", "x", "y"], True),
+        (["x"], False),
+    ],
+)
+def test_a_column_more_changes_no_number(
+    bless: ModuleType, columns: list[str], keeps: bool
+) -> None:
+    name, (before, after) = "fedprox in plain", (["state", ["x", "y"]], ["state", columns])
+    was, now = (
+        {name: {"parts": ["method fedprox"], "rounds": [[*entry, []], entry]}}
+        for entry in (before, after)
+    )
+    assert (bless.differences({"method fedprox"}, was, now) == {}) is keeps
+    changed = {name: {"parts": ["method fedprox"], "rounds": [["other", ["x", "y"], []], before]}}
+    assert bless.differences({"method fedprox"}, was, changed)
+
+
 def test_a_new_micro_run_that_the_old_code_cannot_play_changes_no_part(bless: ModuleType) -> None:
     after = {**BEFORE, "fedavg in novel sequential": played("core", "model twonn")}
     assert bless.differences({"core"}, BEFORE, after) == {}

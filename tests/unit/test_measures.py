@@ -417,3 +417,16 @@ def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> 
     assert mean == [(1.0, 20.0), (2.0, 40.0), (3.0, pytest.approx(60.0))]
     assert series(over_clients="average") == [(3.0, pytest.approx(65.0))]  # by samples
     assert [number for number, _ in series(over_clients="worst", weighted=False)] == [3.0]
+
+
+def test_a_measure_of_clients_without_test_samples_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = root / "config/experiments/mine.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert text.count(", test_fraction: 0.2") == 1
+    file.write_text(text.replace(", test_fraction: 0.2", ""), encoding="utf-8")
+    assert cli.main(["run", "mine/watched", "fedavg", "--seed", "1"]) == 2
+    assert "macro_recall" in capsys.readouterr().err
+    assert not (root / RunKey("mine/watched", "fedavg", 1).folder / "manifest.json").exists()
+    assert cli.main(["run", "mine/plain", "fedavg", "--seed", "1"]) == 0

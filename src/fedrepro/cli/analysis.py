@@ -15,13 +15,15 @@ from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, study_path
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures import registry
 from fedrepro.provenance.fingerprint import of_text
 from fedrepro.run import cards
-from fedrepro.run.results import PAIRS
+from fedrepro.run.results import PAIRS, read_run
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import bad_value
 from fedrepro.support.files import sha256_of
+from fedrepro.support.terminal import say
 
 
 def make_landscape(arguments: argparse.Namespace) -> None:
@@ -81,6 +83,10 @@ def make_quality(arguments: argparse.Namespace) -> None:
     workbench, run = requested(arguments)
     with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
         judge(workbench, run, progress)
+    record = read_run(workbench.root, run)
+    for measure in registry.SETS.values():
+        for _, value in measure.reading.series(record):
+            say(f"{measure.words}: {value:.4g} {measure.unit}".rstrip())
 
 
 def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: None) -> None:

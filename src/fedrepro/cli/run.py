@@ -152,11 +152,13 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     """The first few numbers that tables of its experiment file take from a run, in words."""
     system = run.setting.partition("/")[0]
     uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
-    answers = headline(answers_of(read_run(workbench.root, run), uses))[:MOST_NUMBERS]
-    numbers = (
+    answers = headline(answers_of(read_run(workbench.root, run), uses))
+    numbers = [
         f"{answer.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
-        for answer in answers
-    )
+        for answer in answers[:MOST_NUMBERS]
+    ]
+    if more := len(answers[MOST_NUMBERS:]):
+        numbers.append(f"and {more} more")
     return "".join(f"; {number}" for number in numbers)
 
 
@@ -193,7 +195,8 @@ def progress_lines(name: str) -> "Report":
         # NaN before the first evaluation, and where predictions are neither right nor wrong.
         known, loss = math.isfinite(progress.accuracy), progress.scores.get("test_loss", math.nan)
         score = f", loss {loss:.4g}" if math.isfinite(loss) else ""
-        score = f", accuracy {progress.accuracy:.2%}" if known else score
+        whose = "clients' " if "client_accuracy" in progress.scores else ""
+        score = f", {whose}accuracy {progress.accuracy:.2%}" if known else score
         say(
             f"{name}: round {progress.round} of {progress.rounds}, "
             f"{progress.rounds_per_second:.2f} rounds/s{left}{score}"

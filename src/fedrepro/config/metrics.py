@@ -445,7 +445,7 @@ class Least(OfMeasure):
 
 if TYPE_CHECKING:
     SetMeasure = str
-else:  # every class of built_in.py
+else:  # every OfSet of measures/built_in.py
     SetMeasure = Literal[tuple(registry.SETS)]
 
 
@@ -459,7 +459,7 @@ class Quality(MetricKind):
     the features of a classifier trained here, which is not the FID.
 
     Attributes:
-        quality: which measure; the text above says what each one is.
+        quality: which measure, a class of measures/built_in.py that says in words what it is.
     """
 
     key = "quality"

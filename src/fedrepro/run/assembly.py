@@ -321,10 +321,20 @@ def _federation(
 
 
 def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: TensorSamples) -> Plan:
-    """The plan with the samples that it is tested on."""
+    """The plan with the samples that it is tested on.
+
+    Raises:
+        UserError: if a measure needs clients' test samples, and there are none.
+    """
     spec, method = plan.spec, plan.federation.method
     setting = spec.setting
     personal = setting.evaluate.clients and (method.classifies or method.own_classifier)
+    asked = [measure.name for measure in measures_of(spec, "client") if measure.from_outputs]
+    if personal and asked and not partition.test:
+        raise UserError(
+            f"partition {partition.name}: expected `test_fraction`, as {asked[0]!r} in "
+            "evaluate.measures is computed on clients' test samples, and none has any"
+        )
     together = personal and arithmetic.scores_together(spec)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))

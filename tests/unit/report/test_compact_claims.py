@@ -164,6 +164,18 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         assert soon
         assert (soon.word, soon.needs) == ("undecided", "5")
         assert "4 of 5 seeds" in soon.why
+    old = [
+        replace(run, code="made by other code: core") for cell in cells for run in cell.paper.runs
+    ]
+    stale = [
+        replace(cell, paper=replace(cell.paper, runs=tuple(old[5 * place : 5 * place + 5])))
+        for place, cell in enumerate(cells)
+    ]
+    by_other_code = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(stale))}
+    for computed, said in ((by_other_code, True), ({}, False)):
+        none = judge_compact(bench, claim, computed, 0.5)
+        assert none and none.word == "not computed"
+        assert ("core" in none.why) is said
     for column, direction, word in (
         ("FedGO", "more", "undecided"),  # the paper's method, with the worst seed left out
         ("FedDF", "more", "holds"),

@@ -50,6 +50,12 @@ class CellRun:
     made_on: str = ""
     arithmetic: str = ""
 
+    @property
+    def stale(self) -> str:
+        """How it differs from today's configuration and code, in words; "" if it is current."""
+        keys = ", ".join(self.changed)
+        return f"made with another configuration: {keys}" if keys else self.code
+
 
 @dataclass(frozen=True)
 class Result:
@@ -88,9 +94,7 @@ class Result:
     def diverged(self) -> tuple[int, ...]:
         """The seeds with which the chosen method diverged; without one, any of its methods."""
         runs = self.runs_of_the_chosen or self.runs
-        return tuple(
-            run.seed for run in runs if run.state == "diverged" and not run.changed and not run.code
-        )
+        return tuple(run.seed for run in runs if run.state == "diverged" and not run.stale)
 
     @property
     def by_key(self) -> list[tuple[RunKey, CellRun]]:

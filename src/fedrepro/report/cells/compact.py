@@ -60,6 +60,12 @@ def judge_compact(
     both = [cells[place] for pair in judged for place in (pair.left, pair.right)]
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
+    if finding.word == "not computed" and computed is not None:
+        cells_of_both = (
+            computed.cells[place] for pair in judged for place in (pair.left, pair.right)
+        )
+        stale = {run.stale for cell in cells_of_both for run in cell.paper.runs if run.stale}
+        finding = replace(finding, why=f"Its runs do not count: {min(stale)}." if stale else "")
     return replace(finding, item=test.table, unit=unit, runs=runs)
 
 
@@ -138,8 +144,7 @@ def _is_impossible(cell: TableCell) -> bool:
     """Return True if all runs of a cell are finished and current, and none has the measure."""
     runs = cell.paper.runs
     return bool(runs) and all(
-        run.state == "finished" and run.value is None and not run.changed and not run.code
-        for run in runs
+        run.state == "finished" and run.value is None and not run.stale for run in runs
     )
 
 
@@ -155,6 +160,6 @@ def by_seed(cell: TableCell, last: int | None = None) -> dict[int, float]:
     values = {}
     for run in runs:
         value = run.value if run.value is not None or run.state != "finished" else last
-        if value is not None and not run.changed and not run.code:
+        if value is not None and not run.stale:
             values[run.seed] = float(value)
     return values

@@ -108,7 +108,7 @@ class Entry:
     def of(cls, name: str, result: Result, seeds: Sequence[int]) -> "Entry":
         """A method's numbers by seed, of today's configuration and code only."""
         runs = {run.seed: run for run in result.runs if run.seed in seeds}
-        today = {seed: run for seed, run in runs.items() if not run.changed and not run.code}
+        today = {seed: run for seed, run in runs.items() if not run.stale}
         values = {seed: run.value for seed, run in sorted(today.items()) if run.value is not None}
         method = result.methods[0]
         if any(run.state == "diverged" for run in today.values()):
@@ -116,10 +116,10 @@ class Entry:
         if len(values) == len(seeds):
             return cls(name, method, values)
         why = f"{len(values)} of {len(seeds)} seeds" if values else "no result"
-        stale = [run for seed, run in runs.items() if seed not in today and run.value is not None]
+        stale = [run for run in runs.values() if run.stale]
         failed = [run for run in today.values() if run.value is None and run.state != "not run"]
         if stale:
-            why += f"; {stale[0].code or 'made with another configuration'}"
+            why += f"; {stale[0].stale}"
         elif failed:
             why += f"; seed {failed[0].seed} {failed[0].why}"
         return cls(name, method, values, why)

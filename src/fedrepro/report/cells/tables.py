@@ -247,7 +247,7 @@ def result_of(
             estimates[method] = _estimate(measure, valued)
             low = {record.manifest["run"].get("precision", "") for record, _ in valued}
             precisions[method] = max(low)  # marked if any run has it
-    current = {method for method in estimates if not any(map(_is_stale, by_method[method]))}
+    current = {method for method in estimates if not any(run.stale for run in by_method[method])}
     if current:
         estimates = {method: estimates[method] for method in methods if method in current}
     best = max if measure.rising else min
@@ -321,8 +321,8 @@ def _averaged_together(
     must be of one configuration and code; and all of the same data and class of arithmetic.
     """
     valued = [run for run in runs if run.value is not None]
-    if not all(map(_is_stale, valued)):
-        runs = [_left_out(run, _reason(run)) if _is_stale(run) else run for run in runs]
+    if not all(run.stale for run in valued):
+        runs = [_left_out(run, run.stale) if run.stale else run for run in runs]
     identities = {
         run.seed: identity_of_record(record)
         for record, run in zip(records, runs, strict=True)
@@ -338,8 +338,8 @@ def _averaged_together(
         }
     elif len({*data.values()} - {None}) > 1:
         apart = {seed: f"has data {str(sha256)[:8]}" for seed, sha256 in data.items()}
-    elif all(map(_is_stale, valued)) and len(set(map(_but_seed, identities.values()))) > 1:
-        apart = {run.seed: _reason(run) for run in valued}
+    elif all(run.stale for run in valued) and len(set(map(_but_seed, identities.values()))) > 1:
+        apart = {run.seed: run.stale for run in valued}
     return [_left_out(run, apart[run.seed]) if run.seed in apart else run for run in runs]
 
 
@@ -354,16 +354,6 @@ def _left_out(run: CellRun, why: str) -> CellRun:
     if run.value is None:
         return run
     return replace(run, state="left out", value=None, why=f"{why}: not averaged with others")
-
-
-def _is_stale(run: CellRun) -> bool:
-    return bool(run.changed or run.code)
-
-
-def _reason(run: CellRun) -> str:
-    """The difference of a stale run, in words."""
-    keys = ", ".join(run.changed)
-    return f"made with another configuration: {keys}" if keys else run.code
 
 
 def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
@@ -391,8 +381,8 @@ def _not_of_today(runs: Sequence[CellRun]) -> str:
     """The numbers that are not of today's configuration and code, and why."""
     by_reason: dict[str, list[CellRun]] = {}
     for run in runs:
-        if run.value is not None and not run.reference and _is_stale(run):
-            by_reason.setdefault(_reason(run), []).append(run)
+        if run.value is not None and not run.reference and run.stale:
+            by_reason.setdefault(run.stale, []).append(run)
     return "; ".join(f"{_seeds(group)} {why}" for why, group in by_reason.items())
 
 

@@ -190,7 +190,7 @@ def _entry(
     values = {
         run.seed: run.value
         for run in result.runs_of_the_chosen
-        if run.value is not None and (verdict or is_demo or not (run.changed or run.code))
+        if run.value is not None and (verdict or is_demo or not run.stale)
     }
     place = result.setting.partition("/")[2] if is_demo else place
     runs = (result.setting, result.chosen)

@@ -20,7 +20,7 @@ from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
-# For each measure of a set: its name and its column's head.
+# The measures of a set that the figure shows: name and head of its column.
 NUMBERS = {
     "test_accuracy": "Accuracy",
     "stand_in": "Surrogate distance, no FID",
