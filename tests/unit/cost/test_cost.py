@@ -1,10 +1,12 @@
 """What targets cost, derived by hand from stored rates; nothing is measured or trained here."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -517,6 +519,47 @@ def test_the_shipped_tables_know_every_run() -> None:
         for spec in specs.values():
             data = model.data(spec.setting.dataset)
             assert data and model.workload(spec, data) in model.rates.models
+
+
+def by_list_scheduling(
+    seconds: dict[RunKey, float], after: dict[RunKey, list[RunKey]], at_once: int
+) -> float:
+    """The time of a greedy schedule, by looking at each moment anew at what is ready."""
+
+    def path(run: RunKey) -> float:
+        return seconds[run] + max((path(each) for each in after if run in after[each]), default=0)
+
+    ends: dict[RunKey, float] = {}
+    now = 0.0
+    while len(ends) < len(seconds) or any(end > now for end in ends.values()):
+        busy = sum(end > now for end in ends.values())
+        ready = [
+            run
+            for run in seconds
+            if run not in ends and all(ends.get(first, math.inf) <= now for first in after[run])
+        ]
+        for run in sorted(ready, key=path, reverse=True)[: at_once - busy]:
+            ends[run] = now + seconds[run]
+        now = min(end for end in ends.values() if end > now)
+    return now
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 50])
+def test_wall_time_is_that_of_starting_the_longest_way_first(at_once: int) -> None:
+    """And all of it on one core; with cores for all, the longest way through the runs."""
+    random = Random(at_once)
+    for _ in range(25):
+        runs = [RunKey("s/s", f"m{number}", 1) for number in range(random.randint(1, 9))]
+        seconds = {run: random.uniform(1, 9) for run in runs}
+        after = {
+            run: [first for first in runs[:at] if random.random() < 0.3]
+            for at, run in enumerate(runs)
+        }
+        wall = makespan(seconds, after, at_once)
+        assert wall == pytest.approx(by_list_scheduling(seconds, after, at_once))
+        if at_once == 1:
+            assert wall == pytest.approx(math.fsum(seconds.values()))
+    assert makespan({}, {}, at_once) == 0
 
 
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:

@@ -80,6 +80,32 @@ def test_the_same_numbers_as_other_inputs_are_other_data() -> None:
     assert len({*digests}) == len(layouts)
 
 
+@pytest.mark.parametrize("large", [2**31, -(2**31) - 1, 2**40])
+@pytest.mark.parametrize("client", [0, 1, 2])  # 2: the test samples
+def test_each_input_is_of_the_type_that_every_client_s_numbers_fit(large: int, client: int) -> None:
+    """Of what one client alone has: numbers beyond 32 bits are features, and do not wrap."""
+    given = [{"a": USER.astype("int64"), "b": USER.astype("int64")} for _ in range(3)]
+    given[client]["b"] = np.full(8, large)
+    dataset = dataset_of([(x, Y) for x in given[:2]], test=(given[2], Y))
+    assert dataset.packing and dataset.test is not None
+    parts = {part.name: part.kind for part in dataset.packing.parts}
+    assert parts == {"a": "whole", "b": "fractions"}
+    rows = np.concatenate([dataset.train.x, dataset.test.x])
+    for name, values in dataset.packing.apart(torch.from_numpy(rows)).items():
+        wanted = np.concatenate([x[name] for x in given])
+        np.testing.assert_allclose(values.double().numpy(), wanted, rtol=1e-6)
+
+
+def test_whole_numbers_of_either_sign_are_exact_beside_fractions() -> None:
+    for most in (2**24, -(2**24)):
+        x = {"a": USER.astype("int64") * 0 + most, "b": ITEM}
+        packing, rows = dataset_of([(x, Y)]).packing, dataset_of([(x, Y)]).train.x
+        assert packing and set(packing.apart(torch.from_numpy(rows))["a"].tolist()) == {most}
+        x["a"] = x["a"] + (1 if most > 0 else -1)
+        with pytest.raises(UserError, match=r"x\.a: 16777217: expected at most 16777216"):
+            dataset_of([(x, Y)])
+
+
 class Rows(Dataset[Any]):
     """A torch data set whose samples are pairs (a dict or a tuple, class)."""
 

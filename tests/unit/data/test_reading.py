@@ -119,6 +119,52 @@ def test_a_transform_is_drawn_anew_by_the_seed(draw: Draw) -> None:
     assert losses(Samples()) != first
 
 
+@pytest.mark.parametrize("draw", [by_torch, by_numpy, by_python, None])
+def test_whatever_draws_is_read_anew_and_nothing_else_is(draw: Draw | None) -> None:
+    """Its client's rows alone: the others' stay, wherever they are among all."""
+    data = dataset_of([(X[:5], Y[:5]), Samples(draw), (X[5:9], Y[5:9])])
+    assert (data.redraw is None) == (draw is None)
+    if data.redraw is None:
+        return
+    rows = np.array([28, 4, 5, 0, 32, 29, 7])  # of the clients 1, 0, 1, 0, 2, 2, 1
+    drawn = data.redraw(7, rows)
+    assert np.array_equal(drawn, data.redraw(7, rows))
+    assert any(not np.array_equal(drawn, data.redraw(seed, rows)) for seed in range(8, 20))
+    for place, row in ((1, 4), (3, 0), (4, 32), (5, 29)):
+        assert np.array_equal(drawn[place], data.train.x[row])
+    for at, place in ((23, 0), (0, 2), (2, 6)):
+        values = drawn[place]
+        kept = {
+            by_torch: abs(values - X[at]).max() < 6,
+            by_numpy: np.array_equal(abs(values), abs(X[at])),
+            by_python: np.array_equal(np.sort(values), np.sort(X[at])),
+        }
+        assert draw is not None and kept[draw]
+
+
+def test_a_sample_that_is_not_finite_is_told_as_such() -> None:
+    """It differs from itself, but not between two readings."""
+    for value in (np.nan, np.inf):
+        with pytest.raises(UserError, match=r"row 3: (nan|inf): expected a finite number"):
+            dataset_of([Samples(lambda x, value=value: np.where(x == X[3], value, x))])
+
+
+def test_samples_that_change_late_or_in_their_keys_are_told() -> None:
+    """Any of the first ones may, as one that a transform draws from its own generator."""
+    for late in (0, 7, 20):
+        count = iter(range(1000))
+
+        def changed(x: np.ndarray, late: int = late, count: Any = count) -> np.ndarray:
+            return x + next(count) * (x == X[late])
+
+        with pytest.raises(UserError, match="samples differ when they are read again"):
+            dataset_of([Samples(changed)])
+    calls = iter(range(1000))
+    keyed = Samples(lambda x: {"a": x, ("b" if next(calls) < 24 else "c"): x})
+    with pytest.raises(UserError, match="samples differ when they are read again"):
+        dataset_of([keyed])
+
+
 def test_side_by_side_clients_have_the_same_draws() -> None:
     data = dataset_of([Samples(by_torch), (X[:5], Y[:5])])
     samples = TensorSamples.of(data.train, Scaling(None, None), "cpu")
@@ -206,7 +252,16 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
         torch.rand(1)
         return x / (0 if fails.calls > 60 else 1) if fails.calls <= 60 else x[9, 9]  # type: ignore
 
-    for draw, said in ((shorter, r"sample \d+: \[5\]: expected \[6\]"), (fails, "IndexError")):
+    def folded(x: np.ndarray) -> np.ndarray:
+        folded.calls += 1  # type: ignore[attr-defined]
+        torch.rand(1)
+        return x.reshape(2, 3) if folded.calls > 60 else x  # type: ignore[attr-defined]
+
+    for draw, said in (
+        (shorter, r"sample \d+: \[5\]: expected \[6\]"),
+        (folded, r"sample \d+: \[2, 3\]: expected \[6\]"),
+        (fails, "IndexError"),
+    ):
         draw.calls = 0  # type: ignore[attr-defined]
         with pytest.raises(UserError, match=said):
             scores(Samples(draw))

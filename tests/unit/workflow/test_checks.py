@@ -1,7 +1,10 @@
 """Methods and hyperparameters of experiment files are tried out before anything runs."""
 
 import shutil
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from fedrepro.workflow import checks
 from support.places import ROOT
+from support.search_world import EXPERIMENT, FILE, settle
 
 IMA = Path("config/experiments/ima.yaml")
 COLUMN = "tables.table_1.columns.FedAvg.method: "
@@ -69,3 +73,154 @@ def test_what_has_been_checked_is_not_composed_again(
     (copy / checks.MARK).write_bytes(b"\xff\xfe of another program")
     with pytest.raises(AssertionError, match="composed again"):
         checks.check_methods(load(copy))
+
+
+def fault(root: Path, changes: dict[str, Any] | None = None, **experiment: Any) -> str:
+    """Why the methods of an experiment cannot be composed, below its file; "" if they can."""
+    bench = load(settle(root, changes, **experiment))
+    line = ""
+    try:
+        checks.check_methods(bench)
+    except UserError as error:
+        line = str(error)
+    assert not line or line.startswith(f"{FILE}: ")
+    return line.removeprefix(f"{FILE}: ")
+
+
+def test_a_search_scores_whatever_trains_a_classifier_shared_or_not(tmp_path: Path) -> None:
+    """The shared one, or each client's own; of a method that trains none, there is no score."""
+    for method, grid in (
+        ("fedprox", {"mu": [0.5]}), ("fedevg", {"noise": [0.1]}), ("fedper", {"parts": [1]}),
+        ("fedcvae", {"latent": [4]}), ("wgan_gp", {"penalty": [1.0]}), ("local", {}),
+    ):  # fmt: skip
+        method_class, _ = registry.compose(method, {}, load(settle(tmp_path)).plugins)
+        trains = method_class.classifies or method_class.own_classifier
+        assert trains == (method in ("fedprox", "fedevg", "fedper", "local"))
+        names = {*type(method_class).__dataclass_fields__}
+        if {*grid} <= names and grid:
+            said = fault(tmp_path, {"methods": [{"method": method, "grid": grid}]})
+            assert said.startswith(f"search.grid.methods.{method}: {method!r}: ") != trains
+            assert ("trains a classifier" in said) != trains
+
+
+@pytest.mark.parametrize("demo", [False, True])
+@pytest.mark.parametrize("around", ["", "ima"])
+def test_each_scale_s_methods_of_tables_and_figures_are_tried(
+    tmp_path: Path, demo: bool, around: str
+) -> None:
+    """A name that only one scale uses fails like one that both use."""
+    names = {"method": "fedavg", "demo": "fedavg"}
+    row = {"label": "r", "setting": "s"}
+    for item in ("tables", "figures"):
+        wrong = {"label": "A", **names, ("demo" if demo else "method"): "fedavgg"}
+        rows = [row | ({"around": around} if around and item == "tables" else {})]
+        entry = {"title": "t", "rows": rows, "columns": [wrong]}
+        entry |= {"kind": "bars"} if item == "figures" else {}
+        said = fault(tmp_path, **{item: {"x": entry}})
+        where = "tables.x.columns.A.method" if item == "tables" else "figures.x"
+        assert said.startswith(f"{where}: ") and "did you mean 'fedavg'" in said
+        assert fault(tmp_path, **{item: {"x": entry | {"columns": [wrong | names]}}}) == ""
+
+
+def test_a_part_is_tried_as_what_it_uses_with_its_own_values_only(tmp_path: Path) -> None:
+    """`use` and `parent` are no hyperparameters; a parent may be a variant, too."""
+    good = {
+        "near": {"use": "fedprox", "mu": 0.5, "parent": "other"}, "other": {"use": "fedavg"},
+    }  # fmt: skip
+    settings = {"s": EXPERIMENT["settings"]["s"] | {"methods": {"near": {"mu": 2.0}}}}
+    assert fault(tmp_path, methods=good, search={}, settings=settings) == ""
+    for methods, where, said in (
+        ({"near": {"use": "fedprox", "mu": -1}}, "methods.near", "method fedprox: mu: -1"),
+        ({"near": {"use": "fedprx"}}, "methods.near", "did you mean 'fedprox'"),
+        ({**good, "other": {"use": "fedavgg"}}, "methods.near.parent", "did you mean 'fedavg'"),
+        ({**good, "near": {"use": "fedprox", "parent": "avgg"}}, "methods.near.parent", "avgg"),
+    ):
+        line = fault(tmp_path, methods=methods, search={})
+        assert line.startswith(f"{where}: ") and said in line
+    settings = {"s": EXPERIMENT["settings"]["s"] | {"methods": {"near": {"mu": -2.0}}}}
+    line = fault(tmp_path, methods=good, search={}, settings=settings)
+    assert line.startswith("settings.s.methods.near: ") and "mu: -2" in line
+
+
+def test_what_decides_whether_methods_are_composed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of tables and searches, and the code of the methods that are named, alone."""
+    monkeypatch.chdir(tmp_path)
+    composed: list[str] = []
+    plain = registry.compose
+    monkeypatch.setattr(
+        registry, "compose", lambda name, *others: composed.append(name) or plain(name, *others)
+    )
+
+    def anew(mu: float, values: list[float], title: str = "Own") -> bool:
+        composed.clear()
+        search = {"methods": [{"method": "fedprox", "grid": {"mu": values}}]}
+        checks.check_methods(
+            load(settle(tmp_path, search, methods={"fedprox": {"mu": mu}}, title=title))
+        )
+        return bool(composed)
+
+    assert anew(0.1, [0.2])
+    assert not anew(0.1, [0.2]) and not anew(0.1, [0.2], "Another title")
+    assert anew(0.3, [0.2]) and anew(0.3, [0.4])
+    assert not anew(0.3, [0.4])
+    plain_closure = checks.fingerprint.of_closure
+    asked: list[set[str]] = []
+
+    def other(files: tuple[Path, ...]) -> str:
+        asked.append({file.stem for file in files})
+        return plain_closure(files) + "changed"
+
+    monkeypatch.setattr(checks.fingerprint, "of_closure", other)
+    assert anew(0.3, [0.4])
+    assert all("fedprox" in names and "fednova" not in names for names in asked)
+
+
+def test_a_fault_in_the_other_process_ends_this_one_with_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = load(settle(tmp_path))
+    called: list[list[str]] = []
+    status = 0
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        called.append(command)
+        return SimpleNamespace(returncode=status)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    checks.check_methods_apart(bench)
+    assert [command[-1] for command in called] == ["fedrepro.workflow.checks"]
+    status = 2
+    with pytest.raises(SystemExit, match="2"):
+        checks.check_methods_apart(bench)
+    checks.check_methods(bench)  # as the other process does
+    checks.check_methods_apart(bench)
+    assert len(called) == 2  # what has been checked needs no other process
+    for written in (True, False):
+        monkeypatch.setattr(checks.facts, "are_written", lambda _, written=written: written)
+        if written:
+            checks.learn_methods_apart()
+        else:
+            with pytest.raises(SystemExit, match="2"):
+                checks.learn_methods_apart()
+    assert len(called) == 3
+
+
+def test_inputs_that_a_search_may_have_saw_no_client_s_samples(tmp_path: Path) -> None:
+    """Those of the server's own samples, which clients do not have; at each scale."""
+    plain = EXPERIMENT["settings"]["s"]
+    at_server = {"scheme": "at_server", "share": 0.5}
+    natural = {**plain["partition"], "server": 0.5}
+    settings = {
+        "s": plain | {
+            "partition": natural,
+            "inputs": {"unlabelled": {"setting": "made", "method": "fedavg", "seed": 1}},
+        },
+        "made": plain | {"partition": at_server, "evaluate": {}},
+    }  # fmt: skip
+    searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}
+    checks.check_given(load(settle(tmp_path, searched, settings=settings)))
+    settings["made"] = plain | {"partition": natural}
+    with pytest.raises(UserError, match=r"search\.grid: feddf_.*: 'unlabelled': expected a method"):
+        checks.check_given(load(settle(tmp_path, searched, settings=settings)))
