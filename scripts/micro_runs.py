@@ -107,7 +107,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "energy": {
         "model": "fedevg_small", "scaling": "unit", "optimizer": ADAM, "rounds": 3,
         "methods": {"fedevg": {"per_class": 2}},
-        "judge": {"model": "fedevg_small_judge", "epochs": 2, "real_epochs": 1},
+        "evaluator": {"model": "fedevg_small_judge", "epochs": 2, "real_epochs": 1},
     },
     "conditional": {
         "model": "fedcgan_small", "scaling": "symmetric", "optimizer": ADAM, "rounds": 2,
@@ -127,7 +127,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "unavailable": {
         "availability": {
             "dropout": 0.2, "partial": 0.5, "deadline": 1.5, "spread": 0.5, "late": "partial",
-            "day": 4,
+            "period": 4,
         },
     },
     "plain_sgd": {"participation": 1.0, "optimizer": {"lr": 0.05, "weight_decay": 0.001}},

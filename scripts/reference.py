@@ -183,7 +183,7 @@ def keep_finished(
 
 def _is_judged(bench: Workbench, run: RunKey) -> bool:
     """Whether a run's synthetic set has been evaluated, if its setting asks for it."""
-    return bench.setting(run.setting).judge is None or run.analysis("quality").exists()
+    return bench.setting(run.setting).evaluator is None or run.analysis("quality").exists()
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def make(runs: Iterable[RunKey], bench: Workbench, cores: str) -> int:
     """Have Snakemake make runs. Returns its exit status."""
     files = [str(run.folder / "manifest.json") for run in runs]
     # A synthetic set is judged before it is kept.
-    files += [str(run.analysis("quality")) for run in runs if bench.setting(run.setting).judge]
+    files += [str(run.analysis("quality")) for run in runs if bench.setting(run.setting).evaluator]
     called = subprocess.run(["snakemake", "--cores", cores, *files], check=False)
     return called.returncode
 

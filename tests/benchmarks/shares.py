@@ -88,7 +88,7 @@ def main() -> None:
     spec = replace(spec, setting=shorter)
 
     before = time.process_time()
-    held = workbench.datasets[spec.setting.dataset].holds
+    held = workbench.datasets[spec.setting.dataset].size
     assert held is not None
     data = random_data(held.model_dump(exclude_none=True))
     shares = make_partition(data.train.y, data.train.group, spec.setting.partition, 1)

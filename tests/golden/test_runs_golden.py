@@ -42,11 +42,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "cosine": {"lr_schedule": "cosine", "lr_decay": 1.0},
     "listed": {"lr_schedule": [1.0, 0.3], "lr_decay": 1.0},
     "steps": {"lr_decay": {"factor": 0.5, "every": 2}, "decay_from": 1, "rounds": 4},
-    "dropped": {"availability": {"dropout": 0.3, "deadline": 1.2, "spread": 0.6, "day": 4}},
+    "dropped": {"availability": {"dropout": 0.3, "deadline": 1.2, "spread": 0.6, "period": 4}},
     "late": {"availability": {"partial": 0.6, "deadline": 0.9, "spread": 0.6, "late": "partial"}},
     "legacy": {"cohorts": {"stream": "numpy_legacy", "seed": 5}},
     "legacy, asleep": {
-        "cohorts": {"stream": "numpy_legacy", "seed": 5}, "availability": {"day": 2}
+        "cohorts": {"stream": "numpy_legacy", "seed": 5}, "availability": {"period": 2}
     },
     "sign": {"attack": {"kind": "sign_flip", "share": 0.34, "scale": 2.5}},
     "gaussian": {"attack": {"kind": "gaussian", "share": 0.34, "scale": 0.2}},

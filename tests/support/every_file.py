@@ -47,7 +47,7 @@ settings:
     epochs: 1
     batch_size: 200
     optimizer: {lr: 0.1}
-    judge: {model: logistic, epochs: 2, real_epochs: 1}
+    evaluator: {model: logistic, epochs: 2, real_epochs: 1}
 tables:
   table_1:
     title: First

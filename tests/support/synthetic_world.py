@@ -28,7 +28,7 @@ settings:
     epochs: 1
     batch_size: 100
     optimizer: {lr: 0.1}
-    judge: {model: twonn, epochs: 60, real_epochs: 1}
+    evaluator: {model: twonn, epochs: 60, real_epochs: 1}
 tables:
   table_4_2:
     title: Accuracy

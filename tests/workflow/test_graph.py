@@ -70,7 +70,7 @@ settings:
     extends: a
     partition: {scheme: iid, clients: 7}
     lr_decay: 0.9
-    judge: {model: superfed_twonn, epochs: 50}
+    evaluator: {model: superfed_twonn, epochs: 50}
 tables:
   table_1:
     title: A table

@@ -97,7 +97,7 @@ rule quality:
     threads: GRAPH.bench.config.threads
     params:
         code=GRAPH.quality_code,
-        judge=GRAPH.judge,
+        judge=GRAPH.evaluator,
     shell:
         "fedrepro --log {log} quality {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"

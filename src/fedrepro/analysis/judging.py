@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.check.own_models import own_net
-from fedrepro.config.settings import Judge
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
@@ -40,12 +40,12 @@ class Trained:
 def train(
     samples: TensorSamples,
     classes: int,
-    judge: Judge,
+    evaluator: Evaluator,
     seed: int,
     epochs: int,
     folders: Folders = NONE,
 ) -> Trained:
-    """Train ``judge``'s model on all of ``samples`` by Adam, for ``epochs`` or to convergence.
+    """Train ``evaluator``'s model on all of ``samples`` by Adam, for ``epochs`` or to convergence.
 
     It has converged when the loss is at most :data:`ENOUGH`, or has not fallen by a hundredth in
     :data:`PATIENCE` epochs. Weights, orders and dropout follow from ``seed``.
@@ -54,11 +54,11 @@ def train(
     shape = tuple(samples(0, 1)[0].shape[1:])
 
     def build() -> nn.Module:
-        return models.build(judge.model, shape, classes, folders=folders).to(device)
+        return models.build(evaluator.model, shape, classes, folders=folders).to(device)
 
-    if models.find(judge.model, folders).own:
+    if models.find(evaluator.model, folders).own:
         some, _ = samples(0, min(2, len(samples)))
-        net = own_net(judge.model, build, stream(seed, "judge", "weights"), some, classes)
+        net = own_net(evaluator.model, build, stream(seed, "judge", "weights"), some, classes)
     else:
         net = Net(build())
     net.init(stream(seed, "judge", "weights"))
@@ -72,7 +72,7 @@ def train(
 
     def step(x: Tensor, y: Tensor) -> float:
         loss = functional.cross_entropy(net.module(x), y)
-        advance(list(torch.autograd.grad(loss, params)), judge.lr)
+        advance(list(torch.autograd.grad(loss, params)), evaluator.lr)
         return float(loss.detach())
 
     shuffling = stream(seed, "judge", "orders")
@@ -80,7 +80,7 @@ def train(
     with net.drawing_from(number(seed, "judge", "layers")):
         while len(losses) < epochs and not _converged(losses):
             order = torch.randperm(len(samples), generator=shuffling).to(device)
-            losses.append(_epoch(step, samples, order.split(judge.batch_size)))
+            losses.append(_epoch(step, samples, order.split(evaluator.batch_size)))
     return Trained(net.module.eval(), len(losses), losses[-1], _converged(losses))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrepro.analysis import judging, quality
 from fedrepro.analysis.finished import Finished, open_run
-from fedrepro.config.settings import Judge
+from fedrepro.config.settings import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.weights import Weights
@@ -43,7 +43,7 @@ Progress = Callable[[float], None]
 def quality_of(
     workbench: Workbench, run: RunKey, progress: Progress = lambda share: None
 ) -> tuple[dict[str, Any], Tree]:
-    """Evaluate the synthetic set of a finished run, as its setting's ``judge`` requests.
+    """Evaluate the synthetic set of a finished run, as its setting's ``evaluator`` requests.
 
     Args:
         progress: called with the finished share.
@@ -56,13 +56,13 @@ def quality_of(
         Second, the nearest pairs as images: ``made`` and ``real``, uint8 [pairs, channels, h, w].
 
     Raises:
-        UserError: if the run is missing or generates no samples, or if its setting has no judge or
-            no held-out client samples.
+        UserError: if the run is missing or generates no samples, or if its setting has no evaluator
+            or no held-out client samples.
     """
     opened = open_run(workbench, run)
-    judge = opened.spec.setting.judge
-    if judge is None:
-        raise UserError(f"{run.setting}: judge: missing: expected how a synthetic set is judged")
+    evaluator = opened.spec.setting.evaluator
+    if evaluator is None:
+        raise UserError(f"{run.setting}: evaluator: missing: expected how a set is evaluated")
     # As bytes in [0, 1], whatever the setting's scaling: the evaluated set is then the exported
     # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
@@ -70,14 +70,16 @@ def quality_of(
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
-    fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be of another kind
+    fid, no_fid = _fid(
+        workbench, evaluator, made, test
+    )  # first, as the file may be of another kind
     progress(0.05)
 
-    once = judging.train(made, classes, judge, run.seed, 1, workbench.plugins)
-    whole = judging.train(made, classes, judge, run.seed, judge.epochs, workbench.plugins)
+    once = judging.train(made, classes, evaluator, run.seed, 1, workbench.plugins)
+    whole = judging.train(made, classes, evaluator, run.seed, evaluator.epochs, workbench.plugins)
     progress(0.4)
     # The same for every run on these data, so that distances are comparable.
-    eye = judging.train(everything, classes, judge, 0, judge.real_epochs, workbench.plugins)
+    eye = judging.train(everything, classes, evaluator, 0, evaluator.real_epochs, workbench.plugins)
     progress(0.8)
     numbers = {
         **_accuracies(whole, held, test, CONVERGED),
@@ -91,7 +93,7 @@ def quality_of(
     pairs, images = _pairs(opened, made, training)
     return {
         "of": made_of([opened.record]),
-        "judge": judge.model_dump(mode="json"),
+        "judge": evaluator.model_dump(mode="json"),
         "samples": len(made),
         "classes": classes,
         "numbers": {name: _finite(value) for name, value in sorted(numbers.items())},
@@ -243,7 +245,7 @@ def _privacy(
 
 
 def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
-    """Megabytes per round, both directions; and FedAvg's, for the judge's classifier."""
+    """Megabytes per round, both directions; and FedAvg's, for the evaluator's classifier."""
     manifest, cohort = opened.record.manifest, opened.plan.federation.cohort_size
     total = manifest["bytes_down"] + manifest["bytes_up"]
     leaves = (*classifier.module.parameters(), *classifier.module.buffers())
@@ -255,11 +257,11 @@ def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
 
 
 def _fid(
-    workbench: Workbench, judge: Judge, made: TensorSamples, test: TensorSamples
+    workbench: Workbench, evaluator: Evaluator, made: TensorSamples, test: TensorSamples
 ) -> tuple[float, str]:
     """The distance over the whole test set, all images as bytes; or NaN and the reason."""
     entry: Weights | None = workbench.catalogue_weights.get(INCEPTION)
-    if not judge.fid:
+    if not evaluator.fid:
         return math.nan, "not asked for"
     if entry is None or not is_there(entry):
         return math.nan, NO_FID

@@ -25,7 +25,7 @@ from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
 from fedrepro.config.values import Device, Executor, Seed
 from fedrepro.data.arrays import NAME, dataset_of
-from fedrepro.data.catalogue.entries import Holding
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.engine.initialise import initialise, is_fresh
@@ -42,6 +42,7 @@ from fedrepro.run.shared_prefix import KEPT, Sharing
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
 
@@ -256,15 +257,16 @@ def _spec_of(
     clients: int,
     plugins: Folders,
 ) -> "RunSpec":
-    setting = validate(Setting, _plain(content), WHERE, plugins).following(dataset.task)
+    written = with_new_keys("experiment", {"settings": {"": _plain(content)}}, WHERE)
+    setting = validate(Setting, written["settings"][""], WHERE, plugins).following(dataset.task)
     setting._name = SETTING
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
     parts = given.by_part(method, _plain(hyperparameters), plugins, taken)
     shape = tuple(dataset.input_shape)
-    holds = Holding(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
+    size = DataSize(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
     seed = chosen.seed
-    return RunSpec(setting, method, method, parts, seed, execution, plugins=plugins, holds=holds)
+    return RunSpec(setting, method, method, parts, seed, execution, plugins=plugins, data_size=size)
 
 
 def _run_in(folder: str | Path | None, architecture: "Architecture | None") -> Run:

@@ -68,8 +68,10 @@ class AvailabilitySpec(Typed):
         default="dropped",
         description="Whether a late client is dropped, or sends what it has done by the deadline.",
     )
-    day: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] | None = Field(
-        default=None, description="Rounds in a day; a client can be asked in half of each day."
+    period: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] | None = Field(
+        default=None,
+        serialization_alias="day",
+        description="Rounds in a day; a client can be asked in half of each day.",
     )
 
     @model_validator(mode="after")
@@ -82,7 +84,7 @@ class AvailabilitySpec(Typed):
     def loses(self) -> bool:
         """Whether a round may lack the update of a client."""
         late = self.deadline is not None and self.late == "dropped"
-        return self.dropout > 0 or late or self.day is not None
+        return self.dropout > 0 or late or self.period is not None
 
 
 class Cohorts(Typed):

@@ -27,6 +27,7 @@ from fedrepro.methods.facts import (
 from fedrepro.methods.files import part_files
 from fedrepro.support.errors import UserError
 from fedrepro.support.names import RELEASED, Composition, Part, SettingName
+from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.packaged import ORIGIN
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
@@ -172,11 +173,12 @@ class Experiment(Typed):
         parts = name.split("_")
         for length in range(len(parts) - 1, 0, -1):
             base = self.readings.get("_".join(parts[:length]))
-            values = (
-                values_in(name.removeprefix(base.local_name), base.scalars, TEXT) if base else {}
-            )
-            if base and values:
-                return base.with_keys(values, self._own).called(name)
+            if base is None:
+                continue
+            known = {FIRST_NAMES.get(key, key): value for key, value in base.scalars.items()}
+            if values := values_in(name.removeprefix(base.local_name), known, TEXT):
+                keys = {base.named(key)[0]: value for key, value in values.items()}
+                return base.with_keys(keys, self._own).called(name)
         return None
 
     @cached_property

@@ -236,8 +236,9 @@ def _check_references(
         key = f"settings.{name}.dataset"
         if setting.dataset not in datasets:
             raise bad_value(shown, key, setting.dataset, f"a data set of {CATALOGUE}", datasets)
-        judges = {"judge.model": setting.judge.model} if setting.judge else {}
-        for place, model in {"model": setting.model, **judges}.items():
+        evaluator = setting.evaluator
+        networks = {"evaluator.model": evaluator.model} if evaluator else {}
+        for place, model in {"model": setting.model, **networks}.items():
             if model not in known_models:
                 where, one_of = f"settings.{name}.{place}", f"one of {', '.join(known_models)}"
                 raise bad_value(shown, where, model, one_of, known_models)

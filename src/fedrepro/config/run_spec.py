@@ -10,7 +10,7 @@ from typing import Any, Literal, Union
 
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
-from fedrepro.data.catalogue.entries import Holding
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.plugins import NONE, Folders
 
@@ -70,7 +70,7 @@ class RunSpec:
         inputs: the sources of the method's inputs, by the names in its ``requires``.
         weights: name and catalogue entry of the pretrained weights of the model, if any.
         plugins: the folders of plug-ins. Their code identifies the run, not their paths.
-        holds: the size of its data set, as the catalogue states it.
+        data_size: the size of its data set, as the catalogue states it.
     """
 
     setting: Setting
@@ -82,7 +82,7 @@ class RunSpec:
     weights: tuple[str, Weights] | None = None
     inputs: Mapping[str, ResolvedSource] = field(default_factory=dict)
     plugins: Folders = NONE
-    holds: Holding | None = None
+    data_size: DataSize | None = None
 
     @cached_property
     def digest(self) -> str:

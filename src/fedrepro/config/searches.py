@@ -19,6 +19,7 @@ from fedrepro.config.metrics import SearchedScore, SearchMetric
 from fedrepro.config.tables import Summary
 from fedrepro.config.values import Hyperparameters, LocalSetting, MethodName, Scalar, Scale
 from fedrepro.support.names import Composition
+from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 
 MOST = 1000  # candidates of a method
@@ -111,7 +112,8 @@ class Searched(Typed):
         """The candidate with these values."""
         parts = Composition.parse(self.method).parts
         method = Composition.of(part.named(self._variant(part.name, values)) for part in parts)
-        own = (f"_{key}{_written(values[key], KEPT)}" for key in sorted(self.keys))
+        keys = sorted((FIRST_NAMES.get(key, key), key) for key in self.keys)
+        own = (f"_{name}{_written(values[key], KEPT)}" for name, key in keys)
         return Candidate(values, str(method), "".join(own))
 
     def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:

@@ -34,6 +34,7 @@ from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, nearest
 from fedrepro.support.names import RELEASED, SettingName
+from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Real, Typed, expected, plain_or, validate
 from fedrepro.support.typed_yaml import later as later
@@ -133,7 +134,7 @@ class Stop(Typed):
         return self
 
 
-class Judge(Typed):
+class Evaluator(Typed):
     """How to evaluate a run's synthetic set after the run; not part of the run."""
 
     model: Name = Field(
@@ -283,7 +284,7 @@ class Setting(OfPapers):
         "By method, the rounds after which all clients' models and the server's are saved.",
         first_name="keep",
     )
-    judge: Judge | None = Field(
+    evaluator: Evaluator | None = Field(
         default=None,
         exclude=True,
         description="How to evaluate a run's synthetic set; not part of the run.",
@@ -420,6 +421,8 @@ class Setting(OfPapers):
     def named(self, key: str) -> list[str]:
         """The keys that a name stands for: ``lr``, as nothing else is called so, for its one."""
         known = self.scalars
+        for new, first in FIRST_NAMES.items():
+            key = new if f".{first}".endswith(f".{key}") else key
         return [key] if key in known else [each for each in known if each.rpartition(".")[2] == key]
 
     def with_keys(self, values: Mapping[str, Any], own: Folders = NONE) -> "Setting":

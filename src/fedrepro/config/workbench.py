@@ -274,7 +274,7 @@ class Workbench:
             weights=self.weights.get(setting.model),
             inputs=inputs,
             plugins=self.plugins,
-            holds=self.datasets[setting.dataset].holds,
+            data_size=self.datasets[setting.dataset].size,
         )
 
     def _source(

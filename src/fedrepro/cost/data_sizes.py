@@ -44,19 +44,19 @@ def data_of(bench: Workbench, name: str) -> Data | None:
     Raises:
         UserError: if it is damaged.
     """
-    holds = bench.datasets[name].holds
+    stated = bench.datasets[name].size
     if (bench.root / PREPARED / name / "meta.json").exists():
         dataset = open_dataset(name, bench.root / PREPARED)
         test, numbers = dataset.test, NUMBERS[dataset.train.x.dtype.name]
         sizes = len(dataset.train), len(test) if test else 0
         group = dataset.train.group
         counted = None if group is None else len(np.unique(group))
-        clients = (holds.clients if holds else None) or counted
+        clients = (stated.clients if stated else None) or counted
         return Data(*sizes, dataset.input_shape, numbers, dataset.classes, clients, True)
-    if holds is None:
+    if stated is None:
         return None
-    sizes = holds.train, holds.test
-    return Data(*sizes, holds.shape, holds.numbers, holds.classes, holds.clients, False)
+    sizes = stated.train, stated.test
+    return Data(*sizes, stated.shape, stated.numbers, stated.classes, stated.clients, False)
 
 
 def counted_shares(path: Path, batch_size: int) -> DataShares:

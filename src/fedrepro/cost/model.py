@@ -1,7 +1,7 @@
 """Cost estimates of runs: steps, seconds, disk, memory.
 
 The amount of work follows from the experiment files and the partitions. For a missing partition, it
-is estimated from the samples and clients that the catalogue states (``holds``). Seconds are by the
+is estimated from the samples and clients that the catalogue states (``size``). Seconds are by the
 rates of a shipped table, corrected by the timings of runs that this machine has finished.
 """
 

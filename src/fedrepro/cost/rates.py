@@ -29,7 +29,7 @@ class Workload:
 
     Attributes:
         shape: of one sample.
-        numbers: its kind of numbers, as in :class:`fedrepro.data.catalogue.entries.Holding`.
+        numbers: its kind of numbers, as in :class:`fedrepro.data.catalogue.entries.DataSize`.
         stacked: clients that a GPU computes side by side; 0: one after another.
         precision: float32 on a CPU, whatever the run has.
         method: if it trains something other than a classifier; "" for FedAvg.

@@ -14,8 +14,8 @@ runs in every executor with the same bits:
   of steps over the mean of all clients, divided by its speed, log-normal with ``spread``, drawn
   once for the run. A client that is late is dropped, or sends what it has got done.
 
-``day`` makes participation diurnal: each client can be asked in half of every so many rounds, from
-a phase of its own (Bonawitz et al., MLSys 2019; https://arxiv.org/abs/1902.01046).
+``period`` makes participation diurnal: each client can be asked in half of every so many rounds,
+from a phase of its own (Bonawitz et al., MLSys 2019; https://arxiv.org/abs/1902.01046).
 
 The steps that are left out are the last mini-batches of each epoch, whose samples change with every
 shuffle. If no update would arrive in a round, the server waits for its first client.
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fedrepro.support.rng import stream
 
-AWAKE = 0.5  # share of a day
+AWAKE = 0.5  # share of a period
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Availability:
     Attributes:
         seed: the run's.
         steps: number of mini-batches of each client in an epoch.
-        dropout, partial, deadline, spread, day: as at the top of this file; None: none.
+        dropout, partial, deadline, spread, period: as at the top of this file; None: none.
         late_are_dropped: whether a client that is late is dropped.
     """
 
@@ -51,14 +51,14 @@ class Availability:
     deadline: float | None = None
     spread: float = 0.0
     late_are_dropped: bool = True
-    day: int | None = None
+    period: int | None = None
 
     def awake(self, round: int, clients: Sequence[int]) -> list[int]:
         """Those of ``clients`` that can be asked; the first of them if there are none."""
-        if self.day is None:
+        if self.period is None:
             return [*clients]
         phases = torch.rand(len(self.steps), generator=stream(self.seed, "day"))
-        time = (round / self.day + phases.double()) % 1
+        time = (round / self.period + phases.double()) % 1
         return [client for client in clients if time[client] < AWAKE] or [clients[0]]
 
     def shares(self, round: int) -> Tensor:

@@ -75,7 +75,7 @@ def scores_together(spec: RunSpec) -> bool:
 
     Nor by a loss of the user's own, which may only have a value for a whole batch.
     """
-    shares = estimated_shares(spec.setting, spec.holds) if spec.holds else None
+    shares = estimated_shares(spec.setting, spec.data_size) if spec.data_size else None
     if spec.setting.loss:
         return False
     return spec.setting.evaluate.clients and shares is not None and shares.clients >= TOGETHER_FROM
@@ -148,7 +148,7 @@ def client_steps(spec: RunSpec) -> float:
 
     Not counted in prepared data: the workflow needs to know it before.
     """
-    shares = estimated_shares(spec.setting, spec.holds) if spec.holds else None
+    shares = estimated_shares(spec.setting, spec.data_size) if spec.data_size else None
     if shares is None:
         return 0.0
     rounds = spec.setting.rounds * cohort_size(spec.setting, shares.clients)

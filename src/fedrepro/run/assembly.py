@@ -430,7 +430,7 @@ def _availability(setting: Setting, seed: int, clients: ClientData) -> Availabil
         wanted.deadline,
         wanted.spread,
         wanted.late == "dropped",
-        wanted.day,
+        wanted.period,
     )
 
 

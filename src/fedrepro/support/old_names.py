@@ -15,10 +15,18 @@ OLD_KEYS: dict[str, dict[Keys, str]] = {
         ("methods", "*", "trunk"): "parent",
         ("settings", "*", "given"): "inputs",
         ("settings", "*", "keep"): "save_models_at",
+        ("settings", "*", "judge"): "evaluator",
+        ("settings", "*", "availability", "day"): "period",
     },
-    "datasets": {("datasets", "*", "stands_in_for"): "surrogate_for"},
+    "datasets": {
+        ("datasets", "*", "stands_in_for"): "surrogate_for",
+        ("datasets", "*", "holds"): "size",
+    },
     "claims": {("over",): "quantifier"},
 }
+
+# Of keys of settings, as in the names of runs that have another value of them.
+FIRST_NAMES = {"availability.period": "availability.day"}
 
 
 def with_new_keys(kind: str, content: Any, shown: object) -> Any:
@@ -42,7 +50,7 @@ def with_new_keys(kind: str, content: Any, shown: object) -> Any:
         for key, value in node.items():
             path = (*above, str(key))
             if new := _new_name(kind, path):
-                place = ".".join(path)
+                place = ".".join(filter(None, path))
                 if new in node:
                     problem = f"is called {new!r} now, which is there too: drop {key!r}"
                     raise UserError(f"{shown}: {place}: {problem}")

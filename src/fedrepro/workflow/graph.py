@@ -164,22 +164,22 @@ class Graph:
 
     def quality_code(self, wildcards: Any) -> str:
         """A hash of the code that evaluates a synthetic set, its classifier included."""
-        judge = self._run_spec(wildcards).setting.judge
+        evaluator = self._run_spec(wildcards).setting.evaluator
         code = self.code("fedrepro.analysis.quality_of_run")
-        if judge is None:
+        if evaluator is None:
             return code
-        return f"{code} {numerics.of_named_model(judge.model, self.bench.plugins)}"
+        return f"{code} {numerics.of_named_model(evaluator.model, self.bench.plugins)}"
 
-    def judge(self, wildcards: Any) -> str:
-        """A setting's `judge`, as text.
+    def evaluator(self, wildcards: Any) -> str:
+        """A setting's `evaluator`, as text.
 
         With `fid`, it includes whether Inception's weights exist. They are not an input of the rule
         because everything else is computed without them.
         """
-        judge = self._run_spec(wildcards).setting.judge
+        evaluator = self._run_spec(wildcards).setting.evaluator
         entry = self.bench.catalogue_weights.get(INCEPTION)
-        there = judge is not None and judge.fid and entry is not None and is_there(entry)
-        return f"{judge.model_dump_json() if judge else None} {there and entry}"
+        there = evaluator is not None and evaluator.fid and entry is not None and is_there(entry)
+        return f"{evaluator.model_dump_json() if evaluator else None} {there and entry}"
 
     def landscape_arguments(self, wildcards: Any) -> str:
         """The arguments of the command that a landscape's file name encodes."""

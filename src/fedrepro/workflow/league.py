@@ -84,11 +84,11 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
 
 def _keeps_a_part(method: Method, spec: RunSpec) -> bool:
     """True if clients keep a part of the model; False if the catalogue has no size of the data."""
-    if spec.holds is None:
+    if spec.data_size is None:
         return False
     with torch.device("meta"):  # names only
         model = registry.build(
-            spec.setting.model, spec.holds.shape, spec.holds.classes, folders=spec.plugins
+            spec.setting.model, spec.data_size.shape, spec.data_size.classes, folders=spec.plugins
         )
     return keeps_a_part(method, model)
 

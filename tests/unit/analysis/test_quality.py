@@ -16,7 +16,7 @@ from torch.nn import functional
 from fedrepro.analysis import judging, quality
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Judge
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.tree import Tree
 from fedrepro.models import inception
@@ -104,7 +104,7 @@ def two_blobs(samples: int = 40) -> TensorSamples:
 
 
 def test_a_classifier_is_trained_until_it_has_converged() -> None:
-    judge, samples = Judge(model="twonn", lr=0.01), two_blobs()
+    judge, samples = Evaluator(model="twonn", lr=0.01), two_blobs()
     trained = judging.train(samples, 2, judge, 0, 200)
     assert trained.converged and trained.epochs < 200 and trained.loss <= judging.ENOUGH
     assert judging.accuracy(trained.module, samples) == 1
@@ -138,7 +138,7 @@ def test_or_until_the_loss_falls_no_more() -> None:
     """Labels that nothing tells apart: the loss stays near log 2."""
     samples = two_blobs()
     blurred = TensorSamples(torch.zeros_like(samples.x), samples.y, samples.scaling)
-    trained = judging.train(blurred, 2, Judge(model="logistic", lr=0.01), 0, 300)
+    trained = judging.train(blurred, 2, Evaluator(model="logistic", lr=0.01), 0, 300)
     assert trained.converged and judging.PATIENCE < trained.epochs < 300
     assert trained.loss == pytest.approx(math.log(2), rel=0.01)
 
@@ -262,7 +262,7 @@ def test_an_fid_comes_from_the_file_of_weights(
     file = world / "results/downloads/weights/inception_v3_google-0cc3c7bd.pth"
     file.parent.mkdir(parents=True)
     torch.save(network.state_dict(), file)  # noqa: TID251 (as its authors save it)
-    write_experiment(world, **{"judge: {": "judge: {fid: true, "})
+    write_experiment(world, **{"evaluator: {": "evaluator: {fid: true, "})
     assert "expected 0cc3c7bd" in refused(capsys)
     catalogue = world / "config/datasets.yaml"
     text = catalogue.read_text().replace("sha256: 0cc3c7bd", f"sha256: {sha256_of(file)}")
@@ -325,13 +325,13 @@ def refused(capsys: pytest.CaptureFixture[str], *run: str) -> str:
 
 
 def test_what_is_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_experiment(world, **{"    judge: {model: twonn, epochs: 60, real_epochs: 1}\n": ""})
-    assert "fedevg/digits: judge: missing: expected how" in refused(capsys)
+    write_experiment(world, **{"    evaluator: {model: twonn, epochs: 60, real_epochs: 1}\n": ""})
+    assert "fedevg/digits: evaluator: missing: expected how" in refused(capsys)
     write_experiment(world, **{"model: twonn": "model: twon"})
     line = refused(capsys)
-    assert "settings.digits.judge.model: 'twon'" in line and "did you mean 'twonn'?" in line
+    assert "settings.digits.evaluator.model: 'twon'" in line and "did you mean 'twonn'?" in line
     write_experiment(world, **{"real_epochs: 1": "real_epochs: 0"})
-    assert "judge.real_epochs: 0" in refused(capsys)
+    assert "evaluator.real_epochs: 0" in refused(capsys)
     write_experiment(world)
     fedavg = ("fedevg/digits", "fedavg", "--seed", "1")
     assert "expected a finished run" in refused(capsys, *fedavg)

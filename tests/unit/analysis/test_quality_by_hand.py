@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.analysis import judging
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Judge
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.run.store import load_tree
 from support.by_hand import auroc, numpy_stream
@@ -66,7 +66,7 @@ def test_every_number(judged_copy: Path) -> None:
     assert len({len(each) for each in rows["test"]}) > 1
     left, _ = load_tree(FOLDER / "model.safetensors")
     x, y = (left["x"] * 255).round().to(torch.uint8).numpy(), left["y"].numpy()
-    judge = Judge(model="twonn", epochs=60, real_epochs=1)
+    judge = Evaluator(model="twonn", epochs=60, real_epochs=1)
     trained = np.sort(np.concatenate(rows["train"]))
 
     # --- the classifier that is trained on the set

@@ -47,7 +47,7 @@ COMPACT = """\
 settings:
   compact-a: {extends: s}
   compact-b: {extends: s, rounds: 2}
-  compact-made: {extends: s, judge: {model: logistic, epochs: 1, real_epochs: 1}}
+  compact-made: {extends: s, evaluator: {model: logistic, epochs: 1, real_epochs: 1}}
 tables:
   compact_accuracy:
     title: Accuracy

@@ -67,7 +67,7 @@ PAIRS: list[tuple[type[BaseModel], dict[str, Any], dict[str, Any]]] = [
      {"kind": "sign_flip", "share": 0.2, "scale": 0}),
     (AvailabilitySpec, {"deadline": 1, "spread": 0.5}, {"spread": 0.5}),
     (AvailabilitySpec, {"deadline": 1, "late": "partial"}, {"late": "partial"}),
-    (AvailabilitySpec, {"day": 2}, {"day": 1}),
+    (AvailabilitySpec, {"period": 2}, {"period": 1}),
     (AvailabilitySpec, {"partial": 1}, {"dropout": 1}),
     (Cohorts, {"stream": "numpy_legacy", "seed": 0}, {"stream": "numpy", "seed": 0}),
     (Seeds, {"demo": [0, 1]}, {"demo": [1, 1]}),
@@ -119,7 +119,7 @@ def test_each_limit_has_two_sides(
 @pytest.mark.parametrize(
     ("keys", "loses"),
     [
-        ({}, False), ({"dropout": 0.1}, True), ({"partial": 1.0}, False), ({"day": 4}, True),
+        ({}, False), ({"dropout": 0.1}, True), ({"partial": 1.0}, False), ({"period": 4}, True),
         ({"deadline": 2}, True), ({"deadline": 2, "late": "partial"}, False),
         ({"deadline": 2, "late": "partial", "dropout": 0.2}, True),
     ],

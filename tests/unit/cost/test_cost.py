@@ -576,8 +576,8 @@ def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:
 def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:
     file = bench.root / "config/datasets.yaml"
     text = file.read_text(encoding="utf-8")
-    assert "    holds: {train: 4000, " in text
-    file.write_text(text.replace("    holds: {train: 4000, ", "    # holds: {train: 4000, "))
+    assert "    size: {train: 4000, " in text
+    file.write_text(text.replace("    size: {train: 4000, ", "    # size: {train: 4000, "))
     bench = load(bench.root)
     total = lines(bench, rates)["all", "all"]
     assert (total.unknown, total.hours) == (2, 0)
@@ -704,7 +704,7 @@ def test_what_is_not_known_is_said_first_and_is_no_zero(
 ) -> None:
     file = bench.root / "config/datasets.yaml"
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("    holds: {train: 4000, ", "    # holds: {train: 4000, "))
+    file.write_text(text.replace("    size: {train: 4000, ", "    # size: {train: 4000, "))
     assert main(["plan"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
     assert first.startswith("Hours unknown: 2 runs: data set mnist5k")
@@ -907,9 +907,9 @@ def test_sizes_are_counted_once_data_are_prepared_and_the_catalogue_s_before(
     tested: bool,
 ) -> None:
     known = bench.datasets["mnist5k"]
-    assert known.holds is not None
-    holds = known.holds.model_copy(update={"clients": stated})
-    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"holds": holds}))  # type: ignore[arg-type]
+    assert known.size is not None
+    size = known.size.model_copy(update={"clients": stated})
+    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"size": size}))  # type: ignore[arg-type]
     counted = Data(4000, 1000, (1, 28, 28), "bytes", 10, stated, False)
     assert data_sizes.data_of(bench, "mnist5k") == counted
     assert counted.sample_bytes == 784 + 8
@@ -923,7 +923,7 @@ def test_sizes_are_counted_once_data_are_prepared_and_the_catalogue_s_before(
     natural = stated or groups  # some may be too small to take part, as the catalogue knows
     expected = Data(150, test, (1, 2, 2), "bytes", 3, natural, True)
     assert data_sizes.data_of(bench, "mnist5k") == expected
-    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"holds": None}))  # type: ignore[arg-type]
+    monkeypatch.setitem(bench.datasets, "mnist5k", known.model_copy(update={"size": None}))  # type: ignore[arg-type]
     assert data_sizes.data_of(bench, "mnist5k") == replace(expected, clients=groups)
     (bench.root / "results/data/mnist5k/meta.json").unlink()
     assert data_sizes.data_of(bench, "mnist5k") is None

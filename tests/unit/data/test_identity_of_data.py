@@ -19,7 +19,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.support.plugins import content_of
 from support.raw_data import entry, idx_entry, idx_files
 
-WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "holds"}
+WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "size"}
 OF_SOURCES = {"urls", "mirrors", "packed"}
 ENTRIES: list[Any] = [
     entry("tabular_csv", path="x", label="y"),

@@ -95,7 +95,7 @@ def test_chapter_iv_has_its_data_in_the_catalogue() -> None:
         ("dermamnist_64", (3, 64, 64)),
         ("organcmnist_64", (1, 64, 64)),
     ):
-        holds = known[name].holds
-        assert holds is not None and holds.shape == shape
+        stated = known[name].size
+        assert stated is not None and stated.shape == shape
     # A key that came later changes nothing for data that do not use it.
     assert "side" not in meaning_of(known["mnist"]) and meaning_of(known["mnist_32"])["side"] == 32

@@ -65,7 +65,7 @@ def test_speeds_are_log_normal_and_the_client_s_own() -> None:
 
 
 def test_half_of_all_clients_are_awake_each_for_half_of_a_day() -> None:
-    diurnal = many(day=10)
+    diurnal = many(period=10)
     awake = torch.zeros(10, 1000)
     for round in range(10):
         awake[round, diurnal.awake(round, range(1000))] = 1
@@ -77,7 +77,7 @@ def test_half_of_all_clients_are_awake_each_for_half_of_a_day() -> None:
 
 
 def test_cohorts_are_drawn_from_those_who_are_awake() -> None:
-    diurnal = world(day=4)
+    diurnal = world(period=4)
     for round in range(8):
         awake = {*diurnal.availability.awake(round, range(6))}  # type: ignore[union-attr]
         cohort = choose_cohort(diurnal, round)
@@ -85,17 +85,19 @@ def test_cohorts_are_drawn_from_those_who_are_awake() -> None:
         assert cohort == sorted(cohort)
 
 
-@pytest.mark.parametrize("day", [2, 5, None])
-def test_a_released_stream_s_sleepers_are_replaced_by_others_who_are_awake(day: int | None) -> None:
-    """Those of the stream who are awake come first; without a day they are all."""
+@pytest.mark.parametrize("period", [2, 5, None])
+def test_a_released_stream_s_sleepers_are_replaced_by_others_who_are_awake(
+    period: int | None,
+) -> None:
+    """Those of the stream who are awake come first; without a period they are all."""
     streamed = [[3, 0, 5], [1, 2, 4], [5, 4, 3], [0, 1, 2]]
-    made = replace(world(day=day), sample_cohort=lambda round: streamed[round], cohort_size=3)
+    made = replace(world(period=period), sample_cohort=lambda round: streamed[round], cohort_size=3)
     assert made.availability
     for round, drawn in enumerate(streamed):
         awake, asked = made.availability.awake(round, range(6)), ask(made, round)
         assert len(asked) == min(3, len(awake)) and {*asked} <= {*awake}
         assert {*drawn} & {*awake} <= {*asked}
-        assert day or asked == sorted(drawn)
+        assert period or asked == sorted(drawn)
 
 
 def test_a_round_waits_for_one_client_if_all_drop_out() -> None:
@@ -131,7 +133,7 @@ def test_fewer_steps_are_taken_as_if_the_client_had_fewer_mini_batches() -> None
 
 KEYS: dict[str, Any] = {
     "dropout": 0.2, "partial": 0.5, "deadline": 1.2, "spread": 0.5,
-    "late_are_dropped": False, "day": 5,
+    "late_are_dropped": False, "period": 5,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.data.catalogue.entries import Holding
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.engine.executor_facts import PER_CLIENT, STACKED
 from fedrepro.provenance import arithmetic
 from fedrepro.provenance.arithmetic import UNKNOWN
@@ -21,7 +21,7 @@ from support.manifests import write_manifest
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
-SIZE = Holding(train=6_000, shape=(1, 2, 2), classes=3)
+SIZE = DataSize(train=6_000, shape=(1, 2, 2), classes=3)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_auto_follows_from_the_specification_alone(
 ) -> None:
     """3 of 6 clients with 1,000 samples each, in mini-batches of 8, in two epochs."""
     monkeypatch.setattr("shutil.which", lambda name: None)  # no compiler, either
-    spec = replace(run_spec(composition, executor="auto", **changes), holds=SIZE)
+    spec = replace(run_spec(composition, executor="auto", **changes), data_size=SIZE)
     words = STACKED if stacked else PER_CLIENT
     for threads in (1, 2, 16):
         execution = replace(spec.execution, threads=threads)
         assert arithmetic.of_spec(replace(spec, execution=execution)) == words
     assert arithmetic.client_steps(spec) == 3 * 2 * 125 * spec.setting.rounds
-    assert arithmetic.of_spec(replace(spec, holds=None)) == PER_CLIENT
+    assert arithmetic.of_spec(replace(spec, data_size=None)) == PER_CLIENT
     text = spec.digest
     assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
@@ -97,16 +97,16 @@ def test_auto_follows_from_the_specification_alone(
 def test_clients_with_a_loss_of_the_user_s_are_neither_stacked_nor_scored_together() -> None:
     """It may have no value for a single sample, or only one for a whole batch."""
     spec = run_spec(executor="auto", rounds=900, evaluate={"clients": True})
-    many = Holding(train=2_000, shape=(1, 2, 2), classes=3, clients=1_000)
+    many = DataSize(train=2_000, shape=(1, 2, 2), classes=3, clients=1_000)
     for clients, words in ((6, STACKED), (999, STACKED), (1_000, f"{STACKED}, scored together")):
         setting = run_spec(
             executor="auto", rounds=9_000, evaluate={"clients": True},
             partition={"scheme": "iid", "clients": clients},
         ).setting  # fmt: skip
         setting._name = spec.setting.name
-        assert arithmetic.of_spec(replace(spec, setting=setting, holds=many)) == words
+        assert arithmetic.of_spec(replace(spec, setting=setting, data_size=many)) == words
         own = setting.model_copy(update={"loss": "mine"})
-        assert arithmetic.of_spec(replace(spec, setting=own, holds=many)) == PER_CLIENT
+        assert arithmetic.of_spec(replace(spec, setting=own, data_size=many)) == PER_CLIENT
 
 
 def test_two_models_are_stacked_earlier_than_one() -> None:

@@ -40,7 +40,7 @@ COMPACT = {
     "settings": {
         "compact-a": {"extends": "s"},
         "compact-b": {"extends": "s", "epochs": 2},
-        "compact-made": {"extends": "s", "judge": {"model": "logistic", "epochs": 1}},
+        "compact-made": {"extends": "s", "evaluator": {"model": "logistic", "epochs": 1}},
     },
     "tables": {
         "compact_made": {

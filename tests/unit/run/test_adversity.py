@@ -20,7 +20,7 @@ from support.tiny_run import CLIENTS, carry_out, dataset, partition, run_spec
 
 FLIPS = {"kind": "sign_flip", "share": 0.34, "scale": 3.0}
 SLEEPY = {
-    "dropout": 0.3, "partial": 0.5, "deadline": 1.5, "spread": 0.4, "late": "partial", "day": 4,
+    "dropout": 0.3, "partial": 0.5, "deadline": 1.5, "spread": 0.4, "late": "partial", "period": 4,
 }  # fmt: skip
 KEYS = [{"attack": FLIPS}, {"availability": SLEEPY}]
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
@@ -132,7 +132,7 @@ def test_a_run_counts_who_took_part_and_what_was_sent(tmp_path: Path) -> None:
         ({"availability": {"dropout": 1}}, "a number of at least 0 and below 1"),
         ({"availability": {"partial": 1.5}}, "a number of at least 0 and at most 1"),
         ({"availability": {"spread": 0.5}}, "`spread` and `late` with a `deadline` only"),
-        ({"availability": {"day": 1}}, "a whole number of at least 2"),
+        ({"availability": {"period": 1}}, "a whole number of at least 2"),
     ],
 )
 def test_bad_values_are_refused(key: dict[str, Any], line: str) -> None:
@@ -141,7 +141,7 @@ def test_bad_values_are_refused(key: dict[str, Any], line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [{"dropout": 0.1}, {"deadline": 1.0}, {"day": 10}], ids=lambda key: next(iter(key))
+    "key", [{"dropout": 0.1}, {"deadline": 1.0}, {"period": 10}], ids=lambda key: next(iter(key))
 )
 def test_a_method_that_needs_all_clients_is_refused_where_some_may_be_missing(
     key: dict[str, float],

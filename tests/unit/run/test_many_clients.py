@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.data.catalogue.entries import Holding
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.engine import round as engine
 from fedrepro.engine.context import Context
 from fedrepro.engine.evaluate import BATCH, evaluate, evaluate_clients
@@ -131,7 +131,7 @@ def played(spec: RunSpec, folder: Path, rounds: int = 1) -> tuple[Plan, State]:
 
 def held(spec: RunSpec) -> RunSpec:
     """The same, where the catalogue states sizes."""
-    return replace(spec, holds=Holding(train=150, shape=(1, 2, 2), classes=3))
+    return replace(spec, data_size=DataSize(train=150, shape=(1, 2, 2), classes=3))
 
 
 @pytest.fixture

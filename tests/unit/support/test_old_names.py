@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fedrepro as fr
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
@@ -77,7 +79,9 @@ def test_with_old_keys_each_run_and_table_is_the_same(
         there.write_text(written(renamed), encoding="utf-8")
         if renamed != content:
             changed.add(str(there.relative_to(tmp_path)))
-    old, new = files_of(load(tmp_path)), files_of(load(root))
+    new = files_of(load(root))
+    assert capsys.readouterr().err == ""  # nothing that comes with the package has an old key
+    old = files_of(load(tmp_path))
     assert old.keys() == new.keys()
     assert [name for name in new if new[name] != old[name]] == []
     told = capsys.readouterr().err.splitlines()
@@ -124,3 +128,29 @@ def test_both_keys_end_with_status_2(
     assert main(["settings"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "config/config.yaml: own: " in line
+
+
+def test_a_run_with_another_value_of_a_renamed_key_keeps_its_name() -> None:
+    """So that it is found where it is."""
+    bench = load(ROOT)
+    setting = bench.setting("superfed/mnist5k-demo")
+    named = {
+        bench.with_variant(setting, "fedavg", {key: 4, "availability.dropout": 0.5})[1]
+        for key in ("availability.day", "day", "availability.period", "period")
+    }
+    name = f"{setting.name}_availability.day4_availability.dropout0.5"
+    assert named == {name}
+    found = bench.setting(name)
+    assert found.availability is not None and found.availability.period == 4
+
+
+def test_an_old_key_is_read_from_python(capsys: pytest.CaptureFixture[str]) -> None:
+    _tell.cache_clear()
+    clients = [(np.eye(3, dtype="float32"), np.arange(3))] * 3
+    made = [
+        fr.train("fedavg", "logistic", clients, rounds=1, test=clients[0], availability=each)
+        for each in ({"day": 4}, {"period": 4})
+    ]
+    assert made[0].manifest["run"] == made[1].manifest["run"]
+    assert made[0].manifest["run"]["availability"]["day"] == 4
+    assert "availability.day: is called 'period' now" in capsys.readouterr().err

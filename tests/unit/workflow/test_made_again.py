@@ -71,7 +71,7 @@ settings:
     rounds: 5
     inputs: {unlabelled: {setting: own, method: my_prox}}
   drawn: {extends: plain, rounds: 6, cohorts: {stream: numpy_legacy, seed: 7}}
-  judged: {extends: plain, rounds: 7, judge: {model: superfed_twonn, epochs: 50}}
+  judged: {extends: plain, rounds: 7, evaluator: {model: superfed_twonn, epochs: 50}}
 tables:
   table_1:
     title: Plain

@@ -62,7 +62,7 @@ def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
     return known[name]
 
 
-# Keys that do not affect the data themselves.
+# Keys that do not affect the data themselves, by their first names.
 DESCRIPTIVE = (
     "title", "licence", "citation", "homepage", "surrogate_for", "urls", "mirrors", "packed",
     "holds",

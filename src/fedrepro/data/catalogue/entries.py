@@ -114,7 +114,7 @@ class Mirror(Typed):
     images: Literal["png"] | None = None
 
 
-class Holding(Typed):
+class DataSize(Typed):
     """The approximate size of a data set, for cost estimates before it is prepared.
 
     Attributes:
@@ -148,7 +148,7 @@ class Described(Typed):
         surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
             surrogate next to the printed ones without a verdict. If the user must supply its files
             and they are missing, no table waits for its runs.
-        holds: the size that `fedrepro estimate` assumes until the data are prepared.
+        size: the size that `fedrepro estimate` assumes until the data are prepared.
         reader: "module:function" in data/readers that turns its files into arrays.
         mean: subtracted from each channel of an image, after division by 255; if left out, neither
             this nor `std` is applied.
@@ -166,7 +166,7 @@ class Described(Typed):
     citation: str
     homepage: Url | None = None
     surrogate_for: Name | None = None
-    holds: Holding | None = None
+    size: DataSize | None = Field(default=None, serialization_alias="holds")
     task: Task = "classification"
     mean: PerChannel | None = None
     std: PerChannel | None = None

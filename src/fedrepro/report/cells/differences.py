@@ -167,8 +167,8 @@ def _of(workbench: Workbench, setting: Setting) -> Values:
     """All that determines training in a setting, apart from its methods."""
     values: Values = {"data set": setting.dataset, "network": setting.model}
     scheme, optimizer = setting.partition, setting.optimizer
-    holds = workbench.datasets[setting.dataset].holds
-    shares = estimated_shares(setting, holds) if holds else None
+    size = workbench.datasets[setting.dataset].size
+    shares = estimated_shares(setting, size) if size else None
     if shares:
         cohort = cohort_size(setting, shares.clients)
         steps = shares.steps / shares.clients * setting.epochs
