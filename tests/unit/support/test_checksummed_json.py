@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.support import checksummed_json
-from fedrepro.support.checksummed_json import fault, in_lines, place, sealed
+from fedrepro.support.checksummed_json import fault, in_lines, place, seal_of, sealed
 from fedrepro.support.errors import UserError
 
 CONTENT: dict[str, Any] = {
@@ -69,6 +69,9 @@ def test_a_file_in_another_s_place_is_none_of_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="shown: damaged: it is studies/y, not studies/x; again"):
         checksummed_json.read(path, WHAT, Path("shown"), "again")
     assert fault(json.loads(path.read_bytes())) == ""
+    nameless = {"a": 1}  # a manifest's kind of seal makes it no other file
+    assert fault({**nameless, "seal": seal_of(nameless)}) == ""
+    assert fault({**nameless, "seal": seal_of(nameless)}, WHAT)
     with pytest.raises(ValueError, match="it is studies/y"):
         checksummed_json.checked(path, WHAT)
 

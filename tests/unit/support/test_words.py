@@ -11,6 +11,7 @@ import pytest
 from fedrepro.support import errors, printing
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.names import Composition, SettingName
+from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.scoped_cache import ScopedCache
 
 
@@ -202,6 +203,7 @@ def test_a_page_has_no_path_and_no_machine(tmp_path: Path) -> None:
         f"process 12 on node7.x: busy on {host}": "process 12 on a machine: busy on a machine",
         f"x{host}": f"x{host}",
         "\x1b": "\\x1b",
+        f'File "{PACKAGE}/engine/net.py"': f'File "./{PACKAGE.name}/engine/net.py"',
     }.items():
         assert printing.redact(text, tmp_path) == shown
 

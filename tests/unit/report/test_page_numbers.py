@@ -1,0 +1,485 @@
+"""What pages count, order and choose: costs, league, claims, printed tables, start page, rows."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedrepro.config.tables import Summary
+from fedrepro.config.targets import RunKey, TableTarget
+from fedrepro.measures.base import Reading
+from fedrepro.measures.registry import SETS
+from fedrepro.report import datasheet
+from fedrepro.report.cells.computed import ComputedCell, ComputedWording
+from fedrepro.report.cells.league import ALL, Entry, League, Match, PlayedMatch, Standing
+from fedrepro.report.pages import cost, fairness, overview, printed, row_figures
+from fedrepro.report.pages import league as league_page
+from fedrepro.report.papers.published import (
+    PrintedCell,
+    PrintedMetric,
+    Published,
+    System,
+    Wording,
+)
+from fedrepro.report.papers.references import References
+from fedrepro.report.papers.verdict import judge_computed
+from fedrepro.support.files import sha256_of
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+# --- costs ----------------------------------------------------------------------------------------
+def timed(setting: str, seed: int, device: str = "cpu", archived: str = "") -> Any:
+    timing = {
+        "wall_seconds": 10.0 * seed, "cpu_seconds": 3.0 * seed,
+        "peak_memory_bytes": 100.0 * (4 - seed), "rounds_per_second": 1.0 + seed,
+    }  # fmt: skip
+    manifest = {"device": device} if device else {}
+    return SimpleNamespace(
+        run=RunKey(f"s/{setting}", "fedavg", seed), timing=timing, manifest=manifest,
+        reference=False, archived=archived,
+    )  # fmt: skip
+
+
+def test_sums_of_costs_tell_graphics_cards_apart() -> None:
+    records = [timed("a", 1, "cuda:1"), timed("a", 2), timed("a", 3, "cuda"), timed("a", 1, "")]
+    assert cost._sum(records) == {
+        "wall": 70.0, "cpu": 21.0, "gpu": 40.0, "memory": 300.0, "speed": 2.75,
+        "devices": ["cpu", "cuda", "cuda:1", "unknown"],
+    }  # fmt: skip
+
+
+def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a table at scale demo the runs that are wanted are what it requires or has anyhow."""
+    made = {each.run: each for each in (timed("a", 1), timed("a", 2), timed("b", 3))}
+    archived = {run: replace_archived(record) for run, record in made.items()}
+    keys = [*made]
+    missing = RunKey("s/c", "fedavg", 9)
+    tables = {
+        ("s", "one"): SimpleNamespace(runs=keys[:2]),
+        ("s", "two"): SimpleNamespace(runs=[keys[1], keys[2], missing]),
+        ("s", "none"): SimpleNamespace(runs=[missing]),
+    }
+    target = SimpleNamespace(runs=(keys[0], missing), required=(missing,))
+    bench = SimpleNamespace(
+        targets=lambda scale: {("s", "t"): target} if scale == "demo" else {},
+        tables=lambda scale: tables, root=None,
+    )  # fmt: skip
+    empty = SimpleNamespace(archived=None, timing={})
+    monkeypatch.setattr(cost, "read_run", lambda _, run, reference: archived.get(run, empty))
+    monkeypatch.setattr(cost, "use_of", lambda each, _: {"label": "x"})
+    found = cost.cost(bench, Published(), [made[keys[0]]], [])  # type: ignore[arg-type]
+    rows = [(row["scale"], row["runs"], row["wanted"], row["wall"]) for row in found["tables"]]
+    assert rows == [("demo", 1, 2, 10.0), ("compact", 2, 2, 30.0), ("compact", 2, 3, 50.0)]
+    ((total),) = found["totals"]
+    assert (total["runs"], total["wall"], total["scale"]) == (3, 60.0, "compact")
+    assert [(row["setting"], row["wall"]) for row in found["rows"]] == [("s/a", 10.0)]
+
+
+def replace_archived(record: Any) -> Any:
+    return SimpleNamespace(**{**vars(record), "archived": "sealed"})
+
+
+# --- the league -----------------------------------------------------------------------------------
+def played_of(
+    title: str, numbers: Mapping[str, Any], rising: bool = True, own: str | None = None,
+    setting: str = "s/a", group: str = "skew", seeds: tuple[int, ...] = SEEDS,
+) -> PlayedMatch:  # fmt: skip
+    """A match in which methods have these means and spreads; None has diverged."""
+    measure = Reading("accuracy" if rising else "loss", "%", rising, lambda record: [])
+    match = Match("s", "t", 0, group, title, setting, None, measure, False, Summary(), seeds)
+    entries = []
+    for name, told in numbers.items():
+        if told == "missing":
+            entries.append(Entry(name, "local" if name == "Alone" else name, {}, "no result"))
+            continue
+        if told is None:
+            entries.append(Entry(name, name.lower(), {}, "diverged", diverged=True))
+            continue
+        mean, spread = told
+        sign = 1 if len(name) % 2 else -1  # so that leads vary over seeds
+        values = {seed: mean + sign * spread * (seed - np.mean(seeds)) for seed in seeds}
+        entries.append(Entry(name, name.lower(), values))
+    return PlayedMatch(match, seeds, tuple(entries), own)
+
+
+def league_of(*played: PlayedMatch, own: str | None = None) -> League:
+    groups: dict[str, list[PlayedMatch]] = {}
+    for each in played:
+        groups.setdefault(each.match.group, []).append(each)
+    standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
+    return League(played, standings, "about", own)
+
+
+def bench_of_settings() -> Any:
+    partition = SimpleNamespace(scheme="two_classes", clients=7)
+    setting = SimpleNamespace(dataset="d", partition=partition, participation=0.5, rounds=9)
+    return SimpleNamespace(setting=lambda _: setting, compose=lambda _, method: (method, {}))
+
+
+@pytest.mark.parametrize("rising", [True, False])
+def test_a_setting_names_its_best_method_and_those_that_are_not_shown_to_be_behind(
+    rising: bool,
+) -> None:
+    """One whose lead has an interval below zero cannot be; one that diverged is behind."""
+    sign = 1 if rising else -1
+    numbers = {
+        "FedAvg": (50.0, 0.5), "Best": (50.0 + 9 * sign, 1.0), "Near": (50.0 + 8.9 * sign, 4.0),
+        "Far": (50.0 + 2 * sign, 0.5), "Gone": None,
+    }  # fmt: skip
+    played = played_of("m", numbers, rising)
+    row = league_page._setting(bench_of_settings(), played)
+    assert row["best"].name == "Best" and row["near"] == ["Near"]
+    assert (row["partition"], row["clients"], row["share"], row["rounds"]) == (
+        "two classes", 7, 0.5, 9
+    )  # fmt: skip
+    nobody = league_page._setting(bench_of_settings(), played_of("m", {}))
+    assert nobody["best"] is None and nobody["near"] == []
+
+
+def test_the_page_of_the_league_has_each_match_s_own_rank_lead_and_strip() -> None:
+    one = played_of(
+        "one", {"Own": (60.0, 1.0), "FedAvg": (50.0, 0.5), "Far": (70.0, 1.0)}, own="Own"
+    )
+    two = played_of("two", {"Own": (60.0, 1.0), "FedAvg": (66.0, 2.0)}, own="Own", setting="s/b")
+    flat = played_of("flat", {"Own": (60.0, 0.0), "FedAvg": (50.0, 0.0), "Alone": "missing"},
+                     own="Own", setting="s/c", group="other")  # fmt: skip
+    league = league_of(one, two, flat, own="Own")
+    page = league_page._page(bench_of_settings(), league, References())
+    assert [row["rank"] for row in page["rows"]] == [2.0, 2.0, 1.0]
+    assert [row["lead"].lead for row in page["rows"]] == pytest.approx([10.0, -6.0, 10.0])
+    assert [bool(row["strip"]) for row in page["rows"]] == [True, True, False]
+    # The widest interval just fits; the other one is drawn on its scale.
+    reach = max(
+        max(abs(played.lead("Own").low), abs(played.lead("Own").high)) for played in (one, two)
+    )
+    for played, row in zip((one, two), page["rows"], strict=False):
+        low, high = played.lead("Own").low, played.lead("Own").high
+        path = row["strip"].rpartition('stroke-width="2"')[0].rpartition('d="M')[2]
+        left, right = float(path.partition(",")[0]), float(path.partition("H")[2].partition('"')[0])
+        assert (left, right) == pytest.approx(
+            (100 + 94 * low / reach, 100 + 94 * high / reach), abs=0.06
+        )
+    assert page["widened"] and not page["preliminary"]
+    assert [(group["name"], group["local"]) for group in page["groups"]] == [
+        ("skew", False), ("other", True)
+    ]  # fmt: skip
+    few = league_of(played_of("few", {"Own": (6.0, 1.0), "FedAvg": (5.0, 3.0)}, own="Own",
+                              seeds=(1, 2, 3)), own="Own")  # fmt: skip
+    page = league_page._page(bench_of_settings(), few, References())
+    assert page["preliminary"] and not page["widened"]  # fewer seeds have one look
+
+
+def test_standings_count_settings_not_matches_and_rank_their_own_method() -> None:
+    """Two matches of one setting are one witness."""
+    first = played_of("a", {"A": (60.0, 1.0), "B": (50.0, 1.0)})
+    again = played_of("a's loss", {"A": (9.0, 1.0), "B": (1.0, 1.0)}, rising=False)
+    other = played_of("b", {"B": (60.0, 1.0), "A": (50.0, 1.0)}, setting="s/b")
+    told = league_page.as_json(league_of(first, again, other))["standings"]
+    assert [(each["group"], each["settings"]) for each in told] == [("skew", 2)]
+    assert told[0]["mean_ranks"] == pytest.approx({"B": 1.25, "A": 1.75})
+    assert told[0]["critical_difference"] == pytest.approx(1.96 * math.sqrt(6 / 12), abs=1e-3)
+    alone = league_page.as_json(league_of(played_of("a", {"A": (1.0, 1.0)})))["standings"]
+    assert [(each["settings"], each["mean_ranks"]) for each in alone] == [(0, {})]
+    assert ALL not in {each["group"] for each in told}
+
+
+# --- a claim's page -------------------------------------------------------------------------------
+def test_witnesses_of_a_claim_are_the_others_that_share_a_run(tmp_path: Path) -> None:
+    runs = {
+        "a": {("s/x", ("m",))}, "b": {("s/x", ("m",)), ("s/y", ("n",))}, "c": {("s/y", ("n",))},
+        "d": {("s/z", ("m", "n")), ("s/z", ("o",))}, "e": None,
+    }  # fmt: skip
+    claims = {
+        name: SimpleNamespace(system="s", anchor=f"s-{name}", quantifier="each") for name in runs
+    }
+    views = [
+        SimpleNamespace(
+            claim=claims[name],
+            compact=None if own is None else SimpleNamespace(runs=frozenset(own), item="t"),
+        )
+        for name, own in runs.items()
+    ]
+    searches = {
+        "q": SimpleNamespace(setting="z", title="Of z"),
+        "r": SimpleNamespace(setting="x", title="Of x"),
+    }
+    cells = [
+        SimpleNamespace(setting=f"s/{name}", seeds=(number, number + 1))
+        for number, name in enumerate("xyz", 1)
+    ]
+    bench = SimpleNamespace(
+        experiments={"s": SimpleNamespace(compact_search=searches)}, root=tmp_path,
+        table=lambda *_: SimpleNamespace(cells=cells),
+    )  # fmt: skip
+    (tmp_path / "reports/papers/s/compact/z").mkdir(parents=True)
+    pages = {
+        name: fairness.fairness_page(bench, None, view, views)  # type: ignore[arg-type]
+        for name, view in zip(runs, views, strict=True)
+    }
+    named = {
+        name: [claim.anchor[2:] for claim in page["witnesses"]] for name, page in pages.items()
+    }
+    assert named == {"a": ["b"], "b": ["a", "c"], "c": ["b"], "d": [], "e": []}
+    assert {name: [title for _, title in page["searches"]] for name, page in pages.items()} == {
+        "a": ["Of x"], "b": ["Of x"], "c": [], "d": ["Of z"], "e": []
+    }  # fmt: skip
+    assert pages["d"]["runs"] == [("s/z", "m, n, o", "3, 4", "reports/papers/s/compact/z")]
+    assert [run.folder for run in pages["b"]["runs"]] == ["results/runs/s/x", "results/runs/s/y"]
+    assert [run.seeds for run in pages["b"]["runs"]] == ["1, 2", "2, 3"]
+    assert pages["e"]["runs"] == [] and not pages["e"]["again"] and not pages["e"]["explain"]
+
+
+# --- printed tables -------------------------------------------------------------------------------
+def number(dataset: str, setting: str, method: str, metric: str, mean: float = 1.0) -> PrintedCell:
+    kind = PrintedMetric(unit="own", words=f"the {metric}")
+    return PrintedCell(
+        dataset,
+        setting,
+        method,
+        metric,
+        mean,
+        None,
+        f"{mean:.1f}",
+        1,
+        "",
+        "s",
+        "table_1",
+        "1",
+        kind,
+    )
+
+
+def test_printed_rows_leave_out_what_all_settings_share() -> None:
+    """A part that only some settings have stays; a lone setting has nothing to share."""
+    cells = [
+        number(dataset, setting, method, "acc")
+        for dataset, setting in (("D", "CNN; 10 clients, C=1"), ("D", "CNN; 20 clients, C=1"),
+                                 ("E", "CNN; 10 clients, C=2, C=1"))
+        for method in ("A", "B")
+    ]  # fmt: skip
+    grid = printed._grid(cells)
+    assert grid["shared"] == ["CNN", "C=1"] and grid["columns"] == ["A", "B"]
+    assert [head for head, _ in grid["rows"]] == [
+        ("D", "10 clients"), ("D", "20 clients"), ("E", "10 clients, C=2")
+    ]  # fmt: skip
+    assert all([*row] == ["A", "B"] and row["A"].method == "A" for _, row in grid["rows"])
+    alone = printed._grid(cells[:2])
+    assert alone["shared"] == [] and alone["rows"][0][0] == ("D", "CNN, 10 clients, C=1")
+
+
+def test_a_row_s_own_metric_is_its_head() -> None:
+    """Methods with several metrics are rows, each with a column for a metric."""
+    several = [number("", "S", method, metric) for method in "AB" for metric in ("m", "n")]
+    grid = printed._grid_of_methods(several)
+    assert (grid["head"], grid["columns"]) == ("Method", ["the m", "the n"])
+    assert [head[0] for head, _ in grid["rows"]] == ["A", "B"]
+    single = [number("", "S", "A", "m"), number("", "S", "B", "n")]
+    grid = printed._grid_of_methods(single)
+    assert (grid["head"], grid["columns"]) == ("What", ["Value"])
+    assert [head[0] for head, _ in grid["rows"]] == ["the m", "the n"]
+
+
+def test_the_page_of_counted_numbers_counts_words_and_holes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(printed, "about", lambda *_: {})
+    cells = []
+    for at, ours in enumerate((1.0, 5.0, None, 1.04, None)):
+        known = number("D", f"S{at}", "A", "m")
+        verdict = None if ours is None else judge_computed(known, ours)
+        cells.append(ComputedCell(known, ours, None, "" if verdict else "why", verdict))
+    words = [
+        ComputedWording(Wording("table_1", f"S{at}", "w", "text"), text)
+        for at, text in enumerate(("text", "other", None))
+    ]
+    spec = SimpleNamespace(heading="", of_methods=False, title="T")
+    target = SimpleNamespace(spec=spec, system="s", item="table_1")
+    page = printed.computed_page(cells, words, ["table_1_part"], target, Published())  # type: ignore[arg-type]
+    assert page["counts"] == {"printed": 8, "computed": 5, "agree": 3, "differ": 2}
+    assert page["left_open"] == 2 and page["differing"] == [cells[1]]
+    assert [address for address, _ in page["parts"]] == ["table_1_part.html"]
+    ((_, row), *more) = page["grids"][0]["rows"]
+    assert row["A"] == cells[0] and len(more) == 4
+
+
+# --- the start page and the ledger ----------------------------------------------------------------
+def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
+    about = {"name": "S", "title": "S", "changes": "", "paper": ""}
+    system = System.model_validate(
+        {"system": "s", **about, "spread": {"over": "none", "source": ""}}
+    )
+    entries = tuple(
+        SimpleNamespace(system="s", number=name, evidence=["code"], tables=[]) for name in "abcd"
+    )
+
+    def answer(mean: float, *items: str) -> Any:
+        cell = SimpleNamespace(
+            verdict=SimpleNamespace(is_of_current_runs=True), paper=SimpleNamespace(mean=mean)
+        )
+        return SimpleNamespace(cell=cell, items=items, unit="%")
+
+    cells: dict[Any, Any] = {
+        name: SimpleNamespace(text=answer(50.0), released=answer(50.0 + change, name))
+        for name, change in (("a", 1.0), ("b", -9.0), ("c", 4.0))
+    }
+    papers = Published(systems={"s": system}, ledger=entries)  # type: ignore[arg-type]
+    told = overview.ledger(papers, {}, {("s", "I"): cells})
+    assert [entry.number for entry in told["groups"][0]["entries"]] == ["b", "c", "a", "d"]
+    assert [key[1] for key, _ in told["largest"]] == ["b", "c", "a"]
+    assert [effect.change for _, effect in told["largest"]] == [-9.0, 4.0, 1.0]
+    assert told["kinds"] == {"code": ["a", "b", "c", "d"]} and told["total"] == 4
+
+
+def test_readings_of_tables_are_in_natural_order_with_their_discrepancies() -> None:
+    def answer(word: str, *items: str) -> Any:
+        return SimpleNamespace(word=word, items=items)
+
+    def both(text: Any, released: Any) -> Any:
+        return SimpleNamespace(text=text, released=released)
+
+    tables: dict[Any, Any] = {
+        ("s", "2.10"): {1: both(answer("agrees"), None)},
+        ("s", "2.9"): {
+            1: both(answer("agrees"), answer("differs", "10", "9")),
+            2: both(None, answer("agrees", "9", "2")),
+            3: both(answer("differs"), None),
+            4: both(answer(""), None),
+        },
+        ("s", "2.1"): {1: both(None, None)},
+        ("other", "2.2"): {1: both(answer("agrees"), None)},
+    }
+
+    rows = [(row.table, row.text, row.released, row.ledger) for row in _readings("s", tables)]
+    assert rows == [
+        ("2.9", Counter(agrees=1, differs=1), Counter(agrees=1, differs=1), ["2", "9", "10"]),
+        ("2.10", Counter(agrees=1), Counter(), []),
+    ]
+
+
+def _readings(name: str, tables: Any) -> Any:
+    targets = {}
+    for system, table in tables:
+        target = object.__new__(TableTarget)
+        published = SimpleNamespace(published=SimpleNamespace(table=table))
+        for key, value in {"system": system, "item": f"table_{table}", "scale": "paper",
+                           "table": published}.items():  # fmt: skip
+            object.__setattr__(target, key, value)
+        targets[system, table] = target
+    return overview.readings_of(name, tables, targets)
+
+
+# --- a row's figures ------------------------------------------------------------------------------
+def test_a_panel_is_named_by_its_plain_method_or_by_what_is_compared_with_the_first() -> None:
+    assert row_figures._titled([(3, "alone"), (5, "with IMA")]) == 3
+    assert row_figures._titled([(0, "FedAvg"), (4, "this method")]) == 4
+    assert row_figures._titled([(2, "FedAvg")]) == 2
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_line_is_the_mean_of_seeds_of_the_means_of_last_rounds(rounds: int) -> None:
+    one = [(1, 10.0), (2, 40.0), (3, 10.0)]
+    other = [(1, 30.0), (2, 0.0), (3, 50.0)]
+
+    def moving(values: list[tuple[int, float]]) -> list[float]:
+        numbers = [value for _, value in values]
+        return [float(np.mean(numbers[max(0, at + 1 - rounds) : at + 1])) for at in range(3)]
+
+    alone = row_figures._line("a", [one], rounds, 7.0)
+    assert alone is not None and [value for _, value in alone.points] == pytest.approx(moving(one))
+    assert (alone.raw, alone.low, alone.level) == (one if rounds > 1 else (), (), 7.0)
+    both = row_figures._line("a", [one, other], rounds, None)
+    assert both is not None and both.raw == ()
+    pairs = np.array([moving(one), moving(other)])
+    assert [value for _, value in both.points] == pytest.approx(pairs.mean(0))
+    assert [*both.low] == pytest.approx(pairs.min(0))
+    assert [*both.high] == pytest.approx(pairs.max(0))
+    assert row_figures._line("a", [], rounds) is None
+
+
+def test_the_partition_of_the_first_seed_that_was_run_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = SimpleNamespace(
+        root=tmp_path,
+        setting=lambda _: SimpleNamespace(partition_path=lambda seed: Path(f"seed{seed}.npz")),
+    )
+    drawn: list[Path] = []
+    monkeypatch.setattr(row_figures, "draw_partition", lambda _, path: drawn.append(path))
+
+    def result(*seeds: int) -> Any:
+        runs = [SimpleNamespace(seed=seed, page="x" if seed > 1 else None) for seed in seeds]
+        return SimpleNamespace(runs=runs)
+
+    results = {0: result(5, 3), 1: result(1, 4)}
+    row_figures._heat_map(bench, "s", results)  # type: ignore[arg-type]
+    assert drawn == []
+    for seed in (5, 4, 1):
+        (tmp_path / f"seed{seed}.json").touch()
+    row_figures._heat_map(bench, "s", results)  # type: ignore[arg-type]
+    assert drawn == [Path("seed4.json")]
+
+
+# --- a synthetic set's datasheet ------------------------------------------------------------------
+def test_a_datasheet_says_what_is_in_the_folder(tmp_path: Path) -> None:
+    """Classes have unequal numbers, one has none; measures are in the units of tables."""
+    random = np.random.default_rng(0)
+    labels = np.repeat([0, 2, 3], [3, 25, 1])
+    order = random.permutation(len(labels))
+    labels = labels[order].astype(np.int64)
+    images = np.zeros((len(labels), 3, 4, 4), np.uint8)
+    images[:, 0] = (8 * np.arange(len(labels)))[:, None, None]
+    source = {
+        "name": "d", "title": "D", "licence": "L", "citation": "C", "content_sha256": "0",
+        "class_names": ["zero", "one", "two", "three", "four"],
+    }  # fmt: skip
+    manifest = {"rounds_done": 4, "config_hash": "ab" * 32, "code": "c", "run": {"rounds": 9}}
+    known = {name: number / 8 for number, name in enumerate(SETS)}
+    record = SimpleNamespace(
+        run=RunKey("s/a", "m", 3), manifest=manifest, quality={"numbers": known, "judge": {"x": 1}}
+    )
+    datasheet.write_export(tmp_path, images, labels, record, source)  # type: ignore[arg-type]
+    about = json.loads((tmp_path / datasheet.DATASHEET).read_text(encoding="utf-8"))
+    assert (about["samples"], about["shape"], about["per_class"]) == (
+        29,
+        [3, 4, 4],
+        [3, 0, 25, 1, 0],
+    )
+    assert (about["run"]["rounds"], about["run"]["seed"], about["quality"]) == (4, 3, known)
+    for name, digest in about["sha256"].items():
+        assert sha256_of(tmp_path / name) == digest
+    assert {*about["sha256"]} == {datasheet.IMAGES, datasheet.SHEET}
+    words = (tmp_path / datasheet.README).read_text(encoding="utf-8")
+    told = [line.rpartition(": ")[2] for line in words.partition("## Quality")[2].splitlines()
+            if line.startswith("- ")]  # fmt: skip
+    for said, (name, value) in zip(told, known.items(), strict=True):
+        measure = SETS[name]
+        assert float(said.split()[0]) == pytest.approx(measure.factor * value, abs=0.006)
+        assert said.endswith(measure.unit)
+    assert "zero 3, one 0, two 25, three 1, four 0." in words and " 4 federated rounds" in words
+    with np.load(tmp_path / datasheet.IMAGES) as arrays:
+        assert (arrays["x"] == images).all() and (arrays["y"] == labels).all()
+    picture = np.asarray(Image.open(tmp_path / datasheet.SHEET).convert("RGBA"))
+    wide = 20  # at most so many of a class, and as many as the largest has
+    assert picture.shape == (3 * 6 - 2, wide * 6 - 2, 4)
+    for row, label in enumerate((0, 2, 3)):
+        own = np.flatnonzero(labels == label)[:20]
+        for column in range(wide):
+            red, green, _, seen = (int(part) for part in picture[row * 6, column * 6])
+            if column < len(own):
+                assert seen and abs(red - 8 * int(own[column])) < 8 and green < 8
+            else:
+                assert red == green == 255
+    bare = SimpleNamespace(run=record.run, manifest=manifest, quality={})
+    (tmp_path / "bare").mkdir()
+    datasheet.write_export(tmp_path / "bare", images, labels, bare, source)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "bare" / datasheet.DATASHEET).read_text())["quality"] == {}
