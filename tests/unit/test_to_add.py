@@ -65,6 +65,7 @@ class Brightness(OfSet):
             """  NAME:
     help: how often a finished run was evaluated
     description: How often a finished run was evaluated.
+    handler: cli.analysis:make_of_run
     computes: analysis.NAME_of_run:count
     writes: results/NAME/SETTING/METHOD/seedSEED.json
     names_a_run: true

@@ -6,7 +6,7 @@ import faulthandler
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -22,7 +22,6 @@ from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
-Handler = Callable[[argparse.Namespace], int | None]
 TYPES = {"float": float, "int": int, "path": Path}
 
 # Words of earlier releases, which go on working: old word -> command.
@@ -76,10 +75,7 @@ def _add(
         parser = subparsers.add_parser(
             name, help=entry["help"], description=description, epilog=entry.get("epilog")
         )
-        handler = entry.get("handler", "cli.analysis:make_of_run" if "computes" in entry else None)
-        parser.set_defaults(
-            handler=handler, computes=entry.get("computes"), writes=entry.get("writes")
-        )
+        parser.set_defaults(**{key: entry.get(key) for key in ("handler", "computes", "writes")})
         arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})
         groups: dict[str | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}
         for argument, keys in arguments.items():
@@ -95,12 +91,6 @@ def _add(
         if "actions" in entry:
             actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
             _add(actions, entry["actions"], shared)
-
-
-def handler_of(name: str) -> Handler:
-    """The function that carries out a command, as its entry in ``commands.yaml`` names it."""
-    handler: Handler = commands.function(name)
-    return handler
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,7 +133,7 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     with _logged(log):
         try:
             with _inside(root), plugins.blamed(), _memory_explained(words):
-                return handler_of(chosen.handler)(chosen) or 0
+                return int(commands.function(chosen.handler)(chosen) or 0)
         except UserError as error:
             if isinstance(error, plugins.PluginError) and log:
                 log.write(printable("".join(traceback.format_exception(error.__cause__))))

@@ -266,17 +266,9 @@ def _check_references(
         for label in named:
             if label not in labels:
                 raise bad_value(shown, f"{where}.instead", label, "the label of a column", labels)
-    sections: dict[str, Iterable[str]] = {
-        "tables": experiment.tables,
-        "compact": experiment.compact,
-        "computed": experiment.computed,
-        "figures": experiment.figures,
-        "search": experiment.search,
-        "compact_search": experiment.compact_search,
-    }
     seen: set[str] = set()
-    for section, items in sections.items():
-        for item in items:
+    for section in ("tables", "compact", "computed", "figures", "search", "compact_search"):
+        for item in getattr(experiment, section):
             if item in seen:
                 raise bad_value(shown, section, item, "a name that no other table or figure has")
             seen.add(item)

@@ -6,6 +6,8 @@ Each kind of metric is a class here, with its keys in YAML.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -26,7 +28,7 @@ from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Mix, Per, Reading, Record, Series
 from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
-from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or
+from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or, under
 
 
 def named(
@@ -471,7 +473,7 @@ class Quality(MetricKind):
         return registry.SETS[self.quality].reading
 
 
-KINDS: tuple[type[MetricKind], ...] = (RoundsTo, MegabytesTo, Quality, Reached, Least)
+KINDS = [kind for kind in under(MetricKind) if "key" in vars(kind)]
 
 
 def _kind_of(value: object) -> str:
@@ -485,16 +487,12 @@ def _kind_of(value: object) -> str:
 
 # In YAML and its schema, a measure of rounds is a name.
 _NAME = named("round", "run")[1]
-Metric = Annotated[
-    Annotated[OfRounds, Tag("OfRounds"), _NAME]
-    | Annotated[OverClients, Tag("OverClients")]
-    | Annotated[RoundsTo, Tag("RoundsTo")]
-    | Annotated[MegabytesTo, Tag("MegabytesTo")]
-    | Annotated[Reached, Tag("Reached")]
-    | Annotated[Least, Tag("Least")]
-    | Annotated[Quality, Tag("Quality")],
-    Discriminator(_kind_of),
-]
+if TYPE_CHECKING:
+    Metric = MetricKind
+else:
+    _tagged = (Annotated[kind, Tag(kind.__name__)] for kind in (OverClients, *KINDS))
+    _plain = Annotated[OfRounds, Tag("OfRounds"), _NAME]
+    Metric = Annotated[reduce(or_, _tagged, _plain), Discriminator(_kind_of)]
 
 
 class SearchedScore(OfRounds):

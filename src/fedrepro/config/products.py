@@ -35,15 +35,8 @@ def merged(base: object, more: object) -> Any:
     return {**base, **more, **both}
 
 
-@dataclass(frozen=True)
-class _Given:
-    """The value of a name, and which names of its ``for`` have been used."""
-
-    value: object
-    used: set[str]
-
-
-Names = Mapping[str, _Given]
+# The value of each name, and which names of its `for` have been used.
+Names = Mapping[str, tuple[object, set[str]]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class _Expansion:
             raise bad_value(self.file, at, given, wanted)
         used: set[str] = set()
         for row in rows:
-            yield {**names, **{str(name): _Given(value, used) for name, value in row.items()}}
+            yield {**names, **{str(name): (value, used) for name, value in row.items()}}
         for name in map(str, rows[0]):
             if name not in used:
                 raise bad_value(self.file, at, name, f"{{{name}}} somewhere in the entry")
@@ -165,8 +158,9 @@ class _Expansion:
         if name not in names:
             known = f"a name from `for`: {', '.join(names)}"
             raise bad_value(self.file, at, f"{{{name}}}", known, names)
-        names[name].used.add(name)
-        return names[name].value
+        value, used = names[name]
+        used.add(name)
+        return value
 
 
 def _under(at: str, key: object) -> str:

@@ -185,20 +185,17 @@ class _Loader(SafeLoader):
     yaml_implicit_resolvers = {}  # noqa: RUF012 - as in its base, whose YAML 1.1 they replace
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[Hashable, int] = {}
+        first: dict[Hashable, yaml.ScalarNode] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
                 # The text as well: "1" and 1 are different keys that look the same.
-                for each in {key.value, self.construct_object(key)}:
-                    if each in seen:
+                for name in {key.value, self.construct_object(key)}:
+                    if (before := first.setdefault(name, key)) is not key:
                         raise yaml.MarkedYAMLError(
                             problem=f"the key {key.value!r} is given twice: expected it once: put "
-                            f"what is below it under that in line {seen[each]}",
+                            f"what is below it under that in line {before.start_mark.line + 1}",
                             problem_mark=key.start_mark,
                         )
-                seen |= dict.fromkeys(
-                    (key.value, self.construct_object(key)), key.start_mark.line + 1
-                )
         return super().construct_mapping(node, deep)
 
     def construct_scalar_of(self, node: yaml.ScalarNode) -> Any:
@@ -358,7 +355,7 @@ def validate(model: type[Model], data: object, where: object, context: object = 
         return model.model_validate(data, context=context)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: detail["type"] != "unknown_key")
-        missing = [_missing_key(detail, data) for detail in details if detail["type"] in MISSING]
+        missing = [_with_tag(detail, data) for detail in details if detail["type"] in MISSING]
         if details[0]["type"] in MISSING and len(missing) > 1:
             keys = ", ".join(dict.fromkeys(missing))
             raise UserError(f"{where}: {keys}: missing: expected values") from None
@@ -366,10 +363,19 @@ def validate(model: type[Model], data: object, where: object, context: object = 
 
 
 MISSING = ("missing", "union_tag_not_found")
+WORDS = {  # by pydantic's kind of error: what is expected
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "keys with values"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    "greater_than_equal": "a number of at least {ge}",
+    "greater_than": "a number above {gt}",
+    "less_than_equal": "a number of at most {le}",
+    "less_than": "a number below {lt}",
+    "too_short": "at least one entry",
+}
 
 
-def _missing_key(detail: ErrorDetails, data: object) -> str:
-    """The missing key; for a choice such as a partition, the key that selects it."""
+def _with_tag(detail: ErrorDetails, data: object) -> str:
+    """The wrong key; for a choice such as a partition, the key that selects it."""
     tag = str(detail.get("ctx", {}).get("discriminator", "")).strip("'")
     return ".".join(filter(None, (_key(detail["loc"], data), tag)))
 
@@ -377,36 +383,18 @@ def _missing_key(detail: ErrorDetails, data: object) -> str:
 def _line(detail: ErrorDetails, data: object) -> str:
     key = _key(detail["loc"], data)
     context = detail.get("ctx", {})
-    discriminator = str(context.get("discriminator", "")).strip("'")
     match detail["type"]:
         case "unknown_key":
             key = _key((*detail["loc"], context["key"]), data)
             return f"{key}: unknown key: expected {context['known']}"
-        case "missing":
-            return f"{key}: missing: expected a value"
-        case "union_tag_not_found":
-            return f"{_missing_key(detail, data)}: missing: expected a value"
-        case "union_tag_invalid":
-            choices, value = _quoted(context["expected_tags"]), context["tag"]
-            key = f"{key}.{discriminator}"
+        case "missing" | "union_tag_not_found":
+            return f"{_with_tag(detail, data)}: missing: expected a value"
+        case "union_tag_invalid" | "literal_error":
+            key, value = _with_tag(detail, data), context.get("tag", detail["input"])
+            choices = _quoted(context.get("expected_tags", context.get("expected")))
             return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
-        case "literal_error":
-            choices, value = _quoted(context["expected"]), detail["input"]
-            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
-        case "model_type" | "dict_type" | "model_attributes_type":
-            text = "keys with values"
-        case "greater_than_equal":
-            text = f"a number of at least {context['ge']}"
-        case "greater_than":
-            text = f"a number above {context['gt']}"
-        case "less_than_equal":
-            text = f"a number of at most {context['le']}"
-        case "less_than":
-            text = f"a number below {context['lt']}"
-        case "int_type" | "int_parsing" | "int_from_float":
-            text = "a whole number"
-        case "too_short":
-            text = "at least one entry"
+        case kind if kind in WORDS:
+            text = WORDS[kind].format(**context)
         case _:
             text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
     return f"{key}: {brief(detail['input'])}: expected {text}"

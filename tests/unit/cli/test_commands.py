@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from fedrepro.cli.main import handler_of, parser
+from fedrepro.cli.main import parser
+from fedrepro.support.commands import function
 from fedrepro.support.papers import command_files
 
 
@@ -19,7 +20,7 @@ def test_the_handler_of_each_command_takes_its_arguments(command: str, handler: 
     if handler is None:  # it has actions
         assert command == "synth"
         return
-    assert list(inspect.signature(handler_of(handler)).parameters) == ["arguments"]
+    assert list(inspect.signature(function(handler)).parameters) == ["arguments"]
 
 
 def test_papers_bring_commands() -> None:
