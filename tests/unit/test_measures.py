@@ -357,6 +357,30 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     assert metric.of_a_run and metric.reading.unit == "points"
 
 
+@pytest.mark.parametrize(("seal", "calls"), [("one", [2, 3, 4]), (None, [2, 4, 6])])
+def test_a_measure_of_a_run_is_repeated_once_per_result(seal: str | None, calls: list[int]) -> None:
+    """Unless one cannot tell whether it is the same result: it may draw."""
+
+    class Counted(Measure):
+        name, words, rising, per = "counted", "counted", True, "run"
+        drawn, calls = 0.0, 0
+
+        def of_run(self, record: Any) -> float:
+            Counted.calls += 1
+            return 1.0 + self.drawn * Counted.calls
+
+    record: Any = SimpleNamespace(manifest={"rounds_done": 3, "seal": seal})
+    measure, counted = Counted(), []
+    for _ in calls:
+        assert measure.series(record) == [(3.0, 1.0)]
+        counted.append(Counted.calls)
+    assert counted == calls
+    Counted.drawn = 1.0
+    another: Any = SimpleNamespace(manifest={"rounds_done": 3, "seal": "another"})
+    with pytest.raises(UserError, match="counted: of_run: differs from one call to the next"):
+        measure.series(another)
+
+
 def test_the_worst_clients_of_a_falling_measure_have_most_of_it() -> None:
     values = np.array([1.0, 2.0, 5.0])
     worst, best, gap = (SUMMARIES[name].of for name in ("worst", "best", "gap"))

@@ -200,7 +200,7 @@ SAME = {
         "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
     ),
     # measures/base.py: `in_rounds`, `reading`, and a measure that draws is refused
-    "f4b14f52a83377012b0bda52f5840f3843acf214fa1b57cd179acdfb9c61940d": (
+    "b6aee41acc357d6f2c672aeaf0b9f9cc8894f97c8e521a1dd5dd61fb7063e629": (
         "c900e618f8d28a0d197c8e9d8c33815a9d9d0c388a6209ccff55bd9efc93ca59"
     ),
 }
