@@ -171,6 +171,10 @@ def test_tables_and_figures_are_made_of_it(world: Path) -> None:
     holes = [cell["paper"] for cell in table["cells"] if cell["column"] == 0]
     assert holes[3]["hole"] == "has no drift of clients"
     site = world / "reports/site"
+    table = (site / "mine/table_1.html").read_text(encoding="utf-8")
+    assert 'data-label="Ours' in table
+    for beside in ("Printed", "Difference", "Verdict"):  # nothing is printed to compare with
+        assert f'data-label="{beside}' not in table
     curve = (site / "mine/figure_1.html").read_text(encoding="utf-8")
     assert "<svg" in curve and "macro recall" in curve
     assert "unevenness of weights" in (site / "mine/figure_2.html").read_text().lower()

@@ -117,12 +117,14 @@ def table_page(
     system = published.systems.get(target.system)
     own, shown, folded = order_of(table, system.proposes if system else ())
     counts = _counts(table.cells)
+    uncovered = len(published.tables.get((target.system, target.item), ())) - counts["printed"]
     demo = table.scale == "demo"
     surrogates = {workbench.setting(row.demo).dataset for row in table.rows if row.demo and demo}
     units = {row.unit for row in table.rows}
     return {
         "table": table,
         "compact": table.scale == "compact",
+        "unprinted": table.scale == "compact" or not (counts["printed"] or uncovered),
         "scales": scales_of(workbench, published, target, table, demo=counts["demo"] > 0),
         "rows": _rows(workbench, target, table, best_of_rows(target, table, [*shown, *folded])),
         "columns": [column.label for column in table.columns],
@@ -148,8 +150,7 @@ def table_page(
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
         "follows": what_follows(workbench, target, table, published),
         **about(published, target.system, target.item, table.published_table or ""),
-        "uncovered": len(published.tables.get((target.system, target.item), ()))
-        - counts["printed"],
+        "uncovered": uncovered,
     }
 
 
