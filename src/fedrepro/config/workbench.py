@@ -429,7 +429,10 @@ class Workbench:
         return self._made[key]
 
     def _scale_of(self, system: str, item: str, asked: Scale) -> Scale:
-        """The scale of a table's runs: those of scale compact have no other, the others not it."""
+        """The scale of a table's runs: compact tables are always at scale compact.
+
+        While scale compact is asked for, all others are at scale paper.
+        """
         own: Scale = "paper" if asked == "compact" else asked
         return "compact" if item in self.experiments[system].compact else own
 

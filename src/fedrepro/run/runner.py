@@ -283,7 +283,7 @@ def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
 def _play(
     plan: Plan,
     state: State,
-    partial: Path,
+    own: Path,
     subject: Mapping[str, Any],
     report: Report,
     sharing: Sharing,
@@ -313,7 +313,7 @@ def _play(
             ) from error
         state.done += 1
         scoring.record(plan, state, before, played)
-        _keep(scoring.beside(plan, state, before, played), partial, state)
+        _keep(scoring.beside(plan, state, before, played), own, state)
         now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -331,11 +331,11 @@ def _play(
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
             lock.check()
-            checkpoint.save(state, partial, subject)
+            checkpoint.save(state, own, subject)
         # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any("-images." in name for name in state.beside):
             folder = sharing.folder / f"round{state.done}"
-            checkpoint.keep(partial, folder, subject)
+            checkpoint.keep(own, folder, subject)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
@@ -356,11 +356,11 @@ def _cpu_seconds() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def _keep(files: Iterator[tuple[str, Tree]], partial: Path, state: State) -> None:
+def _keep(files: Iterator[tuple[str, Tree]], own: Path, state: State) -> None:
     """Write a round's files to the side folder. A round that is replayed writes the same files."""
     for name, what in files:
-        (partial / checkpoint.BESIDE).mkdir(exist_ok=True)
-        file = partial / checkpoint.BESIDE / f"{name}.safetensors"
+        (own / checkpoint.BESIDE).mkdir(exist_ok=True)
+        file = own / checkpoint.BESIDE / f"{name}.safetensors"
         save_tree(file, what)
         state.beside[file.name] = sha256_of(file)
 
@@ -369,7 +369,7 @@ def _finish(
     plan: Plan,
     state: State,
     known: Mapping[str, Any],
-    partial: Path,
+    own: Path,
     folder: Path,
     artifact: tuple[Tree, Mapping[str, Any]],
     lock: Held,
@@ -379,7 +379,7 @@ def _finish(
     Args:
         known: the entries of the manifest that were known before the first round.
     """
-    staged = partial / FINISHED
+    staged = own / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
@@ -390,7 +390,7 @@ def _finish(
     if len(state.decisions):
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
-    for file in (partial / checkpoint.BESIDE / name for name in state.beside):
+    for file in (own / checkpoint.BESIDE / name for name in state.beside):
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
     described = {**known, **manifest.describe(plan, state, staged)}

@@ -1,4 +1,4 @@
-"""Test the papers' claims on our runs, as read from the tables' JSON.
+"""Test the papers' claims on our runs at scale paper; :mod:`.compact` does on small runs.
 
 The statistics are in :mod:`fedrepro.report.papers.leads`. Numbers that are counted or calculated
 involve no chance: a claim about them is compared, not tested, and no run decides it.

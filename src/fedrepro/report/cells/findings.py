@@ -189,7 +189,7 @@ def finding_of(
     rule = Rule(0.0 if in_direction else claim.by, claim.quantifier, margin)
     judged = judge_leads(leads, rule, lost)
     if compact:
-        judged = _after_first_look(judged)
+        judged = _held_until_first_look(judged)
     if in_direction and judged.word == "holds":
         judged = replace(judged, word="holds in direction")
     if in_direction:
@@ -225,7 +225,7 @@ def _distinct(
     return (kept, twins, impossible) if kept else ([*range(len(pairs))], [], [])
 
 
-def _after_first_look(judged: Judged) -> Judged:
+def _held_until_first_look(judged: Judged) -> Judged:
     """Nothing is decided before the first look; seeds in between would be looks of their own."""
     seeds = judged.overall.seeds if judged.overall else 0
     if judged.word in ("not computed", "undecided") or seeds >= LOOKS[0]:

@@ -89,6 +89,7 @@ class Claim(Typed):
 
     @property
     def anchor(self) -> str:
+        """``<system>-<name>``: its name in ``fedrepro claims`` and in links."""
         return f"{self.system}-{self.name}"
 
     @property
