@@ -19,6 +19,7 @@ from fedrepro.methods.multi_krum import MultiKrum
 from fedrepro.methods.server.fedyogi import FedYogi
 from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.support.errors import UserError
+from support.refusals import refused
 from support.worlds import federation
 
 OURS = "ours"  # a switch of ours, or a number that no paper recommends
@@ -313,5 +314,5 @@ def test_per_fedavg_needs_a_sample_for_each_part_of_a_mini_batch(hessian_free: b
 
 def test_without_noise_a_clip_may_be_as_large_as_a_number_can_be() -> None:
     DP(clip=1e300, noise_multiplier=0.0)
-    with pytest.raises(UserError, match="expected a finite number above 0"):
+    with refused(key="clip", names="0"):
         DP(clip=float("inf"), noise_multiplier=0.0)

@@ -18,9 +18,9 @@ from fedrepro.methods.fedfa import FedFA
 from fedrepro.methods.fedrep import FedRep
 from fedrepro.methods.ima import IMA, SCHEMES
 from fedrepro.methods.scaffold import Scaffold
-from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.refusals import Fault, refused
 from support.worlds import federation
 
 FIRST = 300  # t_s of CIFAR-10 in Table VII
@@ -166,13 +166,13 @@ def test_the_mean_of_noisy_iterates_is_nearer_to_the_optimum_than_the_last() -> 
 
 
 @pytest.mark.parametrize(
-    ("values", "line"),
+    ("values", "fault"),
     [
-        ({"scheme": "cyclical"}, "did you mean 'cyclic'"),
-        ({"period": 1}, "ima: period: 1"),
-        ({"least": -1.0}, "ima: least"),
+        ({"scheme": "cyclical"}, {"key": "scheme", "value": "cyclical", "names": "'cyclic'"}),
+        ({"period": 1}, {"key": "period", "value": 1, "names": "ima"}),
+        ({"least": -1.0}, {"key": "least", "value": -1.0, "names": "ima"}),
     ],
 )
-def test_hyperparameters_out_of_range(values: dict[str, object], line: str) -> None:
-    with pytest.raises(UserError, match=line):
+def test_hyperparameters_out_of_range(values: dict[str, object], fault: Fault) -> None:
+    with refused(**fault):
         IMA(**values)  # type: ignore[arg-type]

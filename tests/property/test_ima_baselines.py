@@ -21,8 +21,8 @@ from fedrepro.methods.fedfa import FedFA, first_anchors
 from fedrepro.methods.fedgma import RELEASED_RATE, FedGMA
 from fedrepro.methods.ima import IMA
 from fedrepro.models import registry as models
-from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.refusals import Fault, refused
 from support.worlds import federation
 
 NEVER = 1.0  # calibrate after the last round
@@ -218,22 +218,22 @@ def test_first_anchors() -> None:
 
 def test_fedfa_needs_a_linear_head() -> None:
     net = Net(models.build("superfed_twocnn", (3, 28, 28), 10))
-    with pytest.raises(UserError, match="head is one linear layer"):
+    with refused(names=("linear", "layer")):
         FedFA().check(replace(federation().context, net=net))
     FedFA().check(federation().context)
 
 
 @pytest.mark.parametrize(
-    ("make", "line"),
+    ("make", "fault"),
     [
-        (lambda: FedASAM(rho=-1), "fedasam: rho"),
-        (lambda: FedASAM(eta=-1), "fedasam: eta"),
-        (lambda: FedFA(pull=-1), "fedfa: pull"),
-        (lambda: FedFA(momentum=1.1), "fedfa: momentum"),
-        (lambda: FedFA(calibration=-1), "fedfa: calibration"),
-        (lambda: FedGMA(threshold=1.1), "fedgma: threshold"),
+        (lambda: FedASAM(rho=-1), {"key": "rho", "value": -1, "names": "fedasam"}),
+        (lambda: FedASAM(eta=-1), {"key": "eta", "value": -1, "names": "fedasam"}),
+        (lambda: FedFA(pull=-1), {"key": "pull", "value": -1, "names": "fedfa"}),
+        (lambda: FedFA(momentum=1.1), {"key": "momentum", "value": 1.1, "names": "fedfa"}),
+        (lambda: FedFA(calibration=-1), {"key": "calibration", "value": -1, "names": "fedfa"}),
+        (lambda: FedGMA(threshold=1.1), {"key": "threshold", "value": 1.1, "names": "fedgma"}),
     ],
 )
-def test_hyperparameters_out_of_range(make, line: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(UserError, match=line):
+def test_hyperparameters_out_of_range(make, fault: Fault) -> None:  # type: ignore[no-untyped-def]
+    with refused(**fault):
         make()

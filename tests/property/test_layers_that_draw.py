@@ -16,8 +16,8 @@ from fedrepro.engine.round import Federation, client_state_of, context_of, steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
-from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.refusals import refused
 from support.worlds import federation
 
 METHODS = sorted(name for name, part in registry.parts().items() if part.kind == "method")
@@ -118,7 +118,7 @@ def test_the_server_draws_by_name_as_well() -> None:
 
 
 def test_dropout_is_refused_side_by_side_in_one_line() -> None:
-    with pytest.raises(UserError, match=r"the model has dropout.*use 'sequential'"):
+    with refused(names=("'sequential'", "dropout")):
         play(replace(world_of("fedavg"), execute=eager), until=1)
     play(replace(world_of("fedavg", probability=0.0), execute=eager), until=1)  # draws nothing
 

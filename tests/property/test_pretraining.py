@@ -22,10 +22,10 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
 from fedrepro.methods.facts import facts_of
 from fedrepro.models.classifier import Classifier
-from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
 from support.given_run import METHODS
+from support.refusals import refused
 from support.worlds import federation
 
 
@@ -330,7 +330,7 @@ def test_no_wrapper_wraps_what_classifies_nothing(
     wrapper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
-    with pytest.raises(UserError, match="not Maker: it trains no classifier"):
+    with refused(key="wrapper", names="Maker"):
         registry.compose(f"{wrapper}+maker")
 
 
@@ -345,5 +345,5 @@ class Shapeless(Method):
 @pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])
 def test_wrappers_refuse_a_server_without_a_model(wrapper: str) -> None:
     outer, _ = registry.compose(wrapper)
-    with pytest.raises(UserError, match="expected a method with a model on the server"):
+    with refused(names=("method", "server")):
         begin(federation(method=replace(outer, inner=Shapeless())))

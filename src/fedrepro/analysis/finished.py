@@ -20,7 +20,7 @@ from fedrepro.run.input_artifacts import MODEL, data_of_plan, load
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord, changed_files, finished_run
 from fedrepro.run.store import load_tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, damaged
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     setting = workbench.setting(run.setting)
     record = finished_run(workbench.root, run)
     if changed := next(changed_files(workbench.root / run.folder, record.manifest, MODEL), None):
-        raise UserError(f"{run.folder}: damaged: {changed}: {run.command}")
+        raise damaged(run.folder, f"{changed}: {run.command}")
     refuse_damage(setting.dataset, workbench.root / PREPARED)
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
     torch.set_num_threads(spec.execution.threads)

@@ -19,7 +19,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.run.store import load_tree
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import UserError, damaged, nearest
 from fedrepro.support.files import sha256_of
 from fedrepro.support.rng import stream
 
@@ -142,7 +142,7 @@ class KeptModels(Finished):
     def _load(self, name: str) -> Tree:
         path = self.run.folder / name
         if sha256_of(self.record.root / path) != self.record.manifest["files"][name]:
-            raise UserError(f"{path}: damaged: it is not what its manifest says; run it again")
+            raise damaged(path, "it is not what its manifest says; run it again")
         return self._on_device(load_tree(self.record.root / path)[0])
 
     def _from_file(self, path: Path) -> KeptModel:

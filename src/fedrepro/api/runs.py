@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run, partial_of, read_any, read_run
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Run:
         try:
             content = (self.folder / name).read_bytes()
         except OSError as error:
-            raise UserError(f"{self.folder / name}: can't be read: {error.strerror}") from error
+            raise unreadable(self.folder / name, error.strerror) from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"].get(name):
             raise UserError(
                 f"{self.folder}: damaged: {name} differs from the hash in its manifest, or another "

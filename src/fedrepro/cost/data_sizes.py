@@ -11,7 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import damaged
 
 WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one number
 NUMBERS = {"uint8": "bytes", "int16": "sound", "float32": "features", "int32": "words"}
@@ -73,6 +73,6 @@ def counted_shares(path: Path, batch_size: int) -> DataShares:
             for part in ("test", "validation")
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}: {checksummed_json.AGAIN}") from None
+        raise damaged(path, f"{error}: {checksummed_json.AGAIN}") from None
     steps = sum(-(-size // batch_size) for size in train)
     return DataShares(len(train), sum(train), test, steps, True, kept)

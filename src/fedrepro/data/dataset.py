@@ -190,7 +190,8 @@ def what_is(name: str) -> str:
 def damaged(folder: Path, error: Exception) -> UserError:
     """The error for a damaged prepared folder."""
     reason = brief(str(error).partition("\n")[0])
-    return UserError(f"{folder}: damaged ({reason}): run `fedrepro prepare {folder.name} --again`")
+    line = f"{folder}: damaged ({reason}): run `fedrepro prepare {folder.name} --again`"
+    return UserError(line, code="damaged", file=folder)
 
 
 def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import seal_of_run
-from fedrepro.support import checksummed_json
+from fedrepro.support import checksummed_json, errors
 from fedrepro.support.errors import UserError
 
 Content = TypeVar("Content", bound=Hashable)
@@ -59,7 +59,7 @@ def parsed(kind: type[Content], content: Mapping[str, Any], path: Path) -> Conte
 
 
 def damaged(path: Path, why: object) -> UserError:
-    return UserError(f"{path}: damaged: {why}; {checksummed_json.AGAIN}")
+    return errors.damaged(path, f"{why}; {checksummed_json.AGAIN}")
 
 
 @cache

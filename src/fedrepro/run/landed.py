@@ -19,7 +19,7 @@ from fedrepro.run.replayed import NAME as REPLAYED
 from fedrepro.run.results import REFERENCE, TIMING
 from fedrepro.run.run_archive import COMPACT, PAPERS, RUNS, ArchivedRun, archived_runs
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, damaged
 from fedrepro.support.packaged import is_distribution
 from fedrepro.support.typed_yaml import read_yaml
 
@@ -190,7 +190,7 @@ def _intact(root: Path, system: str) -> Rows:
     present = read(root, system)
     for file, why in present.damaged.items():
         why = why or "see `fedrepro verify reports`"
-        raise UserError(f"{PAPERS / system / file}: damaged: {why}")
+        raise damaged(PAPERS / system / file, why)
     return present.rows
 
 

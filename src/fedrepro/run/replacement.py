@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
 from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, unreadable
 from fedrepro.support.files import absorb, replace_folder, settle
 
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
@@ -80,7 +80,7 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        raise UserError(f"{folder}: can't be read: {error.strerror}") from error
+        raise unreadable(folder, error.strerror) from error
     names = [name for name in names if outside or not LEFT_BY_SNAKEMAKE.fullmatch(name)]
     if names:
         more = f" and {len(names) - 1} more" if names[1:] else ""

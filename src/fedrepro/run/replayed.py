@@ -27,7 +27,7 @@ from fedrepro.provenance.identity import (
     other_numbers,
 )
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import damaged
 
 NAME = "replayed.json"  # in a paper's folder of reference results
 RECORD = "rounds.parquet"  # its first rows are compared
@@ -74,7 +74,7 @@ def read_replays(path: Path) -> dict[str, Replay]:
         return {}
     except (OSError, ValidationError) as error:
         first = str(error).partition("\n")[0]
-        raise UserError(f"{path}: damaged: {first}; restore it from the repository") from None
+        raise damaged(path, f"{first}; restore it from the repository") from None
 
 
 @cache  # a table asks for each of its runs

@@ -17,7 +17,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.run.run_archive import PAPERS as PAPERS
 from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of, read_columns
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, damaged
 from fedrepro.support.files import plain, sha256_of
 from fedrepro.support.locks import is_locked
 from fedrepro.support.printing import redact
@@ -96,9 +96,9 @@ class RunRecord:
             return {}
         numbers, classes = quality.get("numbers"), quality.get("classes")
         if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
-            raise UserError(f"{path}: damaged: numbers: expected names with numbers or null")
+            raise damaged(path, "numbers: expected names with numbers or null")
         if not isinstance(classes, int) or classes < 1:
-            raise UserError(f"{path}: damaged: classes: expected a whole number of at least 1")
+            raise damaged(path, "classes: expected a whole number of at least 1")
         return quality
 
     @cached_property

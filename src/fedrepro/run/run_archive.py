@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, brief
+from fedrepro.support.errors import UserError, brief, damaged
 from fedrepro.support.files import parse_json, plain, write_atomically
 
 if TYPE_CHECKING:  # most commands read no table
@@ -209,7 +209,7 @@ def _read(folder: Path, setting: str, _when: object) -> Mapping[RunKey, Archived
                 raise ValueError(f"{method} seed {seed}: it is there twice")
             runs[key] = run
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{shown}: damaged: {brief(str(error))}{AGAIN}") from None
+        raise damaged(shown, f"{brief(str(error))}{AGAIN}") from None
     return MappingProxyType(runs)
 
 
@@ -241,7 +241,7 @@ def read_columns(
         return {name: values_of(column) for name, column in columns}
     except Exception as error:  # pyarrow raises many exception types
         first = brief(str(error).partition("\n")[0]) or type(error).__name__
-        raise UserError(f"{shown}: damaged: {first}{again}") from None
+        raise damaged(shown, f"{first}{again}") from None
 
 
 def _split(columns: Columns) -> dict[tuple[str, int], Columns]:

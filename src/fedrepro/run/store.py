@@ -89,7 +89,9 @@ def damaged(path: Path, error: Exception) -> UserError:
     reason = brief(str(error).partition("\n")[0])
     return UserError(
         f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
-        "Remove it to make it again"
+        "Remove it to make it again",
+        code="damaged",
+        file=path,
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import damaged
 from fedrepro.support.files import read_json, write_atomically
 
 UNSEALED = ("seal", "went_on_from")  # the second is how a run came about, not what it is
@@ -76,7 +76,7 @@ def read(path: Path, what: str, shown: Path | None = None, again: str = AGAIN) -
     try:
         return checked(path, what)
     except ValueError as error:
-        raise UserError(f"{shown or path}: damaged: {error}; {again}") from None
+        raise damaged(shown or path, f"{error}; {again}") from None
 
 
 def checked(path: Path, what: str) -> dict[str, Any]:

@@ -20,10 +20,29 @@ class UserError(Exception):
     """Invalid input. The command prints the message and exits with status 2.
 
     The message is one printable line, even if it quotes a library's longer message, a server's
-    answer or a whole input.
+    answer or a whole input. Code that reacts to an error reads the attributes, never the line.
+
+    Attributes:
+        code: the kind of fault: "value", "missing", "unknown_key", "damaged", "unreadable",
+            "unwritable" or "invalid_yaml"; "" for a fault of no such kind.
+        file: the file, command or object at fault.
+        key: the key or argument, with those above it: ``settings.own.model``.
+        value: its value as given; None where none is.
+        expected: what was expected.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        file: object = "",
+        key: str = "",
+        value: object = None,
+        expected: str = "",
+    ) -> None:
+        self.code, self.file, self.key = code, str(file), key
+        self.value, self.expected = value, expected
         line = printable(" ".join(filter(None, map(str.strip, message.splitlines()))))
         super().__init__(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}...")
 
@@ -103,8 +122,19 @@ def bad_value(
 ) -> UserError:
     """The error for a wrong value: file or command, key, value, and what was expected."""
     return UserError(
-        f"{where}: {key}: {brief(value)}: expected {expected}{nearest(value, choices)}"
+        f"{where}: {key}: {brief(value)}: expected {expected}{nearest(value, choices)}",
+        code="value",
+        file=where,
+        key=key,
+        value=value,
+        expected=expected,
     )
+
+
+def missing_value(where: object, key: str, expected: str) -> UserError:
+    """The error for a key that is not given."""
+    line = f"{where}: {key}: missing: expected {expected}"
+    return UserError(line, code="missing", file=where, key=key, expected=expected)
 
 
 def at_least(method: object, least: float, *keys: str) -> None:
@@ -149,6 +179,18 @@ def whole_or_none(method: str, key: str, value: float | None) -> None:
         raise bad_value(f"method {method}", key, value, "a whole number of at least 1, or null")
 
 
+def unreadable(path: object, why: object, kind: str = "") -> UserError:
+    """The error for a file that cannot be read, or not as what it should be."""
+    line = f"{path}: can't be read{f' as {kind}' if kind else ''}: {why}"
+    return UserError(line, code="unreadable", file=path)
+
+
+def damaged(path: object, why: object) -> UserError:
+    """The error for a file of ours that does not hold what was written."""
+    return UserError(f"{path}: damaged: {why}", code="damaged", file=path)
+
+
 def cannot_write(path: object, error: OSError) -> UserError:
     """The error for a file that cannot be written (disk full, read-only, quota)."""
-    return UserError(f"{path}: could not be written: {error.strerror or error}")
+    line = f"{path}: could not be written: {error.strerror or error}"
+    return UserError(line, code="unwritable", file=path)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, unreadable
 
 TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
@@ -159,7 +159,7 @@ def atomic_folder(
     except OSError as error:
         source = error.filename
         if isinstance(source, str) and not Path(source).is_relative_to(target.parent):
-            raise UserError(f"{source}: can't be read: {error.strerror or error}") from error
+            raise unreadable(source, error.strerror or error) from error
         raise cannot_write(target, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

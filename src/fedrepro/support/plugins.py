@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NoReturn
 
-from fedrepro.support.errors import UserError, bad_value, text_of
+from fedrepro.support.errors import UserError, bad_value, text_of, unreadable
 from fedrepro.support.files import read_bytes
 
 Kind = Literal["methods", "models", "partitions", "measures", "losses", "data"]
@@ -97,7 +97,7 @@ class Folders:
             )
         for file in files.values():
             if file.exists() and not file.is_file():
-                raise UserError(f"{file}: can't be read: it is not a file")
+                raise unreadable(file, "it is not a file")
         return files
 
 
@@ -125,7 +125,7 @@ def parse(file: Path) -> ast.Module:
     except ValueError as error:  # such as a NUL
         raise UserError(f"{file}: syntax error: {error}") from error
     except OSError as error:
-        raise UserError(f"{file}: can't be read: {error.strerror or error}") from error
+        raise unreadable(file, error.strerror or error) from error
 
 
 @lru_cache

@@ -31,7 +31,14 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
-from fedrepro.support.errors import UserError, bad_value, brief, nearest
+from fedrepro.support.errors import (
+    UserError,
+    bad_value,
+    brief,
+    missing_value,
+    nearest,
+    unreadable,
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -273,14 +280,14 @@ def read_text(path: Path, shown: Path | None = None) -> str:
     shown = shown or path
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
-            raise UserError(f"{shown}: can't be read: it is not a file")
+            raise unreadable(shown, "it is not a file")
         if path.stat().st_size > MOST_BYTES:
-            raise UserError(f"{shown}: can't be read: it has more than {MOST_BYTES} bytes")
+            raise unreadable(shown, f"it has more than {MOST_BYTES} bytes")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"{shown}: there is no such file") from None
+        raise UserError(f"{shown}: there is no such file", code="missing", file=shown) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{shown}: can't be read: {error}") from None
+        raise unreadable(shown, error) from None
 
 
 def parsed(text: str, shown: Path) -> Any:
@@ -294,12 +301,16 @@ def parsed(text: str, shown: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise UserError(f"{shown}{place}: not valid YAML: {error.problem}") from None
+        raise _not_yaml(f"{shown}{place}", error.problem) from None
     except RecursionError:
-        raise UserError(f"{shown}: not valid YAML: nested too deeply") from None
+        raise _not_yaml(shown, "nested too deeply") from None
     except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
         first_line = str(error).partition("\n")[0]
-        raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+        raise _not_yaml(shown, first_line) from None
+
+
+def _not_yaml(place: object, why: object) -> UserError:
+    return UserError(f"{place}: not valid YAML: {why}", code="invalid_yaml", file=place)
 
 
 @lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times
@@ -358,8 +369,8 @@ def validate(model: type[Model], data: object, where: object, context: object = 
         missing = [_with_tag(detail, data) for detail in details if detail["type"] in MISSING]
         if details[0]["type"] in MISSING and len(missing) > 1:
             keys = ", ".join(dict.fromkeys(missing))
-            raise UserError(f"{where}: {keys}: missing: expected values") from None
-        raise UserError(f"{where}: {_line(details[0], data)}") from None
+            raise missing_value(where, keys, "values") from None
+        raise _error(where, details[0], data) from None
 
 
 MISSING = ("missing", "union_tag_not_found")
@@ -380,24 +391,26 @@ def _with_tag(detail: ErrorDetails, data: object) -> str:
     return ".".join(filter(None, (_key(detail["loc"], data), tag)))
 
 
-def _line(detail: ErrorDetails, data: object) -> str:
-    key = _key(detail["loc"], data)
+def _error(where: object, detail: ErrorDetails, data: object) -> UserError:
+    key, value = _key(detail["loc"], data), detail["input"]
     context = detail.get("ctx", {})
+    choices: list[str] = []
     match detail["type"]:
         case "unknown_key":
-            key = _key((*detail["loc"], context["key"]), data)
-            return f"{key}: unknown key: expected {context['known']}"
+            key, text = _key((*detail["loc"], context["key"]), data), context["known"]
+            line = f"{where}: {key}: unknown key: expected {text}"
+            return UserError(line, code="unknown_key", file=where, key=key, expected=text)
         case "missing" | "union_tag_not_found":
-            return f"{_with_tag(detail, data)}: missing: expected a value"
+            return missing_value(where, _with_tag(detail, data), "a value")
         case "union_tag_invalid" | "literal_error":
-            key, value = _with_tag(detail, data), context.get("tag", detail["input"])
+            key, value = _with_tag(detail, data), context.get("tag", value)
             choices = _quoted(context.get("expected_tags", context.get("expected")))
-            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+            text = _one_of(choices)
         case kind if kind in WORDS:
             text = WORDS[kind].format(**context)
         case _:
             text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
-    return f"{key}: {brief(detail['input'])}: expected {text}"
+    return bad_value(where, key, value, text, choices)
 
 
 def _key(location: Location, data: object) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.config_file import Config, Resources
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError, exit_on_user_error
+from fedrepro.support.errors import damaged, exit_on_user_error
 from fedrepro.support.files import read_json, write_atomically
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         wanted = "delete it; `fedrepro estimate` makes it again"
-        raise UserError(f"{ESTIMATES}: damaged: {error}: {wanted}") from None
+        raise damaged(ESTIMATES, f"{error}: {wanted}") from None
 
 
 def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstimate]) -> None:

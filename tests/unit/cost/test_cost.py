@@ -34,12 +34,12 @@ from fedrepro.run.results import timing_of
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.cores import usable_cores
-from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import NONE
 from support import tiny_run
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
+from support.refusals import refused
 
 LOGISTIC = Workload("logistic", (1, 28, 28), "bytes", 10, 100)
 RATE = ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000, flop=15_700)
@@ -664,14 +664,14 @@ def test_a_cell_that_no_table_has_at_the_configured_scale_has_the_seeds_of_other
 
 
 def test_a_target_that_is_none(bench: Workbench) -> None:
-    with pytest.raises(UserError, match=r"TARGET: 'ima/table_3'.*did you mean 'ima/table_"):
+    with refused(key="TARGET", value="ima/table_3"):
         chosen(bench, ["ima/table_3"], None)
-    with pytest.raises(UserError, match=r"TARGET: 'ima/tinny'.*did you mean 'ima/tiny'"):
+    with refused(key="TARGET", value="ima/tinny", names="'ima/tiny'"):
         chosen(bench, ["ima/tinny", "fedavg"], None)
-    with pytest.raises(UserError, match=r"TARGET: 'ima/tiny': .* a setting and then one method"):
+    with refused(key="TARGET", value="ima/tiny"):
         chosen(bench, ["ima/tiny"], None)
     for names in (["fedgo"], ["fedgo/table_1"], ["fedgo/cifar10-alpha0.1", "fedavg"]):
-        with pytest.raises(UserError, match="; `fedrepro init --with fedgo` adds fedgo to"):
+        with refused(key="TARGET", names="`fedrepro init --with fedgo`"):
             chosen(bench, names, None)
 
 

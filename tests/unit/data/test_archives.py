@@ -15,6 +15,7 @@ import pytest
 from fedrepro.data.fetching.archives import gunzip, opened_around, take_out, unpack
 from fedrepro.support.errors import UserError
 from support.raw_data import write_zip
+from support.refusals import refused
 
 PLAIN = {"top/a.txt": b"a" * 5000, "top/inner/b.txt": b"b"}
 
@@ -45,7 +46,7 @@ def zip_with_link(path: Path) -> Path:
     return path
 
 
-def refused(archive: Path, target: Path, line: str) -> None:
+def refusal(archive: Path, target: Path, line: str) -> None:
     with pytest.raises(UserError, match=line) as raised:
         unpack(archive, target)
     assert "\n" not in str(raised.value)
@@ -77,23 +78,23 @@ def test_members_that_lead_outside_are_refused(
     name: str, write: Callable[[Path, dict[str, bytes]], Path], tmp_path: Path
 ) -> None:
     archive = write(tmp_path / "archive", {**PLAIN, name: b"evil"})
-    refused(archive, tmp_path / "out", "would be written elsewhere")
+    refusal(archive, tmp_path / "out", "would be written elsewhere")
     unpack(write(archive, PLAIN), tmp_path / "out")  # the next call recovers
     assert (tmp_path / "out" / "top" / "a.txt").is_file()
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
 def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
-    refused(tar_with(tmp_path / "a.tar", kind), tmp_path / "out", "is a link or a device")
+    refusal(tar_with(tmp_path / "a.tar", kind), tmp_path / "out", "is a link or a device")
 
 
 def test_links_in_zip_are_refused(tmp_path: Path) -> None:
-    refused(zip_with_link(tmp_path / "a.zip"), tmp_path / "out", "is a link or a device")
+    refusal(zip_with_link(tmp_path / "a.zip"), tmp_path / "out", "is a link or a device")
 
 
 def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
     archive = write_tar(tmp_path / "a.tgz", {"a": b"1", "./a": b"2"})
-    refused(archive, tmp_path / "out", "occurs twice")
+    refusal(archive, tmp_path / "out", "occurs twice")
 
 
 @pytest.mark.parametrize("write", [write_zip, write_tar], ids=["zip", "tgz"])
@@ -104,7 +105,7 @@ def test_truncated_archives_are_refused(
     archive = write(tmp_path / "archive", {**PLAIN, "noise": bytes(range(256)) * 40})
     content = archive.read_bytes()
     archive.write_bytes(content[: int(len(content) * kept)])
-    refused(archive, tmp_path / "out", "truncated")
+    refusal(archive, tmp_path / "out", "truncated")
 
 
 def test_gunzip_refuses_damage_and_more_than_expected(tmp_path: Path) -> None:
@@ -112,10 +113,10 @@ def test_gunzip_refuses_damage_and_more_than_expected(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(b"x" * 1000))
     gunzip(packed, tmp_path / "a", 1000)
     assert (tmp_path / "a").read_bytes() == b"x" * 1000
-    with pytest.raises(UserError, match="more than the 999 bytes"):
+    with refused(names=("999", "bytes")):
         gunzip(packed, tmp_path / "b", 999)
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(UserError, match=r"a\.gz: truncated or damaged"):
+    with refused(names=("a.gz", "truncated")):
         gunzip(packed, tmp_path / "c", 1000)
 
 

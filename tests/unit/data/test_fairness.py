@@ -20,6 +20,7 @@ from support import raw_fairness as raw
 from support.loopback import serving
 from support.places import ROOT
 from support.raw_data import ends_whole, entry
+from support.refusals import Fault, refused
 
 SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
 NATURAL = {"scheme": "natural", "test_fraction": 0.2, "stratified": True}
@@ -96,7 +97,7 @@ def test_each_hospital_is_standardised_on_its_training_part(tmp_path: Path) -> N
 def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:
     train = heart(tmp_path, "heart_740").train
     assert np.bincount(train.group).tolist() == [303, 261, 46, 130]
-    with pytest.raises(UserError, match="client 2 has a single sample of class 0, which cannot be"):
+    with refused(names=("2", "0")):
         make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 2)
     loose = SPEC.validate_python({**NATURAL, "stratified": False})
     assert make_partition(train.y, train.group, loose, 2).test is not None
@@ -122,15 +123,15 @@ def test_natural_clients_are_split_as_by_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "fault"),
     [
-        ("asymptomatic", "asymptotic", "cp: 'asymptotic': expected a value that UCI has"),
-        ("restecg", "rested", "column: 'restecg': expected in the file; did you mean 'rested'"),
-        ("2,67,Male", "2,old,Male", "age: 'old': expected a number"),
-        ("reversable defect,1\n", "reversable defect,\n", "num: expected a value in every row"),
+        ("asymptomatic", "asymptotic", {"key": "cp", "value": "asymptotic", "names": "UCI"}),
+        ("restecg", "rested", {"key": "column", "value": "restecg", "names": "'rested'"}),
+        ("2,67,Male", "2,old,Male", {"key": "age", "value": "old"}),
+        ("reversable defect,1\n", "reversable defect,\n", {"names": ("num", "value")}),
     ],
 )
-def test_a_damaged_table_of_patients(old: str, new: str, line: str, tmp_path: Path) -> None:
+def test_a_damaged_table_of_patients(old: str, new: str, fault: Fault, tmp_path: Path) -> None:
     text = (ROOT / "src/fedrepro/data/bundled/heart_disease_uci.csv").read_text()
     lines = text.splitlines(keepends=True)[:5]
     content = "".join(lines).replace(old, new).encode()
@@ -140,7 +141,7 @@ def test_a_damaged_table_of_patients(old: str, new: str, line: str, tmp_path: Pa
         file=raw.raw_file("h.csv", content, None),
         hospitals={"a": 2, "b": 2},
     )
-    with pytest.raises(UserError, match=line):
+    with refused(**fault):
         archived(tmp_path, (spec, {"h.csv": content}))
 
 
@@ -163,25 +164,35 @@ def test_berka(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "line"),
+    ("name", "old", "new", "fault"),
     [
-        ("trans.asc", None, None, "trans.asc is missing"),
-        ("loan.asc", b'"status"', b'"state"', "loan.asc: column: 'status'"),
-        ("loan.asc", b'"D"', b'"E"', "status: 'E': expected one of A, B, C, D"),
-        ("loan.asc", b";940103;", b";941303;", "date: 941303: expected YYMMDD"),
-        ("account.asc", b"TYDNE", b"ROK", "frequency: 'POPLATEK ROK': expected one of"),
-        ("trans.asc", b";24;940101", b";1;940101", "a loan has no account, district, order or"),
+        ("trans.asc", None, None, {"names": ("trans.asc", "missing")}),
+        (
+            "loan.asc",
+            b'"status"',
+            b'"state"',
+            {"key": "column", "value": "status", "names": "loan.asc"},
+        ),
+        ("loan.asc", b'"D"', b'"E"', {"key": "status", "value": "E"}),
+        ("loan.asc", b";940103;", b";941303;", {"key": "date", "value": 941303, "names": "YYMMDD"}),
+        (
+            "account.asc",
+            b"TYDNE",
+            b"ROK",
+            {"key": "frequency", "value": "POPLATEK ROK", "names": ("POPLATEK", "ROK")},
+        ),
+        ("trans.asc", b";24;940101", b";1;940101", {"names": ("district", "account")}),
     ],
 )
 def test_damaged_tables_of_a_bank(
-    name: str, old: bytes | None, new: bytes | None, line: str, tmp_path: Path
+    name: str, old: bytes | None, new: bytes | None, fault: Fault, tmp_path: Path
 ) -> None:
     tables = raw.berka_tables()
     if old is None or new is None:
         del tables[name]
     else:
         tables[name] = tables[name].replace(old, new)
-    with pytest.raises(UserError, match=line) as raised:
+    with refused(**fault) as raised:
         archived(tmp_path, raw.berka(tables, None))
     assert "\n" not in str(raised.value)
 
@@ -196,17 +207,20 @@ def test_celeba(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "line"),
+    ("damage", "fault"),
     [
-        ({"identity_CelebA__txt": b"000001.jpg 9\n000002.jpg\n"}, ":2: 1 words: expected 2"),
-        ({"list_attr_celeba__txt": b"1\nYoung Simling\n"}, "did you mean 'Simling'"),
-        ({"list_attr_celeba__txt": b"1\nYoung Smiling\n000001.jpg 1 0\n"}, "expected 1 or -1"),
-        ({"img_align_celeba__zip": raw.zipped({"a.jpg": b""})}, "000001.jpg is missing"),
-        ({"img_align_celeba__zip": b"PK\3\4"}, "truncated"),
+        ({"identity_CelebA__txt": b"000001.jpg 9\n000002.jpg\n"}, {"names": ("2", "1", "words")}),
+        (
+            {"list_attr_celeba__txt": b"1\nYoung Simling\n"},
+            {"key": "attribute", "value": "Smiling", "names": "'Simling'"},
+        ),
+        ({"list_attr_celeba__txt": b"1\nYoung Smiling\n000001.jpg 1 0\n"}, {"names": ("1", "-1")}),
+        ({"img_align_celeba__zip": raw.zipped({"a.jpg": b""})}, {"names": ("000001", "missing")}),
+        ({"img_align_celeba__zip": b"PK\3\4"}, {"names": "truncated"}),
     ],
 )
-def test_damaged_celeba(damage: dict[str, bytes], line: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=line):
+def test_damaged_celeba(damage: dict[str, bytes], fault: Fault, tmp_path: Path) -> None:
+    with refused(**fault):
         archived(tmp_path, raw.celeba(None, **damage))
 
 
@@ -223,18 +237,21 @@ def test_speech_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
+    ("changes", "fault"),
     [
-        ({"testing_list.txt": None}, "testing_list.txt is missing"),
-        ({"go/aa_nohash_1.wav": b"RIFF"}, "aa_nohash_1.wav: can't be read as sound"),
-        ({"go/aa_nohash_1.wav": raw.wav(20, 1)[:-6]}, "expected whole 16-bit sound"),
-        ({"go/aa_nohash_1.wav": raw.wav(20, 1, 8000)}, "expected whole 16-bit sound"),
-        ({"gone/aa_nohash_1.wav": raw.wav(20, 1)}, "word: 'gone': expected one of"),
+        ({"testing_list.txt": None}, {"names": ("testing_list.txt", "missing")}),
+        (
+            {"go/aa_nohash_1.wav": b"RIFF"},
+            {"code": "unreadable", "file": "aa_nohash_1.wav", "names": "sound"},
+        ),
+        ({"go/aa_nohash_1.wav": raw.wav(20, 1)[:-6]}, {"names": ("16", "sound")}),
+        ({"go/aa_nohash_1.wav": raw.wav(20, 1, 8000)}, {"names": ("16", "sound")}),
+        ({"gone/aa_nohash_1.wav": raw.wav(20, 1)}, {"key": "word", "value": "gone"}),
     ],
 )
-def test_damaged_speech(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_damaged_speech(changes: dict[str, Any], fault: Fault, tmp_path: Path) -> None:
     members = {name: each for name, each in (raw.clips() | changes).items() if each is not None}
-    with pytest.raises(UserError, match=line):
+    with refused(**fault):
         archived(tmp_path, raw.speech(members, None))
 
 
@@ -247,15 +264,21 @@ def test_isic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "line"),
+    ("damage", "fault"),
     [
-        ({"ISIC_2019_Training_GroundTruth__csv": b"image,MEL\n"}, "column: 'NV': expected in the"),
-        ({"HAM10000_metadata": b"image_id,dataset\nISIC_2,_x\n"}, "centre: 'HAM__x': expected one"),
-        ({"ISIC_2019_Training_Input__zip": raw.zipped({"x": b""})}, "ISIC_1.jpg is missing"),
+        ({"ISIC_2019_Training_GroundTruth__csv": b"image,MEL\n"}, {"key": "column", "value": "NV"}),
+        (
+            {"HAM10000_metadata": b"image_id,dataset\nISIC_2,_x\n"},
+            {"key": "centre", "value": "HAM__x"},
+        ),
+        (
+            {"ISIC_2019_Training_Input__zip": raw.zipped({"x": b""})},
+            {"names": ("ISIC_1.jpg", "missing")},
+        ),
     ],
 )
-def test_damaged_isic(damage: dict[str, bytes], line: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=line):
+def test_damaged_isic(damage: dict[str, bytes], fault: Fault, tmp_path: Path) -> None:
+    with refused(**fault):
         archived(tmp_path, raw.isic(None, **damage))
 
 
@@ -294,20 +317,26 @@ def test_reddit(tmp_path: Path) -> None:
     assert partition.test is not None
     assert [each.tolist() for each in partition.train] == [[2], [0, 1]]
     assert [each.tolist() for each in partition.test] == [[4], [3]]
-    with pytest.raises(UserError, match="the data set marks no test samples"):
+    with refused(names=("samples", "marks")):
         make_partition(train.y, train.group, given, 1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
+    ("changes", "fault"),
     [
-        ({"reddit_subsampled/train/train_data.json": b"{"}, "not in LEAF's format"),
-        ({"reddit_subsampled/train/train_data.json": b'{"user_data": {}}'}, "train: no samples"),
-        ({"reddit_subsampled/train/more.json": b'{"user_data": {"u": {"x": []}}}'}, "LEAF's form"),
+        ({"reddit_subsampled/train/train_data.json": b"{"}, {"names": ("LEAF", "format")}),
+        (
+            {"reddit_subsampled/train/train_data.json": b'{"user_data": {}}'},
+            {"names": ("train", "samples")},
+        ),
+        (
+            {"reddit_subsampled/train/more.json": b'{"user_data": {"u": {"x": []}}}'},
+            {"names": "LEAF"},
+        ),
     ],
 )
-def test_damaged_reddit(changes: dict[str, bytes], line: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=line):
+def test_damaged_reddit(changes: dict[str, bytes], fault: Fault, tmp_path: Path) -> None:
+    with refused(**fault):
         prepared(tmp_path, leaf(tmp_path, raw.reddit(**changes)))
 
 
@@ -336,9 +365,9 @@ def test_question_pairs(tmp_path: Path) -> None:
 
 
 def test_question_pairs_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"put vocab\.txt of distilbert-base-uncased into"):
+    with refused(names=("vocab.txt", "distilbert-base-uncased")):
         archived(tmp_path, raw.question_pairs(PAIRS, str(tmp_path / "none")))
-    with pytest.raises(UserError, match="expected rows of doctor, question, question, 0 or 1"):
+    with refused(names=("0", "1")):
         archived(tmp_path, raw.question_pairs(PAIRS.replace(",0\n", ",2\n"), str(tmp_path)))
 
 
@@ -375,7 +404,7 @@ def test_groups_with_few_samples_are_no_clients() -> None:
     made = make_partition(np.zeros(12, int), groups, few, 1)
     assert [len(each) for each in made.train] == [3, 7]
     none = SPEC.validate_python({"scheme": "natural", "minimum": 8})
-    with pytest.raises(UserError, match="minimum: 8: expected at most 7"):
+    with refused(key="minimum", value=8, names="7"):
         make_partition(np.zeros(12, int), groups, none, 1)
 
 

@@ -14,6 +14,7 @@ from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.support.errors import UserError
 from support.raw_data import entry
+from support.refusals import Fault, refused
 
 X = np.arange(48, dtype=np.float32).reshape(12, 2, 2)
 ALL: dict[str, NDArray[Any]] = {
@@ -115,7 +116,7 @@ def test_texts_as_ids_are_for_the_task_next_word(tmp_path: Path) -> None:
     path = file_of(tmp_path, {"x": x, "y": np.roll(x, -1, 1)}, "npz")
     dataset = prepared(tmp_path, path, task="next_word", test_fraction=0.5)
     assert (dataset.task, dataset.train.y.shape, dataset.classes) == ("next_word", (3, 5), 9)
-    with pytest.raises(UserError, match="one class a sample"):
+    with refused(key="y", value=[6, 5]):
         prepared(tmp_path, path)
 
 
@@ -123,31 +124,34 @@ NAN = np.where(X == 3, np.nan, X)
 
 
 @pytest.mark.parametrize(
-    ("changed", "line"),
+    ("changed", "fault"),
     [
-        ({"X": X}, "array: 'X': expected one of x, y, client, split"),
-        ({"y": None}, "no array y"),
-        ({"x_0": X}, "x and x_0"),
-        ({"x": None, "x_0": X, "x_1": NAN}, "x_1, row 0: nan"),
-        ({"x": None, "x_0": X, "x_1": X[:9]}, "expected as many samples in each"),
-        ({"y": np.arange(11) % 3}, "expected as many samples in each"),
-        ({"x": NAN}, "x, row 0: nan: expected a finite number"),
-        ({"x": ALL["y"]}, "x: 'str96': expected numbers"),
-        ({"x": np.arange(12)}, "at least two axes"),
-        ({"y": np.arange(12) - 1}, "y: -1: expected whole numbers from 0"),
-        ({"y": np.arange(12) % 3 * 2}, "class '1': no training samples"),
-        ({"y": np.arange(12) / 2}, "y: 'float64': expected classes"),
-        ({"client": np.arange(12) / 2}, "client"),
-        ({"split": np.array(["train", "tset"] * 6)}, "'tset': expected 'train' or 'test'"),
-        ({"split": np.array(["test"] * 12)}, "no sample has 'train'"),
-        ({"y": np.array([{}] * 12)}, "pickle"),
+        ({"X": X}, {"key": "array", "value": "X"}),
+        ({"y": None}, {"names": "array"}),
+        ({"x_0": X}, {"names": "x_0"}),
+        ({"x": None, "x_0": X, "x_1": NAN}, {"key": "x_1, row 0", "names": ("x_1", "0")}),
+        ({"x": None, "x_0": X, "x_1": X[:9]}, {"names": ("samples", "many")}),
+        ({"y": np.arange(11) % 3}, {"names": ("samples", "many")}),
+        ({"x": NAN}, {"key": "x, row 0", "names": ("0", "nan")}),
+        ({"x": ALL["y"]}, {"key": "x", "value": "str96", "names": "numbers"}),
+        ({"x": np.arange(12)}, {"key": "x", "value": [12], "names": "axes"}),
+        ({"y": np.arange(12) - 1}, {"key": "y", "value": -1, "names": ("0", "numbers")}),
+        ({"y": np.arange(12) % 3 * 2}, {"names": ("'1'", "training")}),
+        ({"y": np.arange(12) / 2}, {"key": "y", "value": "float64", "names": "classes"}),
+        ({"client": np.arange(12) / 2}, {"key": "client", "value": "float64 [12]"}),
+        (
+            {"split": np.array(["train", "tset"] * 6)},
+            {"key": "split", "value": "tset", "names": ("'train'", "'test'")},
+        ),
+        ({"split": np.array(["test"] * 12)}, {"names": ("'train'", "sample")}),
+        ({"y": np.array([{}] * 12)}, {"code": "unreadable"}),
     ],
 )
 def test_arrays_that_are_not_what_they_should_be_are_one_line(
-    tmp_path: Path, changed: dict[str, Any], line: str
+    tmp_path: Path, changed: dict[str, Any], fault: Fault
 ) -> None:
     arrays = {key: each for key, each in {**ALL, **changed}.items() if each is not None}
-    with pytest.raises(UserError, match=line) as raised:
+    with refused(**fault) as raised:
         prepared(tmp_path, file_of(tmp_path, arrays, "npz"))
     assert "own.npz" in str(raised.value) or "own: " in str(raised.value)
 

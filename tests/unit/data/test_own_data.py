@@ -18,8 +18,8 @@ from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.images import TURNS, decode
 from fedrepro.data.readers.tables import read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
-from fedrepro.support.errors import UserError
 from support.raw_data import entry
+from support.refusals import refused
 
 NAMES = (
     ["1.1", "1.10", "1.2", "1.100"],
@@ -80,13 +80,13 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
 def test_names_that_look_the_same_are_refused(tmp_path: Path, key: str) -> None:
     rows = ["1,a,b", "2,b,a", "3,a ,b", "4,b, a"]
     keys = {"label": "y", "group": "z"} if key == "label" else {"label": "z", "group": "y"}
-    with pytest.raises(UserError, match="expected names that differ in more than spaces"):
+    with refused(names=("differ", "spaces")):
         prepared(tmp_path, "x,y,z", rows[:3] if key == "label" else ["1,a,b", "2,a ,c"], **keys)
 
 
 def test_an_empty_name_is_missing(tmp_path: Path) -> None:
     for cell in ("", " ", '""'):
-        with pytest.raises(UserError, match=r"expected a value in every row: none in row 2$"):
+        with refused(names=("row", "2")):
             prepared(tmp_path, "x,y,ward", ["1,a,n", f"2,b,{cell}", "3,a,s"], group="ward")
 
 
@@ -211,7 +211,7 @@ def test_transparent_pixels_show_the_background(mode: str, form: str, channels: 
         assert np.array_equal(layer == 255, ~bar)
     for layer in decode(stored(white, form), "x", channels, background="black"):
         assert np.array_equal(layer == 255, bar)
-    with pytest.raises(UserError, match=r"background: 'white': .* one colour on it: .* 'black'"):
+    with refused(names=("background", "'white'", "'black'")):
         decode(stored(white, form), "x", channels)
 
 
@@ -275,8 +275,8 @@ def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
     )
     assert empty.meta["content_sha256"] == other.meta["content_sha256"]
     assert empty.meta["missing_sha256"] == other.meta["missing_sha256"]
-    with pytest.raises(UserError, match=r"'\?' in row 21: .*set `missing: \[\"\?\"\]`"):
+    with refused(names=("'?'", "21", "missing")):
         prepared(tmp_path, "x,z,y", with_cells("?", "a"))
-    with pytest.raises(UserError, match="label: 'y': expected a value in every row"):
+    with refused(names=("label", "'y'")):
         prepared(tmp_path, "x,z,y", rows, missing=["1"])
     assert "missing" not in meaning_of(entry("tabular_csv", path="x", label="y", missing=[]))

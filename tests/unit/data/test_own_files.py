@@ -18,6 +18,7 @@ from fedrepro.run.standing import prepared_differences
 from fedrepro.support.errors import UserError
 from support import raw_fairness, raw_superfed
 from support.raw_data import entry
+from support.refusals import refused
 
 FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
     "celeba": lambda: raw_fairness.celeba(None),
@@ -64,7 +65,7 @@ def test_a_pipe_for_a_table_is_one_line(tmp_path: Path, kind: str) -> None:
     }[kind].partition(":")
     read = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
     spec = None if kind == "pixel_csv" else entry(kind, path=str(path), **TABLE.get(kind, {}))
-    with pytest.raises(UserError, match="not a file"):
+    with refused("unreadable", names="file"):
         read(path, 2, 2) if spec is None else read(spec, path, tmp_path, lambda share: None)
 
 

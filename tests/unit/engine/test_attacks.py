@@ -12,8 +12,8 @@ from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.executors import Executor, Parallel, eager, sequential, unrolled
 from fedrepro.engine.round import Round, begin, play_round
-from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.refusals import refused
 from support.worlds import federation
 
 CLIENTS = frozenset({1, 4})
@@ -99,5 +99,5 @@ def test_without_attackers_every_bit_stays() -> None:
 
 
 def test_a_method_that_sends_no_delta_is_refused_in_one_line() -> None:
-    with pytest.raises(UserError, match=r"^setting: attack: 'sign_flip': expected a method whose"):
+    with refused(key="attack", file="setting", value="sign_flip"):
         first_round(Attack("sign_flip", 1.0, CLIENTS), "fednova")

@@ -16,9 +16,9 @@ from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
 from fedrepro.run.networks import laid_out
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.refusals import refused
 from support.worlds import federation
 
 SHAPE, SIZES = (2, 14, 14), (4, 3, 5)
@@ -144,5 +144,5 @@ def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])
     smooth = Net(models.build("superfed_twonn", SHAPE, 3), "bfloat16")
     stacked = replace(low, context=replace(low.context, net=smooth), execute=eager)
-    with pytest.raises(UserError, match="'vectorised': does not support `precision`"):
+    with refused(names=("'vectorised'", "`precision`")):
         play(stacked, until=1)

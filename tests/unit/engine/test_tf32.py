@@ -16,8 +16,8 @@ from fedrepro.engine import tf32
 from fedrepro.engine.executors import eager
 from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.round import Federation
-from fedrepro.support.errors import UserError
 from support.closeness import assert_close
+from support.refusals import refused
 from support.worlds import federation
 
 BACKENDS: Any = torch.backends
@@ -136,5 +136,5 @@ def test_float32_is_float32_whatever_a_process_asked_for(backend: str) -> None:
 
 def test_clients_side_by_side_are_refused() -> None:
     world, _ = noted("fedavg", "tf32")
-    with pytest.raises(UserError, match="'vectorised': does not support `precision`"):
+    with refused(names=("'vectorised'", "`precision`")):
         play(replace(world, execute=eager), until=1)

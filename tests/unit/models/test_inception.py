@@ -1,12 +1,11 @@
 """Inception v3 for Fréchet inception distances, with weights that are drawn instead of learned."""
 
-import pytest
 import torch
 from safetensors.torch import save
 
 from fedrepro.models.inception import features, inception
 from fedrepro.models.registry import LearnedWeights
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 
 
 def test_features_are_those_of_torchvisions_network_before_its_last_layer() -> None:
@@ -29,5 +28,5 @@ def test_features_are_those_of_torchvisions_network_before_its_last_layer() -> N
 
 def test_other_weights_are_refused() -> None:
     content = save({"fc.weight": torch.zeros(2, 2)})
-    with pytest.raises(UserError, match="not the weights of inception_v3"):
+    with refused(names=("inception_v3", "weights")):
         inception(LearnedWeights("x.safetensors", content))

@@ -10,6 +10,7 @@ from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
+from support.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -278,5 +279,5 @@ def test_input_that_does_not_fit(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_unknown_model() -> None:
-    with pytest.raises(UserError, match="did you mean 'twonn'"):
+    with refused(key="name", value="twnn", names="'twonn'"):
         models.build("twnn", (1, 28, 28), 10)

@@ -7,8 +7,8 @@ import torch
 
 from fedrepro.papers.fedgo.given_byzantine import Lying
 from fedrepro.run.given_artifacts import changed
-from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
+from support.refusals import refused
 from support.tiny_run import run_spec
 from support.worlds import federation
 
@@ -31,5 +31,5 @@ def test_without_the_key_nothing_ischanged() -> None:
 
 def test_there_are_no_more_liars_than_clients() -> None:
     given = federation("fedgo").context.artifacts
-    with pytest.raises(UserError, match="byzantine: 7: expected at most 6, the number of clients"):
+    with refused(key="byzantine", value=7, names="6"):
         changed(given, run_spec("fedgo", byzantine=7), 6)

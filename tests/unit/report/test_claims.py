@@ -19,6 +19,7 @@ from fedrepro.run.run_archive import folder_of
 from fedrepro.support.errors import UserError
 from fedrepro.support.old_names import with_new_keys
 from support.places import ROOT
+from support.refusals import refused
 
 SYSTEMS = ("ima", "superfed", "aaggff", "fedevg", "fedgo")
 
@@ -158,7 +159,7 @@ def test_a_label_writes_names_as_the_claim_does(papers: Published, anchor: str, 
 def test_a_claim_that_compares_nothing_is_named(papers: Published) -> None:
     claim = claim_of(papers, "fedevg-accuracy")
     empty = claim.model_copy(update={"tables": ["table_9"]})
-    with pytest.raises(UserError, match=r"fedevg/claims\.yaml: accuracy: matches no"):
+    with refused(names=("fedevg/claims.yaml", "accuracy")):
         pairs_of(empty, papers)
 
 

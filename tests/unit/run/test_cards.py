@@ -17,9 +17,9 @@ import pytest
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.run import cards
-from fedrepro.support.errors import UserError
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
+from support.refusals import refused
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")
 
@@ -149,13 +149,13 @@ def test_a_number_is_that_card_of_the_pool(
 ) -> None:
     assert [card.key for card in cards._wanted("cuda:1")] == CARDS[1:]
     monkeypatch.setenv(cards.VISIBLE, "1")
-    with pytest.raises(UserError, match=r"'cuda:1': expected cuda:0 to cuda:0, which are here"):
+    with refused(names=("'cuda:1'", "0")):
         cards.take("cuda:1", 1)
 
 
 def test_a_failing_nvidia_smi_is_one_line(machine: Machine) -> None:
     machine.program.write_text("#!/bin/sh\necho 'no driver' >&2\nexit 9\n", encoding="utf-8")
-    with pytest.raises(UserError, match="nvidia-smi: no driver"):
+    with refused(names=("nvidia-smi", "driver")):
         cards.take("cuda", 1)
 
 
@@ -218,7 +218,7 @@ def test_a_run_takes_a_place_before_cuda_starts(
 def test_config_says_how_many_runs_a_card_has(machine: Machine) -> None:
     (machine.root / "config").mkdir()
     (machine.root / "config/config.yaml").write_text(f"{CONFIG}runs_per_gpu: 0\n", encoding="utf-8")
-    with pytest.raises(UserError, match="runs_per_gpu: 0: expected a whole number of at least 1"):
+    with refused(key="runs_per_gpu", value=0, names="1"):
         load(machine.root)
 
 

@@ -32,6 +32,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support import every_file
 from support.manifests import write_manifest
+from support.refusals import refused
 
 RUN = "results/runs/ima"
 TRUNK = "results/trunks/ima/kept/scaffold"
@@ -532,7 +533,7 @@ def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, 
     )
     assert any("it has no checksum" in fault for fault in faults())
     refuse_use(first, whole[first])
-    with pytest.raises(UserError, match="it has no checksum"):
+    with refused(names="checksum"):
         fr.load("ima/kept", "fedavg", 1)
 
 

@@ -11,7 +11,7 @@ from fedrepro.cli.main import main
 from fedrepro.data.dataset import FORMAT
 from fedrepro.run.integrity import Check
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 from support.results_tree import RUN, write_tree
 
 
@@ -99,7 +99,7 @@ def test_a_run_in_another_ones_place(tree: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_there_must_be_a_tree(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="expected the folder of a results tree"):
+    with refused(names=("results", "folder")):
         list(Check(tmp_path / "absent").faults())
 
 

@@ -16,6 +16,7 @@ from fedrepro.run.results import find_run, seal_of_run
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
+from support.refusals import refused
 
 SETTING = "fedgo/compact-x"
 ROUNDS = {"round": [1, 2, 3], "test_accuracy": [0.1, None, 0.3]}
@@ -223,5 +224,5 @@ def test_a_removed_table_is_damage(landed: Path) -> None:
 def test_a_folder_of_another_setting_is_damage(landed: Path) -> None:
     other = "fedgo/compact-y"
     (landed / run_archive.folder_of(SETTING)).rename(landed / run_archive.folder_of(other))
-    with pytest.raises(UserError, match="it is another run"):
+    with refused("damaged", names="another"):
         run_archive.archived_runs(landed, other)

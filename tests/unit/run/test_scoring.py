@@ -16,8 +16,8 @@ from fedrepro.run.assembly import make_plan
 from fedrepro.run.scoring import _summary, record
 from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
-from fedrepro.support.errors import UserError
 from support import tiny_run
+from support.refusals import refused
 
 
 def summary(*clients: tuple[int, float, float]) -> dict[str, float]:
@@ -88,7 +88,7 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
 
 
 def test_groups_where_there_are_none_are_refused() -> None:
-    with pytest.raises(UserError, match=r"evaluate.groups: True: expected false for blobs"):
+    with refused(key="evaluate.groups", value=True):
         make_plan(tiny_run.run_spec(evaluate={"groups": True}), grouped(None), tiny_run.partition())
     with pytest.raises(ValueError, match="`per_class` only with `groups: true`"):
         Evaluate(per_class=3)

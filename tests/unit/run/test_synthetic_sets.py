@@ -22,6 +22,7 @@ from fedrepro.run.input_artifacts import MODEL, load
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
+from support.refusals import refused
 from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
 
 
@@ -148,12 +149,12 @@ def without_class_2() -> Partition:
 
 
 def test_a_class_that_no_client_has_is_refused() -> None:
-    with pytest.raises(UserError, match="no client has a training sample of class 2: expected"):
+    with refused(names=("2", "training")):
         make_plan(spec(evaluate={}), dataset(), without_class_2())
 
 
 def test_models_of_clients_can_t_be_kept(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="save_models_at: fedevg: expected no rounds"):
+    with refused(names=("save_models_at", "fedevg")):
         carry_out(tmp_path / "seed1", spec(save_models_at={"fedevg": [1]}))
 
 

@@ -1,15 +1,48 @@
-"""What is no value."""
+"""What is no value, and what an error says of it in fields."""
 
 import math
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+from pydantic import Field
 
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import UserError, at_least, bad_value, cannot_write, damaged
+from fedrepro.support.typed_yaml import Typed, validate
+from support.refusals import refused
+
+
+class Two(Typed):
+    a: Annotated[int, Field(gt=0)]
+    b: int
 
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, -math.inf])
 def test_a_hyperparameter_is_a_finite_number(value: float) -> None:
     at_least(SimpleNamespace(mu=0.0, nu=None), 0, "mu", "nu")
-    with pytest.raises(UserError, match=r"mu: .*expected a finite number of at"):
+    with refused("value", key="mu", names="0"):
         at_least(SimpleNamespace(mu=value), 0, "mu")
+
+
+def test_an_error_has_its_fields() -> None:
+    error = bad_value("a.yaml", "own.lr", -1.0, "a number above 0")
+    assert (error.code, error.file, error.key) == ("value", "a.yaml", "own.lr")
+    assert (error.value, error.expected) == (-1.0, "a number above 0")
+    assert damaged("a.json", "short").code == "damaged"
+    assert cannot_write("a", OSError(28, "full")).code == "unwritable"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "key"),
+    [
+        ({"c": 1}, "unknown_key", "c"),
+        ({}, "missing", "a, b"),
+        ({"a": 1}, "missing", "b"),
+        ({"a": 1, "b": "x"}, "value", "b"),
+        ({"a": 0, "b": 1}, "value", "a"),
+    ],
+)
+def test_an_error_of_a_file_has_them(content: dict[str, object], code: str, key: str) -> None:
+    with pytest.raises(UserError) as raised:
+        validate(Two, content, "f.yaml")
+    assert (raised.value.code, raised.value.file, raised.value.key) == (code, "f.yaml", key)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, unreadable
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 
@@ -105,7 +105,7 @@ def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
 def _readable(archive: Path) -> Iterator[None]:
     """Turn exceptions for damaged archives, and for what is no file, into a UserError."""
     if archive.exists() and not archive.is_file():
-        raise UserError(f"{archive}: can't be read: it is not a file")
+        raise unreadable(archive, "it is not a file")
     try:
         yield
     except (*DAMAGE, OSError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import SPLITS, Plugin, Text
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 from fedrepro.support.files import sha256_of
 from fedrepro.support.plugins import content_of
 
@@ -28,7 +28,7 @@ def find_own(given: str, archives: Path | None) -> Path | None:
     """
     path = next((path for path in own_places(given, archives) if path.exists()), None)
     if path is not None and not (path.is_file() or path.is_dir()):
-        raise UserError(f"{path}: can't be read: it is neither a file nor a folder")
+        raise unreadable(path, "it is neither a file nor a folder")
     return path
 
 
@@ -78,7 +78,7 @@ def sha256_of_own(spec: Own, archives: Path | None) -> str | None:
             return with_code(spec, before["sha256"])
         digest = digest_of(path)
     except OSError as error:
-        raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
+        raise unreadable(error.filename or path, error.strerror) from None
     entry = {"seen": signature, "sha256": digest}
     with suppress(UserError):  # read-only: the bytes are read again each time
         checksummed_json.write(REMEMBERED, {**known, spec.path: entry}, WHAT)

@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.raw_files import DOWNLOADS
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 from fedrepro.support.files import make_folder, sha256_of, write_atomically
 from fedrepro.support.locks import exclusive_lock
 
@@ -68,7 +68,7 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+        raise unreadable(path, error.strerror) from None
     digest = hashlib.sha256(content).hexdigest()
     _refuse_other(name, spec, path, digest)
     return content, digest

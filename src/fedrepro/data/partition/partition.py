@@ -15,7 +15,7 @@ from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, bad_value, brief, listed
+from fedrepro.support.errors import UserError, bad_value, brief, damaged, listed
 from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -189,7 +189,7 @@ class Partition:
             raise UserError(f"{error.filename or error}: there is no such partition") from None
         except Exception as error:  # damaged archives raise many kinds of exceptions
             reason = brief(str(error).partition("\n")[0])
-            raise UserError(f"{path}: damaged: {reason}: delete it and make it again") from None
+            raise damaged(path, f"{reason}: delete it and make it again") from None
 
     def _refuse_damage(self) -> None:
         """Raise ValueError for an inconsistent partition."""

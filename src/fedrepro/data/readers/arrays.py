@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, unreadable
 from fedrepro.support.files import plain
 
 
@@ -32,7 +32,7 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDAr
             return {name: arrays[name] for name in (arrays.files if names is None else names)}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         reason = str(error).strip("\"'").partition("\n")[0]
-        raise UserError(f"{path}: can't be read as an npz archive: {reason}") from None
+        raise unreadable(path, reason, "an npz archive") from None
     except TypeError:  # the file of a single array
         raise UserError(f"{path}: one array without a name: expected an npz archive") from None
 

@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, unreadable
 from fedrepro.support.files import read_text
 
 
@@ -57,7 +57,7 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: can't be read: {error}") from None
+        raise unreadable(path, error) from None
     if len(lines) < 2:
         raise UserError(f"{path}: truncated: {len(lines)} lines")
     return lines

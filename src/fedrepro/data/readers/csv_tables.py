@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, unreadable
 from fedrepro.support.files import plain
 
 
@@ -30,7 +30,7 @@ def read_table(
         raise UserError(f"{where}: expected text in UTF-8: save the table as CSV UTF-8") from None
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"{where}: can't be read as CSV: {reason}") from None
+        raise unreadable(where, reason, "CSV") from None
     for column in columns:
         if column not in table.columns:
             raise bad_value(where, "column", column, "in the file", map(str, table.columns))

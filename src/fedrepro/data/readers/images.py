@@ -25,7 +25,7 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
-from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.errors import UserError, bad_value, listed, unreadable
 from fedrepro.support.files import plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
@@ -50,7 +50,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     try:
         content = plain(path).read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+        raise unreadable(path, error.strerror) from None
     axes = content[3] if len(content) >= 4 else 0
     start = 4 + 4 * axes
     if content[:3] != bytes([0, 0, IDX_BYTES]) or len(content) < start:
@@ -95,7 +95,7 @@ def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
     try:
         rows = np.loadtxt(plain(path), delimiter=",", dtype=np.uint8, ndmin=2)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: can't be read: {error}") from None
+        raise unreadable(path, error) from None
     if rows.shape[1] != height * width + 1:
         raise UserError(f"{path}: {rows.shape[1]} columns: expected {height * width + 1}")
     return RawSamples(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
@@ -121,7 +121,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
                     raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)
             table = file.read(columns=[*columns])
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path}: can't be read as parquet: {error}") from None
+        raise unreadable(path, error, "parquet") from None
     if not len(table):
         raise UserError(f"{path}: no rows: expected at least one image")
     for column, (words, fitting) in columns.items():
@@ -347,12 +347,12 @@ def _decoded(
                 several = bool(getattr(image, "is_animated", False))
     except UnidentifiedImageError:  # its message names the bytes in memory
         reason = "it is in no known format, or damaged"
-        raise UserError(f"{where}: can't be read as an image: {reason}") from None
+        raise unreadable(where, reason, "an image") from None
     except (OSError, MemoryError) as error:
-        raise UserError(f"{where}: can't be read as an image: {error}") from None
+        raise unreadable(where, error, "an image") from None
     except Exception as error:  # Pillow raises many kinds of exceptions for damaged files
         reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"{where}: can't be read as an image: {reason}") from None
+        raise unreadable(where, reason, "an image") from None
     if deep:
         depth = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"

@@ -22,7 +22,7 @@ from fedrepro.data.readers.arrays import (
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of
-from fedrepro.support.errors import UserError, bad_value, brief, listed
+from fedrepro.support.errors import UserError, bad_value, brief, listed, unreadable
 from fedrepro.support.files import plain
 
 NAMES = ("x", "y", "client", "split")
@@ -186,7 +186,7 @@ def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, 
                     raise bad_value(path, "column", name, f"one of {listed(known)}", known)
             table = file.read(columns=None if names is None else [*names])
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: can't be read as parquet: {error}") from None
+        raise unreadable(path, error, "parquet") from None
     return {name: _column(table[name], f"{path}: {name}") for name in table.schema.names}
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, unreadable
 from fedrepro.support.files import plain, read_text
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -60,7 +60,7 @@ def _read(path: Path, where: str) -> NDArray[np.int16]:
             content = file.readframes(file.getnframes())
             wanted = file.getnframes() * 2
     except (wave.Error, EOFError) as error:
-        raise UserError(f"{where}: can't be read as sound: {error}") from None
+        raise unreadable(where, error, "sound") from None
     if shape != (1, 2, RATE) or len(content) != wanted:
         raise UserError(f"{where}: expected whole 16-bit sound, one channel, {RATE} a second")
     return np.frombuffer(content, "<i2")

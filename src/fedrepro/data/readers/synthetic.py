@@ -7,7 +7,7 @@ import numpy as np
 from fedrepro.data.catalogue.kinds import Synthetic
 from fedrepro.data.readers.arrays import read_npz
 from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 from fedrepro.support.files import read_json
 
 IMAGES, DATASHEET = "images.npz", "datasheet.json"
@@ -30,6 +30,6 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
         about = read_json(path / DATASHEET)
         names = [str(name) for name in about["class_names"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path / DATASHEET}: can't be read as a datasheet: {error}") from None
+        raise unreadable(path / DATASHEET, error, "a datasheet") from None
     train, test = held_out(RawSamples(x, y), spec.test_fraction, path)
     return Content(train, test, names, {"test_fraction": spec.test_fraction})

@@ -10,7 +10,7 @@ from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 
 # The first ids of Reddit's vocabulary; they are not words (fedrepro.engine.task.WORDLESS).
 MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
@@ -58,7 +58,7 @@ def _tokenizer(spec: QuestionPairs) -> Any:
     try:
         tokenizer = BertWordPieceTokenizer(str(words), lowercase=True)
     except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{words}: can't be read as a BERT vocabulary: {error}") from None
+        raise unreadable(words, error, "a BERT vocabulary") from None
     tokenizer.enable_truncation(spec.length)
     tokenizer.enable_padding(length=spec.length)
     return tokenizer

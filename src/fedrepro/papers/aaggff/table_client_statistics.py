@@ -10,7 +10,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole, with_verdict
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import damaged
 
 NOT_FETCHED = "data not fetched"
 
@@ -54,4 +54,4 @@ def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
     except FileNotFoundError:
         return "data not partitioned yet"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
+        raise damaged(path, error) from None

@@ -10,7 +10,7 @@ from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
 from fedrepro.report.drawing.surface import areas, shaded
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, damaged
 
 FEW = 20  # with at most so many clients, each is named
 
@@ -40,7 +40,7 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
         name, seed = str(histogram["name"]), int(histogram["seed"])
         classes = len(counts[0])
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
+        raise damaged(path, error) from None
     spread = _span(min(sizes), max(sizes))
     middle = f" (median {statistics.median(sizes):.0f})" if min(sizes) < max(sizes) else ""
     whose = f"{len(counts)} clients hold {spread} training samples each{middle}"

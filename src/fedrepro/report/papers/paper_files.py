@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import TypeVar
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, unreadable
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
@@ -32,9 +32,9 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not needed:
             return []
-        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+        raise unreadable(path, error.strerror) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: can't be read: {error}") from None
+        raise unreadable(path, error) from None
     columns = COLUMNS[path.name]
     if list(reader.fieldnames or []) != list(columns):
         head = ",".join(reader.fieldnames or [])
