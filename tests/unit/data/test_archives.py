@@ -184,7 +184,7 @@ def test_a_zip_archive_with_a_password_is_one_line(tmp_path: Path) -> None:
     for signature, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         content[content.index(signature) + flags] |= 1
     archive.write_bytes(content)
-    refused(archive, tmp_path / "out", "encrypted")
+    refusal(archive, tmp_path / "out", "encrypted")
 
 
 def test_one_member_is_taken_out_wherever_it_is(tmp_path: Path) -> None:
