@@ -36,7 +36,7 @@ system: ima
 title: Many
 paper: none
 methods:
-  "prox{number}": { for: { number: [NUMBERS] }, use: fedprox, mu: "{number}" }
+  "prox{number}": { for: { number: [NUMBERS] }, variant_of: fedprox, mu: "{number}" }
 settings:
   "many{row}":
     for: { row: [ROWS] }

@@ -32,7 +32,7 @@ title: Chaos
 paper: none
 methods:
   ima: {window: 3, start: 0.7}
-  aaggff: {use: aaggff_d, cdf: frechet}
+  aaggff: {variant_of: aaggff_d, cdf: frechet}
   taught: {server_epochs: 1}
   maker: {critic_steps: 2}
 settings:

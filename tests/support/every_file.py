@@ -19,7 +19,7 @@ system: ima
 title: Every kind of file
 paper: none
 methods:
-  aaggff: {use: aaggff_s, cdf: frechet}
+  aaggff: {variant_of: aaggff_s, cdf: frechet}
 settings:
   kept:
     dataset: mnist5k

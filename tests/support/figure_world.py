@@ -118,8 +118,8 @@ def add_figures(root: Path) -> None:
     for name in SETTINGS:
         experiment["settings"].setdefault(name, {"extends": first})
     experiment["methods"] |= {
-        "mild": {"use": "fedprox", "mu": 0.01},
-        "strong": {"use": "fedprox", "mu": 1.0},
+        "mild": {"variant_of": "fedprox", "mu": 0.01},
+        "strong": {"variant_of": "fedprox", "mu": 1.0},
     }
     experiment["figures"] = figures()
     file.write_text(quick_yaml.written(experiment), encoding="utf-8")

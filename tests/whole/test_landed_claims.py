@@ -907,7 +907,7 @@ def matches(bench: Workbench, tables: Tables) -> Iterator[tuple[str, str, str, b
                     label = (
                         "FedAvg"
                         if cell.methods[0].endswith("fedavg")
-                        and cell.methods[0] in ("fedavg", f"{row.around}+fedavg")
+                        and cell.methods[0] in ("fedavg", f"{row.wrapper}+fedavg")
                         else cell.column.label
                     )
                     entries[label] = values_of(target, cell, shown[place], None)

@@ -267,7 +267,7 @@ def test_a_server_optimizer_and_a_moving_average(
         """,
         method,
         datasets,
-        "{near: {use: fedprox, mu: 0.3}, ima: {window: 2},"
+        "{near: {variant_of: fedprox, mu: 0.3}, ima: {window: 2},"
         " fedadam: {lr: 0.02, beta1: 0.8, beta2: 0.9, tau: 0.01}}",
     )
     run = Run(setting, SEED, x, y, by_hand.shards(y, 6, 2, SEED), TWONN, CLASSES)

@@ -44,7 +44,7 @@ title: All kinds of targets
 paper: none
 methods:
   fedprox: {mu: 0.01}
-  strong: {use: fedprox, mu: 1.0}
+  strong: {variant_of: fedprox, mu: 1.0}
   apfl: {alpha: 0.25}
   aaggff_s: {cdf: normal}
 settings:

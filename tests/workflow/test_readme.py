@@ -199,7 +199,7 @@ def test_one_entry_for_several(folder: Path) -> None:
     mine = bench.experiments["mine"]
     assert list(mine.settings) == ["iid", "shards-20", "shards-40", "labels-20", "labels-40"]
     assert len(bench.table("mine", "table_1").cells) == 4 * 3
-    assert mine.methods["prox_0.1"] == {"use": "fedprox", "mu": 0.1}
+    assert mine.methods["prox_0.1"] == {"variant_of": "fedprox", "mu": 0.1}
     assert len(bench.target("mine", "figure_1", "paper").runs) == 4 * 1
 
 

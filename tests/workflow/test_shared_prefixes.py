@@ -21,7 +21,7 @@ title: Tails
 paper: none
 methods:
   ima: {window: 2, start: 0.75}
-  early: {use: ima, start: 0.5}
+  early: {variant_of: ima, start: 0.5}
   fedprox: {mu: 0.01}
 settings:
   a:

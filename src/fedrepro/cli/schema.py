@@ -58,7 +58,7 @@ def _as_written(schema: Schema) -> None:
     del models["OverClients"]["required"]
     if "MethodGrid" in models:
         grid = models["MethodGrid"]["properties"]
-        grid["use"] = {"type": "string", "description": "The method to vary."}
+        grid["variant_of"] = {"type": "string", "description": "The method to vary."}
         named = {"type": "string", "description": "Their name, with both axes' labels in braces."}
         grid["methods"] = {"anyOf": [grid["methods"], named]}
     for node in list(_nodes(schema)):

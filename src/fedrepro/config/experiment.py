@@ -95,8 +95,8 @@ class Experiment(Typed):
     seeds: Seeds | None = Field(default=None, description="Replace those of config.yaml.")
     methods: dict[str, Hyperparameters] = Field(
         default={},
-        description="Hyperparameters by part name. With the key 'use', a named variant of a part; "
-        "with 'parent', the method whose run it may continue.",
+        description="Hyperparameters by part name. With the key 'variant_of', a named variant of "
+        "that part; with 'parent', the method whose run it may continue.",
     )
     settings: dict[Name, Setting] = Field(default={})
     tables: dict[Name, Table] = Field(default={})
@@ -199,19 +199,19 @@ class Experiment(Typed):
         A name that nothing else has may be that of a candidate, such as ``fedprox_mu0.1``.
 
         Raises:
-            UserError: for a variant that uses itself.
+            UserError: for a variant of itself.
         """
         own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
         # Names are looked up often; a folder of plug-ins is not.
         if not own and "_" in name and not self._is_known(setting, name):
             own = self.said_by(setting, name)
-        base = str(own.pop("use", name))
+        base = str(own.pop("variant_of", name))
         if base == name:
             return base, own
         if base in above:
             way = " <- ".join((*above, name, base))
             raise UserError(
-                f"{EXPERIMENTS}/{self.system}.yaml: methods: use: {way}: circular `use`"
+                f"{EXPERIMENTS}/{self.system}.yaml: methods: variant_of: {way}: circular"
             )
         base, inherited = self.part(setting, base, (*above, name))
         return base, {**inherited, **own}
@@ -223,8 +223,8 @@ class Experiment(Typed):
         """Whether a part with a candidate's name is there that is not this candidate."""
         if not self._is_known(setting, name):
             return False
-        base, said = self.part(setting, str(variant["use"]))
-        wanted = {key: value for key, value in variant.items() if key != "use"}
+        base, said = self.part(setting, str(variant["variant_of"]))
+        wanted = {key: value for key, value in variant.items() if key != "variant_of"}
         there, own = self.part(setting, name)
         return (there, {**own, "parent": None}) != (base, {**said, **wanted, "parent": None})
 
@@ -232,14 +232,14 @@ class Experiment(Typed):
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
         parts = name.split("_")
         for length in range(len(parts) - 1, 0, -1):
-            use = "_".join(parts[:length])
-            if self._is_known(setting, use):
-                base, _ = self.part(setting, use)
+            whole = "_".join(parts[:length])
+            if self._is_known(setting, whole):
+                base, _ = self.part(setting, whole)
                 known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-                values = values_in(name.removeprefix(use), known)
-                if values and not values.keys() & self.said_by(setting, use).keys():
+                values = values_in(name.removeprefix(whole), known)
+                if values and not values.keys() & self.said_by(setting, whole).keys():
                     # As a search's candidates: it shares no prefix with the part's parent run.
-                    return {"use": use, "parent": None, **values}
+                    return {"variant_of": whole, "parent": None, **values}
         return {}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:

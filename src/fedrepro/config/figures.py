@@ -12,15 +12,15 @@ from pydantic import Field, model_validator
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.tables import (
-    INSTEAD,
+    COLUMN_SETTINGS,
     Column,
     Place,
     Row,
     Summary,
+    named_column_settings,
     named_settings,
-    settings_instead,
 )
-from fedrepro.config.values import LocalSetting, MethodName, PositiveWhole, Scale, SettingInstead
+from fedrepro.config.values import ColumnSetting, LocalSetting, MethodName, PositiveWhole, Scale
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
 Needs = list[tuple[str, str]]  # settings and methods of the runs that a figure shows
@@ -75,12 +75,13 @@ class FigureSpec(Typed):
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         """The key (such as ``rows.0.demo``) and name of every setting that it uses.
 
-        By default those of its keys ``rows``, ``panels``, ``instead``, ``setting`` and ``demo``.
+        By default those of its keys ``rows``, ``panels``, ``column_settings``, ``setting`` and
+        ``demo``.
         """
         for key in ("rows", "panels"):
             places = [place for place in getattr(self, key, ()) if isinstance(place, Place)]
             yield from named_settings(key, places)
-            yield from settings_instead(places, getattr(self, "instead", {}))
+            yield from named_column_settings(places, getattr(self, "column_settings", {}))
         for key in ("setting", "demo"):
             if key in type(self).model_fields:
                 yield key, getattr(self, key)
@@ -102,14 +103,14 @@ class Charts(FigureSpec):
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
     smooth: PositiveWhole = later(1, "For lines: also draw the moving mean over this many rounds.")
-    instead: dict[str, SettingInstead] = later({}, INSTEAD)
+    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
 
     def shown(self, scale: Scale) -> list[Shown]:
         return [
             Shown(
                 column.label,
                 row.metric or self.metric,
-                row.setting_for(column.label, scale, self.instead),
+                row.setting_for(column.label, scale, self.column_settings),
                 column.methods_at(scale),
             )
             for row in self.rows
@@ -325,11 +326,11 @@ class Sheets(FigureSpec):
     first_seed_only = True
     panels: list[Place] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
-    instead: dict[str, SettingInstead] = later({}, INSTEAD)
+    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
 
     def needs(self, scale: Scale) -> Needs:
         return [
-            (place.setting_for(column.label, scale, self.instead), method)
+            (place.setting_for(column.label, scale, self.column_settings), method)
             for place in self.panels
             for column in self.columns
             for method in column.methods_at(scale)

@@ -21,7 +21,7 @@ from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import Column, full_name, named_settings, settings_instead
+from fedrepro.config.tables import Column, full_name, named_column_settings, named_settings
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
@@ -265,7 +265,9 @@ def _check_references(
         labels = [column.label for column in columns]
         for label in named:
             if label not in labels:
-                raise bad_value(shown, f"{where}.instead", label, "the label of a column", labels)
+                raise bad_value(
+                    shown, f"{where}.column_settings", label, "the label of a column", labels
+                )
     seen: set[str] = set()
     for section in ("tables", "compact", "computed", "figures", "search", "compact_search"):
         for item in getattr(experiment, section):
@@ -391,26 +393,26 @@ def _columns_named(
 ) -> Iterator[tuple[str, Sequence[Column], Iterable[str]]]:
     """Keys with settings for single columns: the key, all columns, and the columns' labels."""
     for item, table in experiment.all_tables.items():
-        yield f"tables.{item}", table.columns, table.instead
+        yield f"tables.{item}", table.columns, table.column_settings
         for row in table.rows:
-            named = (*row.instead, *row.demo_instead)
+            named = (*row.column_settings, *row.demo_column_settings)
             yield f"tables.{item}.rows.{row.label}", table.columns, named
     for item, figure in experiment.figures.items():
         if isinstance(figure, Sheets):
-            yield f"figures.{item}", figure.columns, figure.instead
+            yield f"figures.{item}", figure.columns, figure.column_settings
 
 
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """The key and name of every setting that a table, figure or search uses."""
     for item, table in experiment.all_tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
-        for where, value in settings_instead(table.rows, table.instead):
+        for where, value in named_column_settings(table.rows, table.column_settings):
             yield f"tables.{item}.{where}", value
         for row in table.rows:
-            for where, value in settings_instead([row], row.instead):
+            for where, value in named_column_settings([row], row.column_settings):
                 yield f"tables.{item}.rows.{row.label}.{where}", value
-            for label, setting in row.demo_instead.items():
-                yield f"tables.{item}.rows.{row.label}.demo_instead.{label}", setting
+            for label, setting in row.demo_column_settings.items():
+                yield f"tables.{item}.rows.{row.label}.demo_column_settings.{label}", setting
     for item, spec in experiment.computed.items():
         for dataset, setting in spec.counted_in().items():
             yield f"computed.{item}.settings.{dataset}", setting

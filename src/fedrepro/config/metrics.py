@@ -300,7 +300,7 @@ class RoundsTo(OfAccuracy):
         1, "Use the mean accuracy of this many evaluated rounds, not each round's own."
     )
     speed_up: bool = later(
-        False, "Divide the rounds without the row's wrapper (`around`) by the rounds with it."
+        False, "Divide the rounds without the row's `wrapper` by the rounds with it."
     )
 
     @property

@@ -140,7 +140,7 @@ class Searched(Typed):
             part, name = self.place_of(key)
             # A candidate must not share a prefix with the parent run of the unchanged method.
             variant = variants.setdefault(
-                self._variant(part, candidate.values), {"use": part, "parent": None}
+                self._variant(part, candidate.values), {"variant_of": part, "parent": None}
             )
             variant[name] = value
         return variants

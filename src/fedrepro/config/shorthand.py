@@ -55,8 +55,8 @@ def _with_metrics(item: Any) -> Any:
 def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]]:
     """A heat map with the methods of its panels by name, and those methods.
 
-    A panel with ``use``, and as ``methods`` a name with both axes' labels in braces, expands to one
-    method for each pair of values. The axes' labels are the hyperparameters' names.
+    A panel with ``variant_of``, and as ``methods`` a name with both axes' labels in braces, expands
+    to one method for each pair of values. The axes' labels are the hyperparameters' names.
     """
     methods: dict[str, Any] = {}
     match figure:
@@ -72,9 +72,9 @@ def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]
     written: list[Any] = []
     for panel in panels:
         match panel:
-            case {"use": part, "methods": str(name), **kept}:
+            case {"variant_of": part, "methods": str(name), **kept}:
                 where = f"{at}.{panel.get('label')}"
-                made = expand({where: {name: {**own, "use": part}}}, file)[where]
+                made = expand({where: {name: {**own, "variant_of": part}}}, file)[where]
                 names, wide = list(made), len(across)
                 rows = [names[start : start + wide] for start in range(0, len(names), wide)]
                 written.append({**kept, "methods": rows})

@@ -10,12 +10,12 @@ from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.values import (
     SCALES,
     AnySetting,
+    ColumnSetting,
     LocalSetting,
     MethodName,
     Name,
     PositiveWhole,
     Scale,
-    SettingInstead,
 )
 from fedrepro.measures.base import Mix
 from fedrepro.support.typed_yaml import Typed, later
@@ -65,14 +65,15 @@ class Place(Typed):
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
 
-    def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
-        """The setting in the column labelled ``column``; ``instead`` may replace it."""
+    def setting_for(self, column: str, scale: Scale, column_settings: Mapping[str, str]) -> str:
+        """The setting in the column labelled ``column``; ``column_settings`` may replace it."""
         if scale == "demo" and self.demo:
-            instead = {label: name for label, name in instead.items() if "*" in name}
-        return instead.get(column, "*").replace("*", self.setting_at(scale))
+            named = column_settings.items()
+            column_settings = {label: setting for label, setting in named if "*" in setting}
+        return column_settings.get(column, "*").replace("*", self.setting_at(scale))
 
 
-INSTEAD = (
+COLUMN_SETTINGS = (
     "By column label, a setting that replaces the row's; * stands for the row's name. An entry "
     "without * does not replace a row's `demo`."
 )
@@ -85,18 +86,18 @@ def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str
         yield f"{key}.{place.label}.demo", place.demo
 
 
-AROUND = "A wrapper, such as ima, that is put around "
+WRAPPER = "A wrapper, such as ima, that is put around "
 
 
-def wrapped(around: str | None, methods: Sequence[str]) -> tuple[str, ...]:
-    """Method names, inside the wrapper ``around`` if it is not None."""
-    return tuple(f"{around}+{method}" if around else method for method in methods)
+def wrapped(wrapper: str | None, methods: Sequence[str]) -> tuple[str, ...]:
+    """Method names, inside ``wrapper`` if it is not None."""
+    return tuple(f"{wrapper}+{method}" if wrapper else method for method in methods)
 
 
 class Row(Place):
     """One setting of a table, and its metric."""
 
-    around: MethodName | None = later(None, AROUND + "the methods of all columns.")
+    wrapper: MethodName | None = later(None, WRAPPER + "the methods of all columns.", "around")
     metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
         default={},
@@ -114,17 +115,19 @@ class RowOfTable(Row):
 
     setting: AnySetting
     demo: AnySetting | None = None
-    instead: dict[str, SettingInstead] = later({}, INSTEAD)
-    demo_instead: dict[str, LocalSetting] = later({}, "The same for the row's `demo`.")
+    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
+    demo_column_settings: dict[str, LocalSetting] = later(
+        {}, "The same for the row's `demo`.", "demo_instead"
+    )
     league: Name | None = later(
         None, "The group of the league to which the row belongs, with all its columns."
     )
 
-    def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
-        """The setting of the cell in the column labelled ``column``; ``instead`` is the table's."""
-        if scale == "demo" and self.demo and column in self.demo_instead:
-            return self.demo_instead[column]
-        return super().setting_for(column, scale, {**instead, **self.instead})
+    def setting_for(self, column: str, scale: Scale, column_settings: Mapping[str, str]) -> str:
+        """The setting of the cell in a column; ``column_settings`` are the table's."""
+        if scale == "demo" and self.demo and column in self.demo_column_settings:
+            return self.demo_column_settings[column]
+        return super().setting_for(column, scale, {**column_settings, **self.column_settings})
 
 
 class Column(Typed):
@@ -139,7 +142,7 @@ class Column(Typed):
     label: str
     method: MethodName | Annotated[list[MethodName], Field(min_length=1)]
     demo: MethodName | Annotated[list[MethodName], Field(min_length=1)] | None = None
-    around: MethodName | None = later(None, AROUND + "each of them.")
+    wrapper: MethodName | None = later(None, WRAPPER + "each of them.", "around")
     published: str | dict[str, str] | None = Field(
         default=None,
         description="The printed name of the column, or what differs from the printed row.",
@@ -148,17 +151,17 @@ class Column(Typed):
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
-        return wrapped(self.around, (chosen,) if isinstance(chosen, str) else chosen)
+        return wrapped(self.wrapper, (chosen,) if isinstance(chosen, str) else chosen)
 
 
-def settings_instead(
-    places: Sequence[Place], instead: Mapping[str, str]
+def named_column_settings(
+    places: Sequence[Place], column_settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """The key and name of every setting that ``instead`` uses."""
-    for label in instead:
+    """The key and name of every setting that ``column_settings`` uses."""
+    for label in column_settings:
         for place in places:
             for scale in SCALES:
-                yield f"instead.{label}", place.setting_for(label, scale, instead)
+                yield f"column_settings.{label}", place.setting_for(label, scale, column_settings)
 
 
 class ColumnOfTable(Column):
@@ -173,8 +176,8 @@ class Table(Typed):
     Attributes:
         title: its heading.
         published: the printed table that it is compared with, if any.
-        explains: it shows where printed cells may come from. Its numbers answer them in no reading,
-            and judge no claim.
+        diagnostic: it only shows where printed cells may come from. Its numbers answer them in no
+            reading, and judge no claim.
         metric: what its cells show, unless a row or column says otherwise.
         summary: which rounds are averaged.
         rows: settings, and what differs in each.
@@ -183,17 +186,17 @@ class Table(Typed):
 
     title: str
     published: PublishedTable | None = None
-    explains: bool = later(False, "Only shows where printed cells may come from.")
+    diagnostic: bool = later(False, "Only shows where printed cells may come from.", "explains")
     metric: Metric = ACCURACY
     summary: Summary = Summary()
     seeds: Seeds | None = later(None, "Replaces the system's seeds.")
-    instead: dict[str, SettingInstead] = later({}, INSTEAD)
+    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
     rows: list[RowOfTable] = Field(min_length=1)
     columns: list[ColumnOfTable] = Field(min_length=1)
 
     def setting_of(self, row: RowOfTable, column: Column, scale: Scale) -> str:
         """The setting of a cell."""
-        return row.setting_for(column.label, scale, self.instead)
+        return row.setting_for(column.label, scale, self.column_settings)
 
     def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
         """The metric of a row, or of its cell in ``column``."""

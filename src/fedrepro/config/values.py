@@ -53,7 +53,7 @@ AnySetting = Annotated[
     expected("the name of a setting or SYSTEM/SETTING, optionally with '@released'"),
 ]
 # A setting of this file, in which * stands for the name of the replaced setting.
-SettingInstead = Annotated[
+ColumnSetting = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),
     expected("the name of a setting, in which * may stand for the row's"),

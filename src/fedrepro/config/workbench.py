@@ -456,7 +456,7 @@ class Workbench:
                         row,
                         column,
                         setting,
-                        wrapped(row.around, alone),
+                        wrapped(row.wrapper, alone),
                         seeds,
                         alone if metric.of_both else (),
                     )

@@ -128,13 +128,17 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         }
         for key, section in sections.items():
             for part, values in section.items():
-                base = str(values.get("use", experiment.methods.get(part, {}).get("use", part)))
-                own = ("use", "parent")
+                base = str(
+                    values.get(
+                        "variant_of", experiment.methods.get(part, {}).get("variant_of", part)
+                    )
+                )
+                own = ("variant_of", "parent")
                 given = {name: value for name, value in values.items() if name not in own}
                 yield f"{file}: {key}.{part}", base, {base: given}
                 if values.get("parent"):
                     parent = str(values["parent"])
-                    known = experiment.methods.get(parent, {}).get("use", parent)
+                    known = experiment.methods.get(parent, {}).get("variant_of", parent)
                     yield f"{file}: {key}.{part}.parent", str(known), {}
         for item, table in experiment.all_tables.items():
             for column in table.columns:
@@ -144,7 +148,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                         name = table.setting_of(row, column, "paper")
                         setting = workbench.setting(full_name(system, name))
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
-                        (whole,) = wrapped(row.around, [method])
+                        (whole,) = wrapped(row.wrapper, [method])
                         yield where, *workbench.compose(setting, whole)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))

@@ -40,7 +40,7 @@ tables:
     rows: [{label: S, setting: s, metric: {of: accuracy, over_clients: average}}]
     columns: [{label: FedAvg, method: fedavg}, {label: IMA, method: ima_late+fedavg}]
 methods:
-  ima_late: {use: ima, start: 0.5, window: 2}
+  ima_late: {variant_of: ima, start: 0.5, window: 2}
 """
 FOLDER = Path("results/runs/own/s")
 RUN = ["run", "own/s", "fedavg", "--seed", "1"]

@@ -155,17 +155,17 @@ def test_seeds_of_ones_own_come_before_the_system_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "instead", "setting"),
+    ("scale", "column_setting", "setting"),
     [
         ("paper", "other", "row-other"), ("demo", "other", "small"),
         ("paper", "*-x", "row-x"), ("demo", "*-x", "small-x"), ("demo", None, "small"),
     ],
 )  # fmt: skip
 def test_a_column_s_setting_is_not_put_in_place_of_a_demo(
-    scale: Scale, instead: str | None, setting: str
+    scale: Scale, column_setting: str | None, setting: str
 ) -> None:
     place = Place(label="A", setting="row", demo="small")
-    entries = {"B": instead.replace("other", "row-other")} if instead else {}
+    entries = {"B": column_setting.replace("other", "row-other")} if column_setting else {}
     assert place.setting_for("B", scale, entries) == setting
 
 

@@ -127,19 +127,19 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str
         ("    inputs:\n", "    byzantine: -1\n    inputs:\n", "byzantine: -1: expected a whole"),
         (
             "setting: taught}",
-            "setting: taught, instead: {FedAvgg: maker}}",
-            "tables.table_1.rows.Tiny.instead: 'FedAvgg': expected the label of a column; did you "
+            "setting: taught, column_settings: {FedAvgg: maker}}",
+            "rows.Tiny.column_settings: 'FedAvgg': expected the label of a column; did you "
             "mean 'FedAvg'?",
         ),
         (
             "setting: taught}",
-            "setting: taught, instead: {FedAvg: makers}}",
-            "tables.table_1.rows.Tiny.instead.FedAvg: 'makers': expected a setting of this file",
+            "setting: taught, column_settings: {FedAvg: makers}}",
+            "rows.Tiny.column_settings.FedAvg: 'makers': expected a setting of this file",
         ),
         (
             "    rows:\n",
-            "    instead: {FedAvg: '*-x'}\n    rows:\n",
-            "tables.table_1.instead.FedAvg: 'taught-x': expected a setting of this file",
+            "    column_settings: {FedAvg: '*-x'}\n    rows:\n",
+            "tables.table_1.column_settings.FedAvg: 'taught-x': expected a setting of this file",
         ),
         (
             "method: taught}\n",

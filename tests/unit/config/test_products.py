@@ -110,7 +110,7 @@ figures:
     kind: heat_map
     x: {label: mu, values: [0, 1.0]}
     y: {label: nu, values: [2, 3, 4]}
-    panels: [{label: One, use: fedprox, methods: "NAME"}]
+    panels: [{label: One, variant_of: fedprox, methods: "NAME"}]
 """
 
 
@@ -120,7 +120,7 @@ def heat_map(methods: str = "", name: str = "p{nu}_{mu}") -> str:
 
 def test_a_heat_map_makes_its_methods() -> None:
     found = write_out(made(heat_map("fedprox: {mu: 1}")), "e.yaml")
-    assert found["methods"]["p3_1.0"] == {"use": "fedprox", "nu": 3, "mu": 1.0}
+    assert found["methods"]["p3_1.0"] == {"variant_of": "fedprox", "nu": 3, "mu": 1.0}
     assert found["methods"]["fedprox"] == {"mu": 1}
     (panel,) = found["figures"]["grid"]["panels"]
     rows = [["p2_0", "p2_1.0"], ["p3_0", "p3_1.0"], ["p4_0", "p4_1.0"]]

@@ -128,7 +128,7 @@ def test_the_published_choice_is_always_a_candidate(tmp_path: Path) -> None:
 
 
 def test_a_variant_can_be_searched(tmp_path: Path) -> None:
-    methods = {"mine": {"use": "fedprox", "mu": 0.3, "halved": True}}
+    methods = {"mine": {"variant_of": "fedprox", "mu": 0.3, "halved": True}}
     searched = {"methods": [{"method": "ima+mine@released", "grid": {"mine.mu": [0.7]}}]}
     bench = load(settle(tmp_path, searched, methods=methods))
     (grid, theirs) = bench.search("own", "grid", "paper").trials[0].candidates
@@ -223,11 +223,11 @@ def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> Non
 
 
 def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:
-    methods = {"a": {"use": "b"}, "b": {"use": "a"}}
+    methods = {"a": {"variant_of": "b"}, "b": {"variant_of": "a"}}
     bench = load(settle(tmp_path, methods=methods))
-    with refused(names=("methods", "`use`")):
+    with refused(names=("methods", "variant_of")):
         bench.run_spec("own/s", "a", 1)
-    taken = {"fedprox": {"mu": 0.1}, "fedprox_mu1.0": {"use": "fedprox", "mu": 2.0}}
+    taken = {"fedprox": {"mu": 0.1}, "fedprox_mu1.0": {"variant_of": "fedprox", "mu": 2.0}}
     with refused(key="search.grid.methods.fedprox.grid", value="fedprox_mu1.0"):
         load(settle(tmp_path, methods=taken))
     taken["fedprox_mu1.0"]["mu"] = 1.0  # the candidate itself, by hand

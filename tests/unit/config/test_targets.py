@@ -19,31 +19,31 @@ TABLES: dict[str, Any] = {
     "table_1": {
         "title": "Instead",
         "seeds": {"demo": [4], "paper": [2, 9]},
-        "instead": {"B": "other"},
+        "column_settings": {"B": "other"},
         "rows": [
             {
-                "label": "r", "setting": "s", "demo": "small", "instead": {"C": "*-x"},
+                "label": "r", "setting": "s", "demo": "small", "column_settings": {"C": "*-x"},
                 "demo_instead": {"D": "tiny"},
             },
-            {"label": "q", "setting": "t", "around": "ima"},
+            {"label": "q", "setting": "t", "wrapper": "ima"},
         ],
         "columns": [
             {"label": "A", "method": "fedavg"},
             {"label": "B", "method": ["fedprox", "scaffold"]},
             {"label": "C", "method": "fedavg", "demo": "fedprox"},
-            {"label": "D", "method": "fedavg", "around": "topk"},
+            {"label": "D", "method": "fedavg", "wrapper": "topk"},
         ],
     },
     "table_2": {
         "title": "A ratio",
         "metric": {"rounds_to": 50, "speed_up": True},
-        "rows": [{"label": "r", "setting": "s", "around": "ima"}],
+        "rows": [{"label": "r", "setting": "s", "wrapper": "ima"}],
         "columns": [{"label": "A", "method": ["fedavg", "fedprox"]}],
     },
 }  # fmt: skip
 FIGURES: dict[str, Any] = {
     "curves": {
-        "kind": "lines", "title": "Lines", "columns": COLUMNS, "instead": {"Two": "other"},
+        "kind": "lines", "title": "Lines", "columns": COLUMNS, "column_settings": {"Two": "other"},
         "rows": [{"label": "a", "setting": "s", "demo": "small"}, {"label": "b", "setting": "t"}],
     },
     "map": {
@@ -307,7 +307,7 @@ def test_the_released_reading_has_each_key_of_each_discrepancy(bench: Workbench)
     assert reading.methods == {"fedprox": {"mu": 3.0}}
     kept = {"dataset", "partition", "participation", "epochs", "evaluate"}
     assert all(getattr(reading, key) == getattr(plain, key) for key in kept)
-    shared = reading.validated("s@released@validation0.2", 0.2, {"x": {"use": "fedprox"}})
+    shared = reading.validated("s@released@validation0.2", 0.2, {"x": {"variant_of": "fedprox"}})
     assert shared.partition.validation == 0.2 and plain.partition.validation == 0
-    assert shared.methods == {"fedprox": {"mu": 3.0}, "x": {"use": "fedprox"}}
+    assert shared.methods == {"fedprox": {"mu": 3.0}, "x": {"variant_of": "fedprox"}}
     assert shared.name == "own/s@released@validation0.2" and reading.methods != shared.methods

@@ -203,15 +203,15 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
     shares nothing.
     """
     variants = """  ima: {window: 1}
-  wide: {use: ima, window: 3}
-  never: {use: ima, start: 2.0}
-  kept: {use: ima}
-  other: {use: ima, start: 0.0}
-  strong: {use: fedprox, mu: 1.0}
-  superfed_mm: {start: 0.5, trunk: fedprox}
-  far: {use: superfed_mm, mu: 1.0}
-  alone: {use: superfed_mm, trunk: null}
-  steered: {use: superfed_mm, trunk: fedprox+fedadam}
+  wide: {variant_of: ima, window: 3}
+  never: {variant_of: ima, start: 2.0}
+  kept: {variant_of: ima}
+  other: {variant_of: ima, start: 0.0}
+  strong: {variant_of: fedprox, mu: 1.0}
+  superfed_mm: {start: 0.5, parent: fedprox}
+  far: {variant_of: superfed_mm, mu: 1.0}
+  alone: {variant_of: superfed_mm, parent: null}
+  steered: {variant_of: superfed_mm, parent: fedprox+fedadam}
   fedprox: {"""
     text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    save_models_at: {kept+fedavg: [2, 3]}")
     text = text.replace("  fedprox: {", variants)

@@ -66,7 +66,7 @@ def bench_of(root: Path, metric: str) -> Workbench:
         "rows": [{"label": "S", "setting": "s"}],
         "columns": columns,
     }
-    methods = {name: {"use": "fedprox", "mu": mu + 2} for name, mu in GRID.items()}
+    methods = {name: {"variant_of": "fedprox", "mu": mu + 2} for name, mu in GRID.items()}
     settle(
         root,
         {"metric": metric, "methods": [{"method": "fedprox", "grid": {"mu": [*GRID.values()]}}]},

@@ -139,7 +139,7 @@ def test_the_best_of_several_methods_is_a_current_one(bench: Workbench, papers: 
 
 @pytest.mark.parametrize("odd", ["fedavg", "ima+fedavg"])
 def test_so_is_either_side_of_a_speed_up(bench: Workbench, papers: Published, odd: str) -> None:
-    row = {"around": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
+    row = {"wrapper": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
     columns = bench.experiments["ima"].tables["table_1"].columns[:1]
     changed = with_table(bench, row, columns=columns, summary=Summary())
     for method in ("fedavg", "ima+fedavg"):
@@ -151,7 +151,7 @@ def test_so_is_either_side_of_a_speed_up(bench: Workbench, papers: Published, od
 
 @pytest.mark.parametrize("odd", ["fedavg", "ima+fedavg", ""])
 def test_so_is_old_code_of_either_side(bench: Workbench, papers: Published, odd: str) -> None:
-    row = {"around": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
+    row = {"wrapper": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
     columns = bench.experiments["ima"].tables["table_1"].columns[:1]
     changed = with_table(bench, row, columns=columns, summary=Summary())
     for method in ("fedavg", "ima+fedavg"):

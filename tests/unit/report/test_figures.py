@@ -302,7 +302,7 @@ def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
     experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     for item in ("figure_9", "figure_10"):
         spec = experiment["figures"][item]
-        spec |= {"rows": spec["rows"][:1], "instead": {"strong": SETTINGS[1]}}
+        spec |= {"rows": spec["rows"][:1], "column_settings": {"strong": SETTINGS[1]}}
     file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     changed = load(bench.root)
     for item in ("figure_9", "figure_10"):
@@ -315,7 +315,7 @@ def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
         assert [(row[1], row[2]) for row in rows] == [
             (SETTINGS[0], "mild"), (SETTINGS[1], "strong")
         ]  # fmt: skip
-    experiment["figures"]["figure_9"]["instead"] = {"strong": "no"}
+    experiment["figures"]["figure_9"]["column_settings"] = {"strong": "no"}
     file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     with pytest.raises(UserError, match=r"figure_9.*no"):
         load(bench.root)

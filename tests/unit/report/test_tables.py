@@ -301,7 +301,7 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     table = experiment.tables["table_1"]
     first, second, *rest = table.columns
     other = DEMO.partition("/")[2]
-    row = table.rows[0].model_copy(update={"instead": {second.label: other}})
+    row = table.rows[0].model_copy(update={"column_settings": {second.label: other}})
     columns = [first.model_copy(update={"metric": OfRounds(name="loss")}), second, *rest]
     table = table.model_copy(update={"rows": [row], "columns": columns, "metric": ACCURACY})
     tables = {"table_1": table}
@@ -320,7 +320,7 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
     row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
     whole = {first.label: "*-a", second.label: "*-b", rest[0].label: "*-c", rest[1].label: "x"}
-    table = table.model_copy(update={"instead": whole})
+    table = table.model_copy(update={"column_settings": whole})
     found = [table.setting_of(row, column, "demo") for column in table.columns[:4]]
     assert found == ["fmnist-iid-demo", other, f"{row.demo}-c", row.demo]
     paper = [table.setting_of(row, column, "paper") for column in table.columns[:4]]
@@ -344,7 +344,7 @@ def speed_ups(bench: Workbench) -> Workbench:
     table = experiment.tables["table_1"]
     row = table.rows[0].model_copy(
         update={
-            "around": "ima",
+            "wrapper": "ima",
             "metric": RoundsTo(rounds_to=60, speed_up=True),
             "published": {**table.rows[0].published, "method": "+IMA"},
         }

@@ -30,7 +30,7 @@ def copy(tmp_path: Path) -> Path:
     [
         ("fedprox: { mu:", "fedprox: { muu:", "methods.fedprox: ", "'mu'"),
         ("fedprox: { mu: 0.01", "fedprox: { mu: high", "methods.fedprox: ", ""),
-        ("use: fedgma, hard", "use: fedgna, hard", "methods.fedgma_hard: ", "'fedgma'"),
+        ("variant_of: fedgma,", "variant_of: fedgna,", "methods.fedgma_hard: ", "'fedgma'"),
         ("ima: { period: 4", "ima: { priod: 4", "settings.fmnist-shards2-demo.methods.ima: ",
          "'period'"),
         ("fedprox: { mu:", "fedprox: { parent: fedavgg, mu:", "methods.fedprox.parent: ",
@@ -38,7 +38,12 @@ def copy(tmp_path: Path) -> Path:
         ("method: fedavg,", "method: fedavgg,", COLUMN, "'fedavg'"),
         ("method: fedavg,", "method: ima+central,", COLUMN, ""),
         ("method: fedavg,", "method: fedavg+ima,", COLUMN, ""),
-        ("around: ima,", "around: imma,", "tables.table_1.columns.FedAvg + IMA.method: ", "'ima'"),
+        (
+            "wrapper: ima,",
+            "wrapper: imma,",
+            "tables.table_1.columns.FedAvg + IMA.method: ",
+            "'ima'",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_composed_is_one_line(
@@ -113,7 +118,7 @@ def test_each_scale_s_methods_of_tables_and_figures_are_tried(
     row = {"label": "r", "setting": "s"}
     for item in ("tables", "figures"):
         wrong = {"label": "A", **names, ("demo" if demo else "method"): "fedavgg"}
-        rows = [row | ({"around": around} if around and item == "tables" else {})]
+        rows = [row | ({"wrapper": around} if around and item == "tables" else {})]
         entry = {"title": "t", "rows": rows, "columns": [wrong]}
         entry |= {"kind": "bars"} if item == "figures" else {}
         said = fault(tmp_path, **{item: {"x": entry}})
@@ -123,17 +128,26 @@ def test_each_scale_s_methods_of_tables_and_figures_are_tried(
 
 
 def test_a_part_is_tried_as_what_it_uses_with_its_own_values_only(tmp_path: Path) -> None:
-    """`use` and `parent` are no hyperparameters; a parent may be a variant, too."""
+    """`variant_of` and `parent` are no hyperparameters; a parent may be a variant, too."""
     good = {
-        "near": {"use": "fedprox", "mu": 0.5, "parent": "other"}, "other": {"use": "fedavg"},
+        "near": {"variant_of": "fedprox", "mu": 0.5, "parent": "other"},
+        "other": {"variant_of": "fedavg"},
     }  # fmt: skip
     settings = {"s": EXPERIMENT["settings"]["s"] | {"methods": {"near": {"mu": 2.0}}}}
     assert fault(tmp_path, methods=good, search={}, settings=settings) == ""
     for methods, where, said in (
-        ({"near": {"use": "fedprox", "mu": -1}}, "methods.near", "method fedprox: mu: -1"),
-        ({"near": {"use": "fedprx"}}, "methods.near", "did you mean 'fedprox'"),
-        ({**good, "other": {"use": "fedavgg"}}, "methods.near.parent", "did you mean 'fedavg'"),
-        ({**good, "near": {"use": "fedprox", "parent": "avgg"}}, "methods.near.parent", "avgg"),
+        ({"near": {"variant_of": "fedprox", "mu": -1}}, "methods.near", "method fedprox: mu: -1"),
+        ({"near": {"variant_of": "fedprx"}}, "methods.near", "did you mean 'fedprox'"),
+        (
+            {**good, "other": {"variant_of": "fedavgg"}},
+            "methods.near.parent",
+            "did you mean 'fedavg'",
+        ),
+        (
+            {**good, "near": {"variant_of": "fedprox", "parent": "avgg"}},
+            "methods.near.parent",
+            "avgg",
+        ),
     ):
         line = fault(tmp_path, methods=methods, search={})
         assert line.startswith(f"{where}: ") and said in line

@@ -147,7 +147,7 @@ def count_released(
     asked: dict[str, set[tuple[str, ...]]] = {}
     for (system, item), table in computed_tables.items():
         target = workbench.table(system, item, "paper")
-        if target.table.explains:
+        if target.table.diagnostic:
             continue
         for wanted, cell in zip(target.cells, table.cells, strict=True):
             if cell.answered and released_in(workbench, target, wanted):

@@ -36,7 +36,7 @@ class Match:
     Attributes:
         row: its number in its table.
         setting: of the row, in full; columns may have another one.
-        around: the wrapper that the row puts around all methods.
+        wrapper: the wrapper that the row puts around all methods.
         measure: of a method of the reader's own.
         judged: whether a number needs the evaluation of a synthetic set.
     """
@@ -47,7 +47,7 @@ class Match:
     group: str
     label: str
     setting: str
-    around: str | None
+    wrapper: str | None
     measure: Reading
     judged: bool
     summary: Summary
@@ -60,7 +60,7 @@ class Match:
 
     def method(self, name: str) -> str:
         """The method that is trained for ``name``."""
-        return wrapped(self.around, [name])[0]
+        return wrapped(self.wrapper, [name])[0]
 
 
 def matches_of(workbench: Workbench) -> list[Match]:
@@ -73,7 +73,7 @@ def matches_of(workbench: Workbench) -> list[Match]:
             row.league,
             row.label,
             full_name(system, row.setting),
-            row.around,
+            row.wrapper,
             table.metric_of(row).reading,
             table.metric_of(row).analysis is not None,
             table.summary,

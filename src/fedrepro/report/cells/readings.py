@@ -136,7 +136,7 @@ def answers_by_table(
         if not table.published_table:
             continue
         target = workbench.table(system, item, "paper")
-        if not target.table.explains:
+        if not target.table.diagnostic:
             answers = by_table.setdefault((system, table.published_table), [])
             answers += answers_of(workbench, target, table, ledgers.get(system, ()))
     return {key: in_both_readings(answers) for key, answers in by_table.items()}

@@ -20,7 +20,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         metric, drawn_bars = row.metric or figure.metric, list[Bar]()
         measure = metric.reading
         for column in figure.columns:
-            setting = row.setting_for(column.label, target.scale, figure.instead)
+            setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             values = values_of(result)

@@ -27,7 +27,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         measure, lines = metric.reading, []
         for column in figure.columns:
-            setting = row.setting_for(column.label, target.scale, figure.instead)
+            setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             line = curves.average(column.label, curves_of(workbench.root, result, measure))

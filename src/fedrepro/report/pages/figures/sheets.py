@@ -45,7 +45,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
     for place in reversed(places.values()):
         where = titled(place.label, place, target)
         for column in figure.columns:
-            setting = place.setting_for(column.label, target.scale, figure.instead)
+            setting = place.setting_for(column.label, target.scale, figure.column_settings)
             for method in column.methods_at(target.scale):
                 run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
                 record = find_run(workbench.root, run)
