@@ -1,6 +1,7 @@
 """What a method needs in the league's settings of this repository."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.searches import LEAGUE_SHARE, Searched
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.league import Match
+from fedrepro.support.errors import UserError
 from fedrepro.workflow import league
 from support.places import ROOT
+from support.report_world import write_run
 
 
 @pytest.fixture
@@ -123,3 +128,142 @@ def test_each_method_takes_its_best_candidate_or_all_the_best_on_average(
             assert choice.tried == np.isfinite(own).sum()
             assert choice.chosen == [*search.candidates.values()][best]
             assert choice.score == own[best]
+
+
+def one_of(bench: Workbench, group: str) -> Match:
+    return league.chosen_matches(bench, group)[0]
+
+
+def test_the_matches_of_a_group_and_of_all(bench: Workbench) -> None:
+    every = league.chosen_matches(bench, None)
+    groups = {match.group for match in every}
+    assert len(groups) > 5
+    for group in groups:
+        of_group = league.chosen_matches(bench, group)
+        assert of_group == [match for match in every if match.group == group] != []
+    with pytest.raises(UserError, match=r"--on: 'atacks': expected a group .*mean 'attacks'"):
+        league.chosen_matches(bench, "atacks")
+
+
+def test_variants_and_plug_ins_are_known_and_other_names_are_not(bench: Workbench) -> None:
+    variants = {name for each in bench.experiments.values() for name in each.methods}
+    own = variants - {*league.part_files(bench.plugins)}
+    assert own
+    for name in own:
+        league.refuse_unknown(bench, f"ima+{name}")
+    for name in ("fedprx", "ima+fedprx", "fedprx+fedavg"):
+        with pytest.raises(UserError, match="METHOD: 'fedprx': expected a method"):
+            league.refuse_unknown(bench, name)
+
+
+def searched(bench: Workbench, match: Match, **grid: list[Any]) -> league.Search:
+    asked = Searched(method="fedprox", grid={key.replace("__", "."): grid[key] for key in grid})
+    (search,) = league.searches_of(bench, [match], "fedprox", asked)
+    return search
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("rounds", 7), ("participation", 0.5), ("model", "logistic")]
+)
+def test_what_all_methods_of_a_setting_have_alike_cannot_be_searched(
+    bench: Workbench, key: str, value: Any
+) -> None:
+    match = one_of(bench, "label-skew")
+    with pytest.raises(UserError, match=f"--grid: '?{key}"):
+        searched(bench, match, **{key: [value]})
+    for fine in ({"lr": [0.1]}, {"epochs": [2]}, {"batch_size": [7]}, {"lr_decay": [0.5]}):
+        assert len(searched(bench, match, **fine).candidates) == 1
+
+
+def test_validation_samples_with_another_use_are_not_searched_on(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match = one_of(bench, "label-skew")
+    assert searched(bench, match, mu=[0.5]).why == ""
+    plain = bench.setting(match.setting)
+    kept = plain.model_copy(
+        update={"partition": plain.partition.model_copy(update={"validation": 0.1})}
+    )
+    known = {**bench.settings, match.setting: kept}
+    monkeypatch.setattr(Workbench, "setting", lambda _, name: known[name])
+    assert "another use" in searched(bench, match, mu=[0.5]).why
+
+
+def test_the_setting_as_it_is_has_no_suffix_and_others_theirs(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So runs that are there count; the value is the setting's own or the method's."""
+    match = one_of(bench, "label-skew")
+    rate = bench.setting(match.setting).optimizer.lr
+    search = searched(bench, match, lr=[rate, 2 * rate])
+    for best in (0, 1):
+        scores = [0.5, 0.5]
+        scores[best] = 0.6
+        monkeypatch.setattr(league, "_scores", lambda *_, scores=scores: scores)
+        (choice,) = league.choose(bench, [search])
+        assert bool(choice.suffix) == bool(best)
+        spec = bench.run_spec(match.setting + choice.suffix, choice.method, 1)
+        assert spec.setting.optimizer.lr == (1 + best) * rate
+        assert spec.setting.partition == bench.setting(match.setting).partition
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("rising", [False, True])
+def test_where_less_is_better_the_least_is_chosen(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, rising: bool, alike: bool
+) -> None:
+    """With a choice for all methods: of a setting, and of those that have candidates."""
+    first, *_, other = league.chosen_matches(bench, "availability")
+    assert first.setting != other.setting
+    matches = [
+        replace(each, measure=replace(each.measure, rising=rising)) for each in (first, other)
+    ]
+    grid = Searched(method="fedprox", grid={"mu": [0.5, 2.0]})
+    searches = league.searches_of(bench, matches, "fedprox", grid)
+    without = replace(searches[0], method="feddyn", candidates={}, why="none")
+    assert [search.match.setting for search in searches] == [first.setting, other.setting]
+    scores: dict[int, list[Any]] = {
+        id(searches[0]): [0.3, 0.4], id(searches[1]): [0.9, 0.1], id(without): [],
+    }  # fmt: skip
+    monkeypatch.setattr(league, "_scores", lambda _, search: scores[id(search)])
+    one, nothing, two = league.choose(bench, [searches[0], without, searches[1]], alike)
+    assert (one.chosen, two.chosen) == (({"mu": 2.0}, {"mu": 0.5})[:: 1 if rising else -1])
+    assert (nothing.chosen, nothing.why, nothing.candidates) == (None, "none", 0)
+    assert (one.tried, one.candidates) == (two.tried, two.candidates) == (2, 2)
+
+
+def test_scores_are_those_of_validation_samples_and_of_today_s_runs(bench: Workbench) -> None:
+    """Never a test score, nor that of a run of other settings; a divergence has none."""
+    match = one_of(bench, "label-skew")
+    search = searched(bench, match, mu=[0.25, 0.5, 0.75, 1.5])
+    (tried, other, failed, missing), measured = search.runs, {}
+    rounds = bench.setting(match.setting).rounds
+    for run, kept, changes in (
+        (tried, 0.75, {}), (other, 0.5, {"rounds": 1}), (failed, 0.25, {"status": "diverged"}),
+    ):  # fmt: skip
+        more = {"validation_loss": [1.0] * rounds, "validation_accuracy": [kept] * rounds}
+        write_run(bench, run, [0.9] * rounds, more=more, **changes)
+        measured[run] = league.is_there(bench, run)
+    assert measured == {tried: True, other: False, failed: True}
+    assert not league.is_there(bench, missing)
+    assert not league.is_there(bench, tried, judged=True)  # its set is not evaluated
+    assert league.is_there(bench, failed, judged=True)
+    (choice,) = league.choose(bench, [search])
+    assert (choice.candidates, choice.tried) == (4, 1)
+    assert (choice.chosen, choice.score) == ({"mu": 0.25}, pytest.approx(75.0))
+
+
+def test_rivals_search_the_setting_s_keys_alone(bench: Workbench) -> None:
+    """The method's own hyperparameters are its own, whatever else has a key of that name."""
+    match = one_of(bench, "availability")
+    rivals = league.rivals_of(bench, match)
+    grid = Searched(method="fedprox", grid={"lr": [0.01, 0.02], "mu": [0.5, 1.0, 2.0]})
+    searches = league.searches_of(bench, [match], "fedprox", grid, rivals=True)
+    assert [each.method for each in searches] == list(dict.fromkeys(["fedprox", *rivals]))
+    assert [len(each.candidates) for each in searches] == [6] + [2] * (len(searches) - 1)
+    for search in searches:
+        assert {RunKey(run.setting, run.method, run.seed) for run in search.runs} == {*search.runs}
+        assert {run.seed for run in search.runs} == {match.seeds[0]}
+    alone = Searched(method="fedprox", grid={"mu": [0.5]})
+    with pytest.raises(UserError, match="--grid: 'mu': expected a key of the setting"):
+        league.searches_of(bench, [match], "fedprox", alone, rivals=True)
