@@ -1,7 +1,10 @@
 """What has something made anew."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -57,3 +60,168 @@ def test_a_table_is_made_anew_when_the_code_of_its_runs_is_other_code(
     before = made.table_definition(named)
     monkeypatch.setattr(graph.numerics, "of_run", lambda spec: {"core": "other"})
     assert made.table_definition(named) != before
+
+
+SETTING = """
+    dataset: mnist5k
+    partition: {scheme: iid, clients: 4}
+    model: logistic
+    rounds: 2
+    participation: 0.5
+    epochs: 1
+    batch_size: 100
+    optimizer: {lr: 0.1}
+"""
+EXPERIMENT = f"""
+system: own
+title: Own
+paper: none
+settings:
+  small: {SETTING}
+  other:
+    extends: small
+    note: "of other"
+    optimizer: {{lr: 0.2}}
+  skewed:
+    extends: small
+    note: "of skewed"
+    partition: {{scheme: shards, clients: 4, classes_per_client: 2}}
+tables:
+  first:
+    title: First
+    seeds: {{demo: [3, 5], paper: [3, 5]}}
+    rows:
+      - {{label: Small, setting: small}}
+      - {{label: Skewed, setting: skewed}}
+    columns:
+      - {{label: A, method: fedavg}}
+      - {{label: B, method: fedprox}}
+figures:
+  drawn:
+    kind: lines
+    title: Drawn
+    rows: [{{label: Other, setting: other}}]
+    columns: [{{label: A, method: fedavg}}]
+"""
+
+
+def settled(root: Path, experiment: str = EXPERIMENT, config: str = "") -> graph.Graph:
+    """The graph of a workbench with one experiment file."""
+    (root / "config/experiments").mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "config/datasets.yaml", root / "config/datasets.yaml")
+    seeds = "scale: demo\nseeds: {demo: [1], paper: [1]}\n"
+    (root / "config/config.yaml").write_text(seeds + config)
+    (root / "config/experiments/own.yaml").write_text(experiment)
+    return graph.Graph(load(root))
+
+
+def test_a_partition_is_that_of_the_first_setting_that_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever it is, all have the same: their data and scheme are."""
+    made = settled(tmp_path)
+    for name, setting in (("iid-clients4", "small"), ("shards-clients4-classes2", "skewed")):
+        wanted = SimpleNamespace(dataset="mnist5k", partition=name)
+        assert made.setting_of_partition(wanted) == f"own/{setting}"
+    for dataset, name in (("mnist5k", "iid-clients5"), ("fmnist", "iid-clients4")):
+        with pytest.raises(SystemExit, match="2"):
+            made.setting_of_partition(SimpleNamespace(dataset=dataset, partition=name))
+        line = capsys.readouterr().err
+        assert f"'{name}': expected that of a setting on {dataset}" in line
+        assert ("did you mean 'iid-clients4'" in line) == (dataset == "mnist5k")
+
+
+def test_what_a_run_a_table_and_a_page_wait_for(tmp_path: Path) -> None:
+    made = settled(tmp_path)
+    run = SimpleNamespace(setting="own/skewed", method="fedprox", seed="5")
+    partitions = "results/partitions/mnist5k"
+    shards, iid = (f"{partitions}/{name}" for name in ("shards-clients4-classes2", "iid-clients4"))
+    assert made.inputs_of_run(run) == ["results/data/mnist5k/meta.json", f"{shards}/seed5.npz"]
+    folders = [
+        f"results/runs/own/{setting}/{method}/seed{seed}"
+        for setting in ("small", "skewed")
+        for method in ("fedavg", "fedprox")
+        for seed in (3, 5)
+    ]
+    table, page = (SimpleNamespace(system="own", item=name) for name in ("first", "first"))
+    names = {"manifest.json", "rounds.parquet"}
+    assert {*made.inputs_of_table(table)} == {f"{at}/{name}" for at in folders for name in names}
+    waited = made.inputs_of_page(page)
+    assert waited[0] == str(made.table(table).path)
+    histograms = {f"{iid}/seed3.json", f"{shards}/seed3.json"}  # of the first seed
+    files = {f"{at}/{name}" for at in folders for name in {*names, "clients.parquet"}}
+    assert {*waited[1:]} == files | histograms
+    drawn = made.inputs_of_page(SimpleNamespace(system="own", item="drawn"))
+    folder = "results/runs/own/other/fedavg/seed1"
+    assert {*drawn} == {f"{folder}/{name}" for name in {*names, "clients.parquet"}}
+    everything = {*made.results()}
+    assert everything == {
+        *made.tables(), *(f"{at}/manifest.json" for at in [*folders, folder])
+    }  # fmt: skip
+
+
+def test_an_analysis_of_seeds_waits_for_each_run_and_its_partition(tmp_path: Path) -> None:
+    wanted = SimpleNamespace(setting="own/skewed", method="fedavg", seeds="3-12")
+    shards = "results/partitions/mnist5k/shards-clients4-classes2"
+    assert settled(tmp_path).runs_of_seeds(wanted) == [
+        *(f"results/runs/own/skewed/fedavg/seed{seed}/manifest.json" for seed in (3, 12)),
+        *(f"{shards}/seed{seed}.npz" for seed in (3, 12)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "table", "page"),
+    [
+        ("of skewed", "of something", False, True),
+        ("of other", "of something", False, False),
+        ("rounds: 2", "rounds: 3", True, False),
+        ("title: First", "title: Last", True, False),
+        ("{lr: 0.2}", "{lr: 0.3}", False, False),
+        ("seeds: {demo: [3, 5]", "seeds: {demo: [3, 4]", True, False),
+    ],
+)
+def test_what_of_an_experiment_file_a_table_and_its_page_follow_from(
+    tmp_path: Path, old: str, new: str, table: bool, page: bool
+) -> None:
+    """A page is made of its table's file, and has its settings' notes besides."""
+    named = SimpleNamespace(system="own", item="first", scale="demo")
+    assert old in EXPERIMENT
+    texts = [EXPERIMENT, EXPERIMENT.replace(old, new)]
+    graphs = [settled(tmp_path / str(at), text) for at, text in enumerate(texts)]
+    tables = {each.table_definition(named) for each in graphs}
+    pages = {each.page_definition(named) for each in graphs}
+    assert (len(tables) == 2, len(pages) == 2) == (table, page)
+
+
+@pytest.mark.parametrize("words", [graph.PER_CLIENT, "stacked float32 cpu"])
+def test_a_class_of_arithmetic_is_named_unless_it_is_the_usual_one(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = settled(tmp_path).bench.run_spec("own/small", "fedavg", 1)
+    monkeypatch.setattr(graph.arithmetic, "of_spec", lambda _: words)
+    usual = words == graph.PER_CLIENT
+    assert graph.definition_of(spec) == (spec.digest if usual else f"{spec.digest} {words}")
+
+
+def test_values_that_config_yaml_has_itself_override_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Snakefile that includes ours passes all of its configuration on."""
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {"scale": "paper", "threads": 2, "mine": 1}
+    assert graph._overridden(given) == given  # without a file
+    Path("config").mkdir()
+    for said, left in (
+        ("scale: paper\n", {"threads": 2, "mine": 1}),
+        ("scale: demo\nthreads: 2\n", {"scale": "paper", "mine": 1}),
+        ("[a, list]", given),
+    ):
+        Path("config/config.yaml").write_text(said)
+        assert graph._overridden(given) == left
+
+
+def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:
+    made = settled(tmp_path)
+    part = SimpleNamespace(part="last-t0.5-best_21x500")
+    asked = "--through last t0.5 best --points 21 --samples 500"
+    assert made.landscape_arguments(part) == asked
