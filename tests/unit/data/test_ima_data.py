@@ -366,8 +366,12 @@ def test_partitions_that_are_refused() -> None:
     for spec in (Pachinko(scheme="pachinko", clients=4), Domains(scheme="domains", within=within)):
         with refused(names=("groups", "data")):
             make_partition(labels, None, spec, 1)
-    with pytest.raises(ValueError, match="next to `within`"):
-        Domains(scheme="domains", within=within.model_copy(update={"test_fraction": 0.1}))
+    for key, value in (  # each of which would change nothing there
+        ("test_fraction", 0.1), ("validation", 0.1), ("server", 0.1), ("seed", 0),
+        ("stratified", True),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"`{key}` next to `within`"):
+            Domains(scheme="domains", within=within.model_copy(update={key: value}))
     with refused(names="groups"):
         make_partition(
             labels, labels, Domains(scheme="domains", within=Natural(scheme="natural")), 1

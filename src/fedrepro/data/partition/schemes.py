@@ -499,9 +499,10 @@ class Domains(Scheme):
     within: Within
 
     @model_validator(mode="after")
-    def _one_test(self) -> Self:
-        if self.within._holds_out:
-            raise ValueError("`test_fraction` and `validation` next to `within`, not in it")
+    def _of_all_groups(self) -> Self:
+        for key, field in Scheme.model_fields.items():  # in `within`, they would change nothing
+            if key not in ("scheme", "clients") and getattr(self.within, key) != field.default:
+                raise ValueError(f"`{key}` next to `within`, not in it")
         return self
 
     def _derived(self, random: "RandomState") -> dict[str, Any]:
