@@ -1,0 +1,282 @@
+"""Parts of `import fedrepro as fr`, each by what goes in and comes out: nothing is trained."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import fedrepro as fr
+from fedrepro.api import callbacks, charts, given, training
+from fedrepro.run.runner import Progress
+from fedrepro.support.errors import UserError
+
+
+def run_of(columns: dict[str, list[float]], seed: int = 1, diverged: int | None = None) -> fr.Run:
+    about = {"run": {"setting": "own/arrays", "method": "m", "seed": seed}}
+    about |= {"arithmetic": "per client"}  # type: ignore[dict-item]
+    run = fr.Run(Path(), {**about, "diverged_at": diverged})
+    length = len(next(iter(columns.values())))
+    vars(run)["rounds"] = pd.DataFrame({"round": range(1, length + 1), **columns})
+    return run
+
+
+# --- charts and comparisons -----------------------------------------------------------------------
+@pytest.mark.parametrize("diverged", [None, 1, 3, 4, 9])
+def test_a_curve_ends_before_the_round_in_which_its_run_diverged(diverged: int | None) -> None:
+    """And leaves out what is not finite."""
+    values = [0.5, math.nan, 0.25, math.inf, 0.75]
+    found = charts.points_of(run_of({"x": values}, diverged=diverged), "x")
+    wanted = [
+        (number, value)
+        for number, value in enumerate(values, 1)
+        if math.isfinite(value) and number < (diverged or 99)
+    ]
+    assert [*found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("tables", "score"),
+    [
+        ([{"test_accuracy": [0.5], "test_loss": [1.0]}] * 2, "test_accuracy"),
+        ([{"test_accuracy": [0.5], "test_loss": [1.0]}, {"test_loss": [1.0]}], "test_loss"),
+        ([{"test_accuracy": [math.nan], "test_loss": [1.0]}] * 2, "test_loss"),
+        ([{"test_accuracy": [math.nan, 0.5]}, {"test_accuracy": [0.5]}], "test_accuracy"),
+        ([{"test_loss": [1.0], "client_accuracy": [0.5]}] * 2, "client_accuracy"),
+        ([{"client_accuracy": [0.5], "test_accuracy": [0.5]}] * 2, "test_accuracy"),
+        ([{"test_accuracy": [0.5]}, {"client_accuracy": [0.5]}], None),
+    ],
+)
+def test_the_score_is_one_that_all_runs_have(tables: list[Any], score: str | None) -> None:
+    runs = iter([run_of(table) for table in tables])
+    if score is None:
+        with pytest.raises(UserError):
+            charts.score_of(runs)
+    else:
+        assert charts.score_of(runs) == score
+
+
+def test_of_several_groups_only_one_whose_seeds_all_diverged_at_once_is_left_out() -> None:
+    good, gone = run_of({"x": [0.5, 0.75]}), run_of({"x": [0.5]}, 2, diverged=1)
+    empty = run_of({"x": [math.nan]}, 3)
+    lines, left = charts.lines_of({"a": [good], "b": [gone, gone]}, "x")
+    assert [line.name for line in lines] == ["a"] and len(left) == 1
+    for groups in ({"a": [good], "b": [gone, empty]}, {"a": [good], "b": [empty]}, {"b": [gone]}):
+        with pytest.raises(UserError):
+            charts.lines_of(groups, "x")
+    # A seed without a number that did not diverge is missed in each round.
+    with pytest.raises(UserError):
+        charts.line_of("a", [good, empty], "x")
+    assert charts.line_of("a", [good, gone], "x").points == [(1, 0.5), (2, 0.75)]
+
+
+def test_a_comparison_averages_the_last_rounds_not_the_first() -> None:
+    table = fr.compare({"a": run_of({"x": [1.0, 2.0, 6.0]}), "b": run_of({"x": [9.0, 0.0, 0.0]})},
+                       of="x", last=2)  # fmt: skip
+    assert table["mean"].tolist() == [4.0, 0.0] and table["gain"].tolist() == [0.0, -4.0]
+
+
+# --- what train is given --------------------------------------------------------------------------
+def test_one_value_needs_no_list() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())  # can be called, and iterated over
+    for alone in (len, "word", module, 3, fr.Run):
+        assert given.several(alone) == [alone]
+    assert given.several(None) == [] and given.several((1, 2)) == [1, 2]
+    assert given.several(each for each in "ab") == ["a", "b"]
+
+
+def test_a_schedule_is_asked_for_each_round_from_0() -> None:
+    asked: list[int] = []
+    found = given.factors_of(lambda round: asked.append(round) or 1 / (1 + round), 4)
+    assert asked == [0, 1, 2, 3] and found == [1.0, 1 / 2, 1 / 3, 1 / 4]
+    assert given.factors_of(np.array([1.0, 0.5]), 9) == [1.0, 0.5]
+    assert given.factors_of("cosine", 9) == "cosine" and given.factors_of(None, 9) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "snake"),
+    [("MyMethod", "my_method"), ("FedAvg2Plus", "fed_avg2_plus"), ("AFL", "afl"), ("X", "x")],
+)
+def test_a_class_is_called_in_small_letters(name: str, snake: str) -> None:
+    assert given._snake(name) == snake
+
+
+def test_a_run_has_one_end() -> None:
+    stops = [fr.callbacks.EarlyStopping(patience=number) for number in (1, 2)]
+    other = fr.callbacks.Callback()
+    assert given.stop_of(None, [other]) is None and given.stop_of({"at": 1}, [other]) == {"at": 1}
+    assert given.stop_of(None, [other, stops[0]]) == {"at": None, "patience": 1}
+    for stop, each in (({"at": 1}, stops[:1]), (None, stops), ({"at": 1}, stops)):
+        with pytest.raises(UserError):
+            given.stop_of(stop, each)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_initial_weights_need_neither_counters_nor_what_is_frozen(affine: bool) -> None:
+    def net() -> nn.Module:
+        made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=affine), nn.Linear(4, 2))
+        made[2].bias.requires_grad_(False)
+        return made
+
+    whole = net().state_dict()
+    for missing in whole:
+        rest = {name: leaf for name, leaf in whole.items() if name != missing}
+        build = given.starting_from("x", lambda shape, outputs: net(), rest)
+        if missing in ("1.num_batches_tracked", "2.bias"):
+            made = build((3,), 2)
+            assert all(torch.equal(made.state_dict()[name], leaf) for name, leaf in rest.items())
+        else:
+            with pytest.raises(UserError, match=missing):
+                build((3,), 2)
+    for wrong in ({"more": torch.zeros(1)}, {"0.weight": torch.zeros(4, 2)}):
+        with pytest.raises(UserError):
+            given.starting_from("x", lambda shape, outputs: net(), whole | wrong)((3,), 2)
+
+
+class OfShapes(nn.Module):
+    def __init__(self, shape: Any, outputs: int = 2) -> None:
+        super().__init__()
+        self.told = shape, outputs
+
+
+class Plain(nn.Module):
+    def __init__(self, width: int = 5, depth: int = 1) -> None:
+        super().__init__()
+        self.told = width, depth
+
+
+class Needs(nn.Module):
+    def __init__(self, width: int, depth: int, more: int) -> None:
+        super().__init__()
+
+
+def of_both(shape: Any, outputs: int) -> nn.Module:
+    return OfShapes(shape, outputs)
+
+
+def of_none() -> nn.Module:
+    return Plain()
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [(OfShapes, ((3,), 7)), (Plain, (5, 1)), (of_both, ((3,), 7)), (of_none, (5, 1)),
+     (lambda a, b=1: Plain(a[0], b), (3, 7)), (lambda *both: Plain(*both), ((3,), 7))],
+)  # fmt: skip
+def test_a_model_s_function_gets_the_shape_and_the_outputs_if_it_takes_them(
+    build: Any, told: Any
+) -> None:
+    assert training._builder(build)((3,), 7).told == told
+    with pytest.raises(UserError):
+        training._builder(Needs)
+
+
+def test_numbers_of_other_libraries_are_pythons_however_deep() -> None:
+    found = training._plain(
+        {"a": np.int64(3), "b": [np.float32(0.5), {"c": (np.bool_(True),)}],
+         "d": torch.device("cuda:1"), "e": "x", "f": None}
+    )  # fmt: skip
+    assert found == {"a": 3, "b": (0.5, {"c": (True,)}), "d": "cuda:1", "e": "x", "f": None}
+    assert [type(value) for value in (found["a"], found["b"][0], found["d"])] == [int, float, str]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "share", "refused"),
+    [([3, 1, 2], 0.2, 1), ([3, 2, 2], 0.2, None), ([3, 1, 2], 0.0, None), ([1, 2], 0.5, 0)],
+)
+def test_a_client_of_one_sample_holds_none_out(
+    sizes: list[int], share: float, refused: int | None
+) -> None:
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    dataset: Any = SimpleNamespace(train=SimpleNamespace(group=group))
+    if refused is None:
+        training._refuse_single(dataset, share)
+    else:
+        with pytest.raises(UserError, match=rf"clients\.{refused}: 1 sample"):
+            training._refuse_single(dataset, share)
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+class Noting(fr.callbacks.Callback):
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_round(self, progress: Progress) -> None:
+        self.seen.append(progress.round)
+
+    def on_evaluation(self, round: int, scores: Any) -> None:
+        self.seen.append((round, dict(scores)))
+
+    def on_end(self, run: Any) -> None:
+        self.seen.append(run)
+
+
+def test_an_evaluation_is_told_only_in_its_round_and_to_each_callback() -> None:
+    each = [Noting(), Noting()]
+    several = callbacks.Several(each)
+    for number in (1, 2, 3):
+        scores = {"test_loss": 1 / number} if number != 2 else {}
+        several.on_round(Progress(number, 3, 1.0, 0.0, 0.0, scores))
+    several.on_end("end")  # type: ignore[arg-type]
+    wanted = [1, (1, {"test_loss": 1.0}), 2, 3, (3, {"test_loss": 1 / 3}), "end"]
+    assert [one.seen for one in each] == [wanted, wanted]
+
+
+def test_a_bar_shows_the_round_and_the_score_that_clients_have_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+
+    class Bar:
+        def __init__(self, **_: Any) -> None:
+            told.append("made")
+
+        def start(self) -> None:
+            told.append("start")
+
+        def stop(self) -> None:
+            told.append("stop")
+
+        def add_task(self, _: str, total: int) -> int:
+            told.append(total)
+            return 7
+
+        def update(self, task: int, completed: int, description: str | None) -> None:
+            told.append((task, completed, description))
+
+    monkeypatch.setattr(callbacks, "Bar", Bar)
+    bar = fr.callbacks.ProgressBar()
+    bar.on_end(None)  # type: ignore[arg-type]  # of a run that was there
+    for number, scores in (
+        (1, {}), (2, {"test_loss": 0.5, "test_accuracy": 0.25}),
+        (3, {"test_accuracy": 0.25, "client_accuracy": 0.75}),
+    ):  # fmt: skip
+        bar.on_round(Progress(number, 3, 1.0, 0.0, 0.0, scores))
+    bar.on_end(None)  # type: ignore[arg-type]
+    assert told == [
+        "made", "start", 3, (7, 1, None), (7, 2, "test accuracy 0.25"),
+        (7, 3, "client accuracy 0.75"), "stop",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_tool_is_told_whether_the_run_has_finished(
+    monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    told: list[Any] = []
+    tracker = SimpleNamespace(log=lambda *of: told.append(of), close=told.append)
+    monkeypatch.setattr(
+        callbacks, "tracker_of", lambda tool, root, spec: told.append(tool) or tracker
+    )
+    for kind, tool in ((fr.callbacks.TensorBoard, "tensorboard"), (fr.callbacks.MLflow, "mlflow")):
+        told.clear()
+        callback = kind()
+        callback._begin(None)  # type: ignore[arg-type]
+        callback.on_evaluation(2, {"x": 1.0})
+        callback.on_end(SimpleNamespace(finished=finished))  # type: ignore[arg-type]
+        assert told == [tool, (2, {"x": 1.0}), finished]
