@@ -551,9 +551,15 @@ def test_what_is_made_again_for(world: World, before: dict[str, Job], thing: str
 
 
 def test_the_table_has_every_rule_and_every_function_of_the_graph(world: World) -> None:
-    """So that a new one gets its line above."""
+    """An analysis that no figure here asks for has what the others have."""
     made = jobs(world.root)
-    assert {job.rule for job in made.values()} == set(SECTIONS)
+    rules = {job.rule for job in made.values()}
+    assert rules >= {
+        "decompose", "download", "landscape", "landscape_through", "page", "partition", "prepare",
+        "quality", "regret", "run", "site", "study", "table",
+    }  # fmt: skip
+    for rule in SECTIONS.keys() - rules:
+        assert "RERUN." in SECTIONS[rule]["input"] and "code=" in SECTIONS[rule]["params"], rule
     for seed in (1, 2):  # which the words above leave out
         assert f"results/regrets/ima/plain/aaggff_s/seed{seed}.json" in made
         assert f"results/quality/ima/judged/fedavg/seed{seed}.json" in made
