@@ -34,6 +34,12 @@ def gravest(other: Identity) -> Meaning | None:
     return max((each.meaning for each in listed), default=None)
 
 
+def test_an_empty_group_of_keys_states_nothing() -> None:
+    assert differences(changed("run", "attack", {}), Identity.of(MANIFEST)) == []
+    (one,) = differences(changed("run", "attack", {"share": {"of": 0}}), Identity.of(MANIFEST))
+    assert (one.key, one.recorded, one.wanted) == ("attack.share.of", "0", "absent")
+
+
 def test_a_result_is_what_it_is() -> None:
     assert differences(Identity.of(MANIFEST), Identity.of(MANIFEST)) == []
 

@@ -65,6 +65,19 @@ def test_the_digest_of_a_partition_is_of_who_holds_which_sample() -> None:
     assert inputs.digest_of(again) == digests[1]
 
 
+def test_each_fact_of_the_data_is_stated_under_its_own_key() -> None:
+    facts: dict[str, Any] = {"mean": (1.0,), "std": (2.0, 3.0), "client_standardised": (0, 1)}
+    data = replace(dataset(), **facts, meta={"content_sha256": "x"})
+    stated = inputs.data_of(data, {"clients": 3}, "w", {"a": "y"})
+    assert stated == {
+        "content_sha256": "x", "task": "classification", "classes": 3, "clients": 3,
+        "mean": [1.0], "std": [2.0, 3.0], "client_standardised": [0, 1], "weights_sha256": "w",
+        "given": {"a": "y"},
+    }  # fmt: skip
+    assert inputs.data_of(dataset(), {}, None, {}).keys().isdisjoint({"given", "clients"})
+    assert inputs.data_of(dataset(), {}, None, {})["mean"] is None
+
+
 def spec_of(**keys: Any) -> Any:
     return tiny_run.run_spec(partition={"scheme": "iid", "clients": 6, **keys}).setting
 

@@ -159,6 +159,25 @@ def test_what_a_plugin_imports_and_reads_below_its_workbench_is_its_code(
         assert (id_of(made(tmp_path / "gone", name)) == before) == unread
 
 
+def test_installed_packages_and_later_files_of_a_name_are_no_helpers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several files of one name, Python imports the first; versions tell installed packages."""
+    code = "import sys\nimport shift\nimport installed\n"
+    ids = set()
+    for number in (1, 2):
+        bench = tmp_path / str(number)
+        made(bench, "methods/mine.py", code)
+        for name in ("methods/shift.py", "venv/lib/installed.py", "shift.py"):
+            (bench / name).parent.mkdir(parents=True, exist_ok=True)
+            text = f"x = {1 if name.startswith('methods') else number}\n"
+            (bench / name).write_text(text, encoding="utf-8")
+        monkeypatch.setattr(sys, "prefix", str(bench / "venv"))
+        monkeypatch.setattr(sys, "path", [*sys.path, str(bench / "venv/lib")])
+        ids.add(id_of(bench / "methods/mine.py"))
+    assert len(ids) == 1
+
+
 def test_files_that_exchange_their_contents_are_others(tmp_path: Path) -> None:
     """But results of the time when only contents counted stay current."""
     one, other = made(tmp_path / "one", "z.txt", "2"), made(tmp_path / "other", "notes.txt", "1")

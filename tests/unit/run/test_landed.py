@@ -162,6 +162,15 @@ def damage_encoding() -> None:
     (PAPER / "cells.csv").write_bytes(HEADER.encode() + b"\nt\xff\n")
 
 
+def add_cell() -> None:
+    write_cells([ROWS[0] + ",more", *ROWS[1:]])
+
+
+def judge_reference() -> None:
+    folder = reference_folder(REFERENCES[1])
+    checksummed_json.write(folder / "quality.json", {"numbers": {}}, "quality")
+
+
 ROW = "table_1, I, A, clients=4,alpha=0.1"
 
 
@@ -188,6 +197,8 @@ ROW = "table_1, I, A, clients=4,alpha=0.1"
             ],
         ),
         (replace_reference, ["reference/large: fedavg, seed 0: changed"]),
+        (add_cell, [f"cells.csv: line 2: {ROW}, FedAvg, acc: changed"]),
+        (judge_reference, ["reference/large: fedavg, seed 1: changed"]),
         (add_reference, ["reference/large: fedavg, seed 2: added"]),
         (change_replay, ["reference/replayed.json: large/fedavg, seed 1: changed"]),
         (damage_replays, ["reference/replayed.json: damaged"]),
@@ -283,6 +294,27 @@ def test_landing_one_run_accepts_nothing_else(bench: Path) -> None:
         f"{PAPER}/compact/compact-x/runs.parquet: fedgo, seed 3: dropped",
     ]
     assert faults() == killed_here[:1]
+
+
+def test_landing_a_reference_result_or_a_replay_accepts_nothing_else(bench: Path) -> None:
+    drop_row()
+    dropped, run = faults(), RunKey("mine/large", "fedavg", 2)
+    add_reference()
+    folder = reference_folder(run)
+    landed.record_reference(run, landed.digest_of_files({f.name: f for f in folder.iterdir()}))
+    assert faults() == dropped
+    change_replay()
+    assert len(faults()) == len(dropped) + 1
+    landed.record_replay(REFERENCES[1], {"agrees": False})
+    assert faults() == dropped
+
+
+def test_a_paper_that_is_not_listed_is_checked_as_well(bench: Path) -> None:
+    Path("reports/papers/systems.yaml").write_text("[]", encoding="utf-8")
+    drop_row()
+    assert [each for each in Check(Path("reports")).faults() if "cells.csv" in each] == []
+    (PAPER / "paper.yaml").touch()
+    assert len([each for each in Check(Path("reports")).faults() if "cells.csv" in each]) == 1
 
 
 def test_the_first_landing_records_what_is_there(bench: Path) -> None:

@@ -194,6 +194,21 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
     assert find_run(tmp_path, RunKey(SETTING, "fedgo", 1)).decisions == {}
 
 
+def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
+    runs = mixed()
+    one = run_archive.write(tmp_path / "one", SETTING, runs)
+    other = run_archive.write(tmp_path / "other", SETTING, dict(reversed(runs.items())))
+    for file in one.iterdir():
+        assert (other / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_file_that_is_overwritten_in_place_is_read_again(landed: Path) -> None:
+    path = landed / run_archive.folder_of(SETTING) / "rounds.parquet"
+    assert find_run(landed, RUNS[0]).state == "finished"
+    path.write_bytes(bytes(path.stat().st_size))
+    assert find_run(landed, RUNS[0]).state == "damaged"
+
+
 @pytest.mark.parametrize("name", run_archive.TABLES)
 def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> None:
     """Of any run, also where it is one of several that have it, or the only one."""
