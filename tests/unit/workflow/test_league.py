@@ -152,7 +152,7 @@ def test_variants_and_plug_ins_are_known_and_other_names_are_not(bench: Workbenc
     for name in own:
         league.refuse_unknown(bench, f"ima+{name}")
     for name in ("fedprx", "ima+fedprx", "fedprx+fedavg"):
-        with pytest.raises(UserError, match="METHOD: 'fedprx': expected a method"):
+        with pytest.raises(UserError, match="METHOD: 'fedprx':"):
             league.refuse_unknown(bench, name)
 
 
@@ -265,5 +265,5 @@ def test_rivals_search_the_setting_s_keys_alone(bench: Workbench) -> None:
         assert {RunKey(run.setting, run.method, run.seed) for run in search.runs} == {*search.runs}
         assert {run.seed for run in search.runs} == {match.seeds[0]}
     alone = Searched(method="fedprox", grid={"mu": [0.5]})
-    with pytest.raises(UserError, match="--grid: 'mu': expected a key of the setting"):
+    with pytest.raises(UserError, match="--grid: 'mu':"):
         league.searches_of(bench, [match], "fedprox", alone, rivals=True)
