@@ -30,6 +30,7 @@ from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import visible
 from fedrepro.support.names import RELEASED
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.packaged import CONFIG
@@ -50,10 +51,13 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     catalogue = load_catalogue(root / CATALOGUE, plugins)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
-    for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
+    for path in visible(root / EXPERIMENTS, "*.yaml"):
         shown = path.relative_to(root)
         experiment = _experiment(root, path, shown, plugins, catalogue.datasets)
         experiments[experiment.system], files[experiment.system] = experiment, shown
+    for path in visible(root / EXPERIMENTS, "*.yml"):
+        shown = path.relative_to(root)
+        raise UserError(f"{shown}: rename it: expected the ending .yaml", code="value", file=shown)
     if not experiments:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
     weights = {
@@ -73,7 +77,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
 def parse_all(root: Path) -> None:
     """Parse experiment files before processes are forked, so that they share what is in them."""
     for folder in (EXPERIMENTS, COMPACT):
-        for path in (root / folder).glob("*.yaml"):
+        for path in visible(root / folder, "*.yaml"):
             with suppress(UserError):  # reported when a command loads the file
                 _written_out(path, path.relative_to(root))
 

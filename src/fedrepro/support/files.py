@@ -74,6 +74,11 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def visible(folder: Path, pattern: str) -> list[Path]:
+    """A folder's files of a pattern, sorted; not hidden ones, such as editors and macOS leave."""
+    return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
+
+
 def flush(path: Path) -> None:
     """Force a file's or folder's bytes to disk before a later rename is persisted."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Literal, NoReturn
 
 from fedrepro.support.errors import UserError, bad_value, text_of, unreadable
-from fedrepro.support.files import read_bytes
+from fedrepro.support.files import read_bytes, visible
 
 Kind = Literal["methods", "models", "partitions", "measures", "losses", "data"]
 VARIABLE = "FEDREPRO_METHODS"
@@ -90,7 +90,7 @@ class Folders:
         folder = self.of(kind)
         if folder is None:
             return {}
-        files = {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem[0] != "_"}
+        files = {file.stem: file for file in visible(folder, "*.py") if file.stem[0] != "_"}
         for name in files.keys() & built_in:
             raise UserError(
                 f"{files[name]}: rename it: {kind.removesuffix('s')} {name} is built in"

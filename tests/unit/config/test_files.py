@@ -198,6 +198,26 @@ def test_empty_and_missing_files(copy: Path) -> None:
         load(copy)
 
 
+def test_files_that_editors_and_macos_leave_are_none_of_ours(copy: Path) -> None:
+    before = set(load(copy).experiments)
+    (copy / "methods").mkdir()
+    with (copy / CONFIG).open("a", encoding="utf-8") as file:
+        file.write("plugins: {methods: methods}\n")
+    for name in ("config/experiments/.#ima.yaml", "methods/.#mine.py"):
+        (copy / name).symlink_to("someone@elsewhere.17")  # of Emacs
+    for name in ("config/experiments/._ima.yaml", "methods/._mine.py"):
+        (copy / name).write_bytes(b"\0\5\x16\7\xff")
+    bench = load(copy)
+    assert set(bench.experiments) == before and not bench.plugins.names("methods")
+
+
+def test_an_experiment_with_another_ending_is_not_passed_over(copy: Path) -> None:
+    shutil.copy(copy / IMA, copy / IMA.with_name("other.yml"))
+    with pytest.raises(UserError) as caught:
+        load(copy)
+    assert caught.value.file == "config/experiments/other.yml"
+
+
 def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
     path = copy / IMA
     path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.001", "mu: 1e-3"))

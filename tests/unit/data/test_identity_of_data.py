@@ -87,6 +87,16 @@ def test_a_folder_is_its_files_names_and_contents(tmp_path: Path) -> None:
     assert own_files.digest_of(tmp_path / "one/b.csv") == alone
 
 
+def test_names_that_are_no_utf_8_count_by_their_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for name in (b"gr\xf6n.txt", b"gr\xfcn.txt"):  # Latin-1, as old archives have them
+        folder = tmp_path / str(len(digests))
+        folder.mkdir()
+        (folder / os.fsdecode(name)).write_text("a")
+        digests.add(own_files.digest_of(folder))
+    assert len(digests) == 2
+
+
 def test_a_folder_s_tokenizer_and_a_function_s_helpers_count(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
     (tmp_path / "words/vocab.txt").write_text("a", encoding="utf-8")

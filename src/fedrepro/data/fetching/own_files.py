@@ -42,7 +42,7 @@ def digest_of(path: Path) -> str:
     if not path.is_dir():
         return sha256_of(path)
     lines = (f"{file.relative_to(path)}\t{sha256_of(file)}\n" for file in files_of(path))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def with_code(spec: Own, digest: str) -> str:
@@ -52,7 +52,7 @@ def with_code(spec: Own, digest: str) -> str:
     """
     others: list[str] = []
     if isinstance(spec, Plugin) and spec.file is not None:
-        files = sorted(spec.file.parent.rglob("*.py"))
+        files = [file for file in files_of(spec.file.parent) if file.suffix == ".py"]
         others = [hashlib.sha256(content_of(file)).hexdigest() for file in files]
     elif isinstance(spec, Text) and spec.tokenizer not in SPLITS and Path(spec.tokenizer).is_dir():
         others = [digest_of(Path(spec.tokenizer))]
