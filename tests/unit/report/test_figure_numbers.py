@@ -385,7 +385,7 @@ def test_measures_of_a_set_are_in_percent_where_their_unit_is(
         place = SimpleNamespace(
             label="P", demo=None, setting_at=lambda _: "s", setting_for=lambda *_: "s"
         )
-        figure = SimpleNamespace(panels=[place], columns=columns, instead={})
+        figure = SimpleNamespace(panels=[place], columns=columns, column_settings={})
         drawn: Drawn = sheets.draw(SimpleNamespace(root=Path()), target(), figure)  # type: ignore[arg-type]
         return drawn
 
