@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from fedrepro.config.evaluation import Stop
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Setting, Stop
+from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedrepro.config.settings import Evaluate
+from fedrepro.config.evaluation import Evaluate
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine.evaluate import Scores, evaluate
 from fedrepro.engine.round import play_round

@@ -1,0 +1,88 @@
+"""Models of how a run is scored: when, until when, and its synthetic set after it."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationInfo, model_validator
+
+from fedrepro.config.metrics import named
+from fedrepro.config.values import Name, PositiveReal, PositiveWhole
+from fedrepro.measures import registry
+from fedrepro.support.plugins import NONE
+from fedrepro.support.typed_yaml import Real, Typed, expected, later
+
+OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
+
+
+class Evaluate(Typed):
+    """When the model is evaluated, and on which data."""
+
+    every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
+    clients: bool = Field(default=False, description="Also evaluate on each client's test split.")
+    groups: bool = later(
+        False, "Evaluate each of the data set's groups, such as domains, and use their mean."
+    )
+    per_class: PositiveWhole | None = later(
+        None, "Use at most this many test samples (the first) of each class in each group."
+    )
+    measures: list[OwnMeasure] = later([], "Names of the measure plug-ins to record.")
+
+    @model_validator(mode="after")
+    def _as_they_go_together(self, info: ValidationInfo) -> Self:
+        if self.per_class and not self.groups:
+            raise ValueError("`per_class` only with `groups: true`")
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError("each measure in `measures` once")
+        for name in () if self.clients else self.measures:
+            measure = registry.the(name, "client", "round", folders=info.context or NONE)
+            if measure.per == "client" and measure.from_outputs:
+                raise ValueError(f"`clients: true` with {name}, which needs their test samples")
+        return self
+
+
+class Stop(Typed):
+    """When a run ends before its last round. With both keys, whichever comes first.
+
+    What counts is the score of an evaluated round: on clients' validation samples if they hold any
+    out, otherwise on test samples, as in tables.
+    """
+
+    measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = Field(
+        default="accuracy",
+        description="Which score; of clients, their mean weighted by samples. Default: accuracy; "
+        "loss with the task regression.",
+    )
+    at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(
+        None, "The score at which it ends, as tables show it: 97 is 97 %."
+    )
+    patience: PositiveWhole | None = later(
+        None, "It ends after this many evaluations without one better than all before."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self, info: ValidationInfo) -> Self:
+        if self.at is None and self.patience is None:
+            raise ValueError("`at`, `patience` or both")
+        measure = registry.the(self.measure, "client", "round", folders=info.context or NONE)
+        if self.at is not None and measure.unit == "%" and not 1 < self.at <= 100:
+            raise ValueError(f"`at` in percent, above 1 and up to 100, for {self.measure}")
+        return self
+
+
+class Evaluator(Typed):
+    """How to evaluate a run's synthetic set after the run; not part of the run."""
+
+    model: Name = Field(
+        description="The classifier: one is trained on the synthetic set, another on real data."
+    )
+    epochs: PositiveWhole = Field(default=500, description="Maximum; stops at convergence.")
+    real_epochs: PositiveWhole = Field(
+        default=5, description="Epochs of the classifier that is trained on real data."
+    )
+    batch_size: PositiveWhole = Field(
+        default=64, description="Samples in a mini-batch of both classifiers."
+    )
+    lr: PositiveReal = Field(default=0.001, description="Learning rate of Adam.")
+    fid: bool = Field(
+        default=False,
+        description="Also compute the Fréchet inception distance, if Inception's weights exist.",
+    )
