@@ -353,6 +353,11 @@ def main() -> int:
     return 0
 
 
+def with_parts(state: list[Any], tables: list[list[str]]) -> list[Any]:
+    """The hash of a state and its tables, then those of each part."""
+    return [digest([*state, tables]), digest(state), *tables]
+
+
 _known: dict[tuple[str, str, str, int], list[Any]] = {}
 _data_of: dict[tuple[str, str, str, int], Any] = {}  # what a run's manifest states about its data
 
@@ -360,7 +365,7 @@ _data_of: dict[tuple[str, str, str, int], Any] = {}  # what a run's manifest sta
 def run(setting: str, method: str, executor: str = "sequential", seed: int = SEED) -> list[Any]:
     """The hashes of a run after each round, and of its files at the end.
 
-    Each is a list: the hash of the state (or model), then those of each table's columns.
+    Each is a list: the hash of all, that of the state or model, and those of each table's columns.
     """
     key = setting, method, executor, seed
     if key not in _known:
@@ -390,14 +395,14 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[Any]:
             for each in (state.rounds, state.clients, state.decisions)
         ]
         found.append(
-            [
-                digest([
+            with_parts(
+                [
                     sorted(map(digest, tree.leaves(state.server))),
                     [sorted(map(digest, leaves)) for leaves in clients],
-                ]),
-                *(sorted(map(digest, columns)) for columns in rows),
-            ]
-        )  # fmt: skip
+                ],
+                [sorted(map(digest, columns)) for columns in rows],
+            )
+        )
 
     scoring.record = watched
     which = RunKey(f"{SYSTEM}/{setting}", method, seed)
@@ -415,7 +420,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[Any]:
         table = pyarrow.parquet.ParquetFile(file).read()
         files.append(sorted(digest(column.to_pylist()) for column in table.columns))
     left = load_file(bench.root / which.folder / "model.safetensors")
-    return [*found, [digest(left), *files]]
+    return [*found, [digest([files, digest(left)]), digest(left), *files]]
 
 
 def analysis(setting: str, method: str, words: Sequence[str]) -> list[str]:

@@ -61,14 +61,17 @@ def test_other_bits_are_other_numbers(bless: ModuleType) -> None:
 def test_a_column_more_changes_no_number(
     bless: ModuleType, columns: list[str], keeps: bool
 ) -> None:
-    name, (before, after) = "fedprox in plain", (["state", ["x", "y"]], ["state", columns])
+    name, parts = "fedprox in plain", ["method fedprox"]
+    before, after = ["a", "state", ["x", "y"]], ["b", "state", columns]
     was, now = (
-        {name: {"parts": ["method fedprox"], "rounds": [[*entry, []], entry]}}
-        for entry in (before, after)
+        {name: {"parts": parts, "rounds": [[*entry, []], entry]}} for entry in (before, after)
     )
     assert (bless.differences({"method fedprox"}, was, now) == {}) is keeps
-    changed = {name: {"parts": ["method fedprox"], "rounds": [["other", ["x", "y"], []], before]}}
+    changed = {name: {"parts": parts, "rounds": [["b", "other", ["x", "y"], []], before]}}
     assert bless.differences({"method fedprox"}, was, changed)
+    whole = {name: {"parts": parts, "rounds": ["a", "a"]}}  # as it was written before
+    assert bless.differences({"method fedprox"}, whole, was) == {}
+    assert bless.differences({"method fedprox"}, whole, now)
 
 
 def test_a_new_micro_run_that_the_old_code_cannot_play_changes_no_part(bless: ModuleType) -> None:
