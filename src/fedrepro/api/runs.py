@@ -124,8 +124,6 @@ class Run:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
         if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
-        if self.tables is not None:
-            raise UserError(f"{self.folder}: models of landed results are not kept")
         from fedrepro.api.stored_model import MODEL, read_model  # which import PyTorch
 
         self._content(MODEL)
