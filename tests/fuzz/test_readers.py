@@ -77,7 +77,7 @@ def rebuilt(spec: DatasetSpec, contents: dict[str, bytes]) -> DatasetSpec:
             return {key: fix(value) for key, value in node.items() if key != "mirrors"}
         return node
 
-    return ADAPTER.validate_python(fix(spec.model_dump(mode="python")))
+    return ADAPTER.validate_python(fix(spec.model_dump(mode="python", by_alias=False)))
 
 
 def medmnist_of(content: bytes) -> tuple[DatasetSpec, dict[str, bytes]]:

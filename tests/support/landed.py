@@ -1,6 +1,7 @@
 """Numbers of committed results, computed from Parquet files with pandas, and what pages show.
 
-Only the question is read with the project's code: which runs, measure and rounds a cell asks for.
+Only the question is read with the project's code: which runs, measure and rounds a cell asks for,
+and which of them are of today's code.
 """
 
 import html
@@ -18,9 +19,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from fedrepro.config.loading import load
 from fedrepro.config.metrics import Least, OfRounds, OverClients, Quality, Reached, RoundsTo
-from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.measures.registry import SETS
+from fedrepro.provenance.identity import other_numbers
+from fedrepro.run.replayed import differences_of
+from fedrepro.run.results import find_run
 from support.places import ROOT
 
 Numbers = NDArray[np.float64]
@@ -205,11 +210,27 @@ def numbers_of(target: TableTarget, cell: Cell, method: str) -> dict[int, float]
     return {seed: value for seed, value in found.items() if value is not None}
 
 
+@cache
+def is_stale(setting: str, method: str, seed: int) -> bool:
+    """Whether a run is of other code or another configuration than today's."""
+    record, bench = find_run(ROOT, RunKey(setting, method, seed)), load(ROOT)
+    listed = other_numbers(differences_of(record, bench.run_spec(setting, method, seed)))
+    return any(difference.about in ("configuration", "code") for difference in listed)
+
+
+def averaged(target: TableTarget, cell: Cell, method: str) -> dict[int, float]:
+    """By seed, without those that are stale if others are not."""
+    numbers = numbers_of(target, cell, method)
+    alone = [seed for seed in numbers if Landed(cell.setting, method, seed).alone]
+    stale = {seed for seed in alone if is_stale(cell.setting, method, seed)}
+    return {seed: number for seed, number in numbers.items() if seed not in stale} or numbers
+
+
 def by_method(target: TableTarget, cell: Cell) -> dict[str, dict[int, float]]:
     """By method and seed; speed-ups over the method without the wrapper."""
-    found = {method: numbers_of(target, cell, method) for method in cell.methods}
+    found = {method: averaged(target, cell, method) for method in cell.methods}
     if cell.rivals:
-        rounds = {method: numbers_of(target, cell, method) for method in cell.rivals}
+        rounds = {method: averaged(target, cell, method) for method in cell.rivals}
         (own, ours), (_, theirs) = (
             min(
                 ((name, each) for name, each in some.items() if each),

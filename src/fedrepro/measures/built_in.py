@@ -161,7 +161,7 @@ class OfSet(Measure):
     """A measure computed by :mod:`fedrepro.analysis.quality`."""
 
     per = "run"
-    without = "has not been judged by it"
+    without = "has not been judged"
 
     def of_run(self, record: Record) -> float | None:
         value: float | None = record.quality.get("numbers", {}).get(self.name)

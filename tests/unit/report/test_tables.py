@@ -318,7 +318,7 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
     assert page["rows"][0].summary == "mean of the last 10 evaluated rounds"
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
-    row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
+    row = row.model_copy(update={"demo_column_settings": {first.label: "fmnist-iid-demo"}})
     whole = {first.label: "*-a", second.label: "*-b", rest[0].label: "*-c", rest[1].label: "x"}
     table = table.model_copy(update={"column_settings": whole})
     found = [table.setting_of(row, column, "demo") for column in table.columns[:4]]
