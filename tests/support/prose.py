@@ -72,7 +72,7 @@ class Module:
         )
 
     def prose(self) -> dict[str, list[str]]:
-        """By test function, the prose that it compares with; empty if that is none."""
+        """The prose that each test function compares with, by function."""
         tests = [node for node in self.functions if node.name.startswith("test_")]
         return {test.name: self._prose_of(test) for test in tests}
 

@@ -29,7 +29,7 @@ def refused(
         file: the end of the file at fault, or of the command or object.
         key: the key at fault, or its last parts.
         value: the value at fault.
-        names: numbers and names that its line has, each as a word of its own.
+        names: numbers and names that must stand in its line, each as a whole word.
     """
     with pytest.raises(UserError) as raised:
         yield raised

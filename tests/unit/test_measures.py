@@ -176,6 +176,8 @@ def test_tables_and_figures_are_made_of_it(world: Path) -> None:
     assert 'data-label="Ours' in table
     for beside in ("Printed", "Difference", "Verdict"):  # nothing is printed to compare with
         assert f'data-label="{beside}' not in table
+    for heading in ("follows", "verdict"):
+        assert not re.search(f"<h2[^>]*>[^<]*{heading}", table)
     curve = (site / "mine/figure_1.html").read_text(encoding="utf-8")
     assert "<svg" in curve and "macro recall" in curve
     assert "unevenness of weights" in (site / "mine/figure_2.html").read_text().lower()

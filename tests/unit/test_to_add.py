@@ -108,7 +108,7 @@ settings:
     epochs: 1
     batch_size: 500
     optimizer: {lr: 0.1}
-    judge: {model: logistic, epochs: 1, real_epochs: 1}
+    evaluator: {model: logistic, epochs: 1, real_epochs: 1}
 tables:
   table_1:
     title: Brightness

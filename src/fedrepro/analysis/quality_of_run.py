@@ -70,9 +70,8 @@ def quality_of(
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
-    fid, no_fid = _fid(
-        workbench, evaluator, made, test
-    )  # first, as the file may be of another kind
+    # First, as the file of Inception may be of another kind.
+    fid, no_fid = _fid(workbench, evaluator, made, test)
     progress(0.05)
 
     once = judging.train(made, classes, evaluator, run.seed, 1, workbench.plugins)

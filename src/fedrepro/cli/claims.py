@@ -67,9 +67,10 @@ def show_claims(arguments: argparse.Namespace) -> None:
         say(f"fedrepro: no claim in {PAPERS}/*/claims.yaml: {HOW_TO_ADD}")
         return
     print_claims(rows, summary(views))
-    stale = [row["compact_why"] for row in rows if row["compact"] == "not computed"]
-    if any(stale):
-        say(f"fedrepro: of small runs {len(stale)} claims are not computed. {max(stale)}")
+    stale = [row for row in rows if row["compact"] == "not computed" and row["compact_why"]]
+    for row in stale[:1]:
+        claims = f"{counted(len(stale), 'claim')} without a verdict by small runs"
+        say(f"fedrepro: {claims}; {row['claim']}: {row['compact_why']}")
     if not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"
         say(f"fedrepro: {line}")

@@ -55,7 +55,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         shown = path.relative_to(root)
         experiment = _experiment(root, path, shown, plugins, catalogue.datasets)
         experiments[experiment.system], files[experiment.system] = experiment, shown
-    for path in visible(root / EXPERIMENTS, "*.yml"):
+    for path in (*visible(root / EXPERIMENTS, "*.yml"), *visible(root / COMPACT, "*.yml")):
         shown = path.relative_to(root)
         raise UserError(f"{shown}: rename it: expected the ending .yaml", code="value", file=shown)
     if not experiments:

@@ -61,7 +61,7 @@ def with_new_keys(kind: str, content: Any, shown: object) -> Any:
             if new := _new_name(kind, path):
                 place = ".".join(filter(None, path))
                 if new in node:
-                    problem = f"is called {new!r} now, which is there too: drop {key!r}"
+                    problem = f"is called {new!r} now, and both are there: remove {key!r}"
                     raise UserError(f"{shown}: {place}: {problem}")
                 places.setdefault((key, new), []).append(place)
             content[new or key] = renamed(value, path)

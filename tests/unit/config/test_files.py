@@ -216,6 +216,12 @@ def test_an_experiment_with_another_ending_is_not_passed_over(copy: Path) -> Non
     with pytest.raises(UserError) as caught:
         load(copy)
     assert caught.value.file == "config/experiments/other.yml"
+    (copy / IMA.with_name("other.yml")).unlink()
+    (copy / "config/compact").mkdir(exist_ok=True)
+    (copy / "config/compact/ima.yml").write_text("tables: {}\n", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load(copy)
+    assert caught.value.file == "config/compact/ima.yml"
 
 
 def test_exponent_without_a_point_is_a_number(copy: Path) -> None:

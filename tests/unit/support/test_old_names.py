@@ -105,7 +105,7 @@ def test_an_old_key_is_told_of_once_and_refused_beside_the_new_one(
     assert content == nested({new: value, "mine": 2})
     (line,) = capsys.readouterr().err.splitlines()
     assert f"is called {new!r} now" in line and repr(path[-1]) in line
-    with pytest.raises(UserError, match=f"{path[-1]}: is called '{new}' now, which is there too"):
+    with pytest.raises(UserError, match=f"{path[-1]}: is called '{new}' now, and both are there"):
         with_new_keys(kind, nested({path[-1]: value, new: value}), "f.yaml")
 
 

@@ -65,7 +65,9 @@ def judge_compact(
             computed.cells[place] for pair in judged for place in (pair.left, pair.right)
         )
         stale = {run.stale for cell in cells_of_both for run in cell.paper.runs if run.stale}
-        finding = replace(finding, why=f"Its runs do not count: {min(stale)}." if stale else "")
+        finding = replace(
+            finding, why=f"Its small runs do not count: {min(stale)}." if stale else ""
+        )
     return replace(finding, item=test.table, unit=unit, runs=runs)
 
 
