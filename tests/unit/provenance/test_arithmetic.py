@@ -58,7 +58,8 @@ def test_a_request_has_a_class_and_a_class_says_how_to_request_it(
     keys = dict(each.split(": ") for each in arithmetic.how_to_get(words).split(", "))
     if "threads" in keys:
         keys["threads"] = int(keys["threads"])
-    asked = replace(spec, execution=replace(spec.execution, **{"threads": 1, **keys}))
+    plain = {"threads": 1, "device": "cpu"}
+    asked = replace(spec, execution=replace(spec.execution, **{**plain, **keys}))
     assert arithmetic.of_spec(asked) == words
 
 
@@ -75,6 +76,18 @@ def test_a_request_has_a_class_and_a_class_says_how_to_request_it(
             {"rounds": 900, "model": "twonn", "optimizer": {"lr": 1, "momentum": 0.9}},
             False,
         ),
+        ("fedavg", {"rounds": 900, "model": "twonn"}, True),
+        ("fedavg", {"rounds": 90, "optimizer": {"lr": 1, "momentum": 0.9}}, False),
+        ("fedavg", {"rounds": 900, "optimizer": {"lr": 1, "momentum": 0.9}}, True),
+        ("superfed_mm", {"rounds": 900}, True),
+        ("superfed_mm", {"rounds": 100, "model": "twonn"}, True),
+        ("scaffold", {"rounds": 900}, True),
+        ("scaffold", {"rounds": 100, "model": "twonn"}, False),
+        (
+            "scaffold",
+            {"rounds": 300, "model": "twonn", "optimizer": {"lr": 1, "momentum": 0.9}},
+            True,
+        ),
         ("central", {"rounds": 9_000}, False),
     ],
 )
@@ -90,6 +103,7 @@ def test_auto_follows_from_the_specification_alone(
         assert arithmetic.of_spec(replace(spec, execution=execution)) == words
     assert arithmetic.client_steps(spec) == 3 * 2 * 125 * spec.setting.rounds
     assert arithmetic.of_spec(replace(spec, data_size=None)) == PER_CLIENT
+    assert arithmetic.client_steps(replace(spec, data_size=None)) == 0
     text = spec.digest
     assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
@@ -105,8 +119,22 @@ def test_clients_with_a_loss_of_the_user_s_are_neither_stacked_nor_scored_togeth
         ).setting  # fmt: skip
         setting._name = spec.setting.name
         assert arithmetic.of_spec(replace(spec, setting=setting, data_size=many)) == words
+        unscored = setting.model_copy(update={"evaluate": run_spec().setting.evaluate})
+        assert arithmetic.of_spec(replace(spec, setting=unscored, data_size=many)) == STACKED
         own = setting.model_copy(update={"loss": "mine"})
         assert arithmetic.of_spec(replace(spec, setting=own, data_size=many)) == PER_CLIENT
+
+
+def test_steps_of_a_gpu_pay_from_another_number_on_and_convolutions_never() -> None:
+    """20,000 steps: 3 clients, 2 epochs of 125 batches, 27 rounds."""
+    cases = product(("logistic", "twonn", "mcmahan_cnn"), (26, 27), ("cuda", "cuda:1"), (0, 0.9))
+    for model, rounds, device, momentum in cases:
+        spec = run_spec(
+            executor="auto", model=model, rounds=rounds, device=device,
+            optimizer={"lr": 1, "momentum": momentum},
+        )  # fmt: skip
+        pays = rounds == 27 and model != "mcmahan_cnn"
+        assert arithmetic.pays(replace(spec, data_size=SIZE)) == pays
 
 
 def test_two_models_are_stacked_earlier_than_one() -> None:

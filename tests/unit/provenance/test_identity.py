@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.provenance import identity
+from fedrepro.provenance import fingerprint, identity, machine
 from fedrepro.provenance.identity import Identity, Meaning, differences, identity_of
 from support.tiny_run import run_spec
 
@@ -27,6 +27,11 @@ MANIFEST: dict[str, Any] = {
 def changed(section: str, key: str | None, value: Any) -> Identity:
     whole = value if key is None else {**MANIFEST[section], key: value}
     return Identity.of({**MANIFEST, section: whole})
+
+
+def leaf(value: Any) -> str:
+    """The one value in nested keys, as text."""
+    return leaf(*value.values()) if isinstance(value, dict) else str(value)
 
 
 def gravest(other: Identity) -> Meaning | None:
@@ -77,6 +82,13 @@ def test_each_fact_has_its_consequence(
 ) -> None:
     other = changed(section, key, value)
     assert gravest(other) == meaning
+    was = MANIFEST[section] if key is None else MANIFEST[section].get(key, "absent")
+    (one,) = differences(Identity.of(MANIFEST), other)
+    if section != "dtype":
+        assert (leaf(was), leaf(value)) == (one.recorded.strip("'"), one.wanted.strip("'"))
+    (one,) = differences(other, Identity.of(MANIFEST))
+    if section != "dtype":
+        assert (leaf(value), leaf(was)) == (one.recorded.strip("'"), one.wanted.strip("'"))
     if section == "hardware":  # what a result says of where it is from
         said = identity.made_on(Identity.of(MANIFEST)) != identity.made_on(other)
         assert said == (meaning > Meaning.DESCRIPTION)
@@ -86,15 +98,20 @@ def test_each_fact_has_its_consequence(
 def test_what_a_record_does_not_state_is_no_difference(section: str) -> None:
     without = Identity.of({key: MANIFEST[key] for key in MANIFEST.keys() - {section}})
     assert differences(without, Identity.of(MANIFEST)) == []
+    if section != "numerics":  # what is made now has ids
+        assert differences(Identity.of(MANIFEST), without) == []
 
 
 def test_code_without_ids_is_compared_by_its_fingerprint() -> None:
     wanted = Identity.of(MANIFEST)
     without = replace(wanted, code={})
     assert differences(without, wanted) == []
-    for fingerprint in ("other", ""):  # the last states nothing about its code at all
-        (one,) = differences(replace(without, fingerprint=fingerprint), wanted)
+    for code in ("other", ""):  # the last states nothing about its code at all
+        (one,) = differences(replace(without, fingerprint=code), wanted)
         assert (one.meaning, one.about) == (Meaning.OTHER_NUMBERS, "code")
+        assert (one.recorded, one.wanted) == (code, "fingerprint")
+        assert identity.in_words([one]) == one.words == identity.WITHOUT_IDS
+        assert differences(wanted, replace(without, fingerprint=code))
 
 
 def test_statistics_of_held_out_rows_are_other_data() -> None:
@@ -134,6 +151,12 @@ def test_the_identity_of_a_specification_is_that_of_its_run() -> None:
     one = identity_of(spec)
     assert one.configuration["composition"] == "ima+fedprox"
     assert {"core", "method ima", "method fedprox", "model logistic"} == one.code.keys()
+    assert one.packages == machine.packages() and one.machine == machine.machine()
+    assert {"torch", "numpy", "fedrepro"} <= one.packages.keys()
+    assert one.arithmetic == "per client" and one.data == {} and one.fingerprint == ""
+    with_data = identity_of(spec, {"mean": (1.5, 2)}, fingerprinted=True)
+    assert with_data.data == {"mean": [1.5, 2]}
+    assert with_data.fingerprint == fingerprint.of_code(spec)
     other = identity_of(run_spec("ima+fedprox", rounds=3))
     assert {each.key for each in differences(one, other)} == {"rounds"}
 
@@ -143,3 +166,38 @@ def test_a_damaged_record_states_nothing(damaged: Any) -> None:
     record = damaged if isinstance(damaged, dict) else {"run": damaged, "packages": damaged}
     found = Identity.of({**record, "arithmetic": None})
     assert found.configuration == {} and found.packages == {} and found.data == {}
+
+
+def test_a_sentence_names_the_first_differences_and_counts_the_others() -> None:
+    """Each group by itself; of code all parts that are other, none that is not."""
+    then = {**MANIFEST, "run": dict(zip("abcdef", range(1, 7), strict=True))}
+    then |= {"numerics": {"core": "9", "method fedavg": "2", "model x": "3"}}
+    then |= {"packages": {"numpy": "1.0"}}
+    now = {**MANIFEST, "run": dict(zip("abcdef", range(10, 70, 10), strict=True))}
+    listed = differences(Identity.of(then), Identity.of(now))
+    about = [each.about for each in listed]
+    assert about == ["configuration"] * 6 + ["code"] * 2 + ["packages"]
+    configuration, code, packages = identity.in_words(listed).split("made ")[1:]
+    assert all(f"{key} was" in configuration for key in "abc") and "3 more" in configuration
+    assert not any(f"{key} was" in configuration for key in "def")
+    assert "core, model x" in code and "fedavg" not in code
+    assert "1.0" in packages and "2.4.6" in packages and "more" not in packages
+    (one,) = differences(Identity.of(now), replace(Identity.of(now), code={"core": "1"}))
+    assert (one.key, one.recorded, one.wanted) == ("method fedavg", "2", "absent")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a" * 40, f"{'a' * 12}…"),
+        ("b" * 64, f"{'b' * 12}…"),
+        ("a" * 41, "a" * 41),
+        ("c d" * 20, "c d" * 20),
+        ("c d" * 21, f"{'c d' * 19}c …"),
+        ("a\x1b[2J\tb\n", "a?[2J\tb?"),
+        ([1, None], "[1, null]"),
+        (True, "true"),
+    ],
+)
+def test_a_value_is_shown_short_and_cannot_move_the_cursor(value: object, text: str) -> None:
+    assert identity.shown(value) == text
