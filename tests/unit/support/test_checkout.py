@@ -96,6 +96,7 @@ def test_the_difference_of_a_file_between_commits_and_to_today(folder: Path) -> 
     assert checkout.difference(folder, second, None, "mine.py") == []
     (folder / "mine.py").write_text("one = 3\n", encoding="utf-8")
     assert "+one = 3" in checkout.difference(folder, second, None, "mine.py")
+    assert checkout.difference(folder, first, second, "mine.py") == lines  # of no later change
     assert checkout.is_commit(folder, first)
     for other in ("0" * 40, "HEAD", "--help", None, 7, first[:12]):
         assert not checkout.is_commit(folder, other)

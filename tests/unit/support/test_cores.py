@@ -34,11 +34,22 @@ def test_those_that_the_process_may_run_on() -> None:
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize(("count", "expected"), [(5, 5), (None, 1)])
+def test_without_an_affinity_all_cores_count(
+    monkeypatch: pytest.MonkeyPatch, count: int | None, expected: int
+) -> None:
+    """As on macOS."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    assert usable_cores() == expected
+
+
 @pytest.mark.parametrize(
     ("own", "limits", "expected"),
     [
         ("0::/job\n", {"job/cpu.max": "50000 100000"}, 1),
         ("0::/job\n", {"job/cpu.max": "max 100000"}, math.inf),
+        ("0::/job:of:a/pod\n", {"job:of:a/cpu.max": "100000 100000"}, 1),
         ("0::/job/step\n", {"job/cpu.max": "100000 100000", "job/step/cpu.max": "max 100000"}, 1),
         # In a container the group's folder may not be visible; the mounted one is its own.
         ("0::/docker/abc\n", {"cpu.max": "100000 100000"}, 1),

@@ -7,7 +7,16 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from fedrepro.support.errors import UserError, at_least, bad_value, cannot_write, damaged
+from fedrepro.support.errors import (
+    UserError,
+    at_least,
+    bad_value,
+    cannot_write,
+    damaged,
+    missing_value,
+    nobody,
+    unreadable,
+)
 from fedrepro.support.typed_yaml import Typed, validate
 from support.refusals import refused
 
@@ -28,8 +37,16 @@ def test_an_error_has_its_fields() -> None:
     error = bad_value("a.yaml", "own.lr", -1.0, "a number above 0")
     assert (error.code, error.file, error.key) == ("value", "a.yaml", "own.lr")
     assert (error.value, error.expected) == (-1.0, "a number above 0")
-    assert damaged("a.json", "short").code == "damaged"
-    assert cannot_write("a", OSError(28, "full")).code == "unwritable"
+    missing = missing_value("a.yaml", "own.lr", "a value")
+    assert (missing.code, missing.key, missing.expected) == ("missing", "own.lr", "a value")
+    none = nobody("a.yaml", "share", 0.1, 7)
+    assert (none.file, none.key, none.value) == ("a.yaml", "share", 0.1)
+    for error, code in (
+        (damaged("a.json", "short"), "damaged"),
+        (unreadable("a.json", "gone"), "unreadable"),
+        (cannot_write("a.json", OSError(28, "full")), "unwritable"),
+    ):
+        assert (error.code, error.file) == (code, "a.json")
 
 
 @pytest.mark.parametrize(

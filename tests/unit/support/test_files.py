@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import atomic_folder, settle, write_atomically
+from fedrepro.support.files import atomic_folder, settle, visible, write_atomically
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ MINE = {"note": "mine", "parts/note": "mine", "plots/1": "mine"}
 NEW = {"made": "new", "parts/1": "new", "parts/2": "new"}
 
 
-def replace(folder: Path) -> None:
+def replace(folder: Path, **more: str) -> None:
     with atomic_folder(folder, lambda there: LISTED) as made:
-        write(made, NEW)
+        write(made, NEW | more)
 
 
 def test_what_is_not_ours_stays_in_a_folder_that_is_replaced(tmp_path: Path) -> None:
@@ -74,11 +74,15 @@ def test_what_is_not_ours_stays_in_a_folder_that_is_replaced(tmp_path: Path) -> 
     outside = tmp_path / "outside"
     write(outside, MINE)
     (tmp_path / "data" / "link").symlink_to(outside)
-    replace(tmp_path / "data")
+    (tmp_path / "data" / "parts").rename(tmp_path / "data" / "kept")
+    (tmp_path / "data" / "parts").symlink_to(outside)  # in the place of a folder of the new one
+    (tmp_path / "data" / "unlisted").write_text("old")
+    replace(tmp_path / "data", unlisted="new")
     link = tmp_path / "data" / "link"
     assert link.readlink() == outside
     link.unlink()
-    assert content(tmp_path / "data") == NEW | MINE
+    kept = {"note": "mine", "plots/1": "mine", "kept/note": "mine", "kept/1": "old"}
+    assert content(tmp_path / "data") == NEW | kept | {"unlisted": "new"}
     assert content(outside) == MINE
     for name in names:
         assert content(tmp_path / name) == MINE
@@ -94,6 +98,20 @@ def test_a_file_is_ours_by_its_path_and_not_by_its_name(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / "data", lambda there: {*ours}) as folder:
         write(folder, made)
     assert content(tmp_path / "data") == made | theirs
+
+
+def test_what_cannot_be_read_is_told_apart_from_what_cannot_be_written(tmp_path: Path) -> None:
+    """By its place: a file from elsewhere is the source, one beside the folder is ours."""
+    for name, code in ((tmp_path / "elsewhere" / "x", "unreadable"), (None, "unwritable")):
+        with pytest.raises(UserError) as failed, atomic_folder(tmp_path / "own" / "data") as made:
+            (name or made / "missing" / "x").open()
+        assert failed.value.code == code
+        assert not (tmp_path / "own" / "data").exists()
+
+
+def test_a_folder_is_seen_without_what_editors_leave(tmp_path: Path) -> None:
+    write(tmp_path, dict.fromkeys((".#b.py", "b.py", "a.py", ".a.py", "c.txt", "d/e.py"), ""))
+    assert [path.name for path in visible(tmp_path, "*.py")] == ["a.py", "b.py"]
 
 
 def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a second signal does, which are taken, and what becomes of what cannot be printed."""
 
 import io
+import os
 import signal
 import sys
 import threading
@@ -168,3 +169,57 @@ def test_a_line_on_stderr_is_said_or_lost(
     assert out.getvalue() == ""
     if type(stream) is io.StringIO:
         assert stream.getvalue() == "a line\n"
+
+
+def test_a_line_on_stderr_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    stream = io.TextIOWrapper(io.BufferedWriter(shown), encoding="utf-8")  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stderr", stream)
+    terminal.say("a line")
+    assert shown.getvalue() == b"a line\n"
+
+
+@pytest.mark.parametrize("closed", [{0}, {1}, {2}, {0, 1, 2}, set()])
+def test_no_file_takes_the_place_of_a_closed_stream(closed: set[int]) -> None:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for number, name in enumerate(("stdin", "stdout", "stderr")):
+                setattr(sys, name, None if number in closed else "open")
+                if number in closed:
+                    os.close(number)
+            terminal.open_closed()
+            streams = (sys.stdin, sys.stdout, sys.stderr)
+            for number, stream in enumerate(streams):
+                assert (stream == "open") == (number not in closed)
+                assert os.get_inheritable(number)
+                if number in closed:
+                    assert stream.readable() == (number == 0) != stream.writable()
+                    del stream
+            assert os.open(os.devnull, os.O_RDONLY) > 2
+            setattr(sys, "stdin", None), setattr(sys, "stdout", None), setattr(sys, "stderr", None)
+            del streams
+            for number in closed:
+                os.fstat(number)  # also when nothing holds the stream any more
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_nobody_takes_is_dropped_and_what_somebody_takes_is_written() -> None:
+    for taken in (True, False):
+        reader, writer = os.pipe()
+        stream = os.fdopen(writer, "w", encoding="utf-8")
+        stream.write("a line")
+        if not taken:
+            os.close(reader)
+        terminal.let_go(stream)
+        if taken:
+            assert os.read(reader, 100) == b"a line"
+            os.close(reader)
+        else:
+            stream.write("more")
+        stream.close()  # without an error
+    terminal.let_go(stream)  # nor of one that is closed

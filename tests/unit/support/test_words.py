@@ -88,6 +88,7 @@ def test_of_many_names_twelve_are_listed_and_the_rest_counted() -> None:
 def test_the_nearest_names_are_said_if_they_resemble_it() -> None:
     known = ["fedavg", "fedprox", "scaffold", "feddyn"]
     assert errors.nearest("fedavgg", known) == "; did you mean 'fedavg'?"
+    assert errors.nearest("x" * 120, ["x" * 120]) != ""
     assert errors.nearest("zzzz", known) == errors.nearest("x" * 121, ["x" * 121]) == ""
     two = errors.nearest("feddy", known, most=2)
     assert two.startswith("; did you mean 'feddyn' or 'fed") and two.count("'") == 4
