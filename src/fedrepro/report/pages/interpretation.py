@@ -100,7 +100,7 @@ def what_follows(
         judged = (judge_claim(claim, pairs, numbers) for numbers in (index, released))
         findings[claim.name] = dict(zip(("text", "released"), judged, strict=True))
         findings[claim.name]["compact"] = judge_compact(
-            workbench, claim, small, margin_of(claim, pairs)
+            workbench, claim, small, margin_of(claim, pairs, compact=True)
         )
     return {
         "of": len(own),
