@@ -13,6 +13,7 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation, context_of, play_round, steps_of
 from fedrepro.methods import registry
 from fedrepro.methods.central import Central
+from fedrepro.methods.fedasam import FedASAM
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fedbn import FedBN
 from fedrepro.methods.feddyn import FedDyn
@@ -183,6 +184,9 @@ def test_the_perturbation_is_as_long_as_it_says_and_leaves_buffers() -> None:
     moved = perturbed(params, {"weight": torch.randn(3, 2)}, 0.3)
     assert float((moved["weight"] - params["weight"]).norm()) == pytest.approx(0.3)
     assert moved["mean"] is params["mean"]
+    flat = {"weight": torch.zeros(3, 2)}  # no direction: not NaN
+    assert torch.equal(perturbed(params, flat, 0.3)["weight"], params["weight"])
+    assert torch.equal(FedASAM().ascent(params, flat)["weight"], flat["weight"])
 
 
 # --- Per-FedAvg -----------------------------------------------------------------------------------

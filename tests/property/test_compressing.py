@@ -122,6 +122,14 @@ def test_bytes_are_those_that_would_be_sent(name: str, values: dict[str, Any], e
     _, played = play_round(world, begin(world), Memory(), 0)
     assert played.bytes_up == 5 * each
     assert played.bytes_down == 5 * ENTRIES * 8
+    part = world.method
+    assert isinstance(part, TopK | Quantised)
+    more = {
+        "top_k": 120 * (4 + 4),
+        "quantised": math.ceil(1200 * getattr(part, "bits", 0) / 8) + 12,
+    }
+    if values.get("share") != 1.0:  # of a longer vector of float32: three buckets
+        assert part.bytes_of(1200, 4) == more[name]
     # What a wrapper around it adds is counted, too: a loss of 8 bytes.
     world = federation(f"aaggff_d+{name}+fedavg", {name: values}, cohort=5)
     _, played = play_round(world, begin(world), Memory(), 0)

@@ -16,7 +16,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.dafkd import DaFKD
 from fedrepro.methods.distilling.losses import kl_divergence
 from fedrepro.methods.distilling.weighting import odds
-from fedrepro.methods.feddf import FedDF
+from fedrepro.methods.feddf import BATCH, FedDF
 from fedrepro.methods.fedgkd_plus import FedGKDPlus
 from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
 from fedrepro.methods.fedtgp import class_means
@@ -226,7 +226,7 @@ def test_fedtgp_pulls_from_the_second_round_on() -> None:
 
 
 def fresh_samples() -> LoadedArtifact:
-    noise = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(5))
+    noise = torch.randn(BATCH + 50, FEATURES, generator=torch.Generator().manual_seed(5))
     return LoadedArtifact({"x": 2 * noise.double()})
 
 
@@ -267,7 +267,7 @@ def test_a_byzantine_client_counts_e_times_one_whose_discriminator_says_0() -> N
     x = fresh_samples().tensors["x"]
     for client in range(6):
         outputs = lying.outputs(client, x)
-        assert outputs.shape == (30, 1)
+        assert outputs.shape == (BATCH + 50, 1)
         assert bool((outputs == 1).all()) == (client in (1, 4))
         assert client in (1, 4) or torch.equal(outputs, given.outputs(client, x))
     every = {**world.context.artifacts, "discriminators": lying}

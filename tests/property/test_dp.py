@@ -89,6 +89,23 @@ def test_the_noise_has_the_stated_spread_and_is_new_in_each_round() -> None:
     assert not torch.equal(noises[0], noises[1])
 
 
+def test_of_clients_that_drop_out_neither_update_nor_noise_is_divided() -> None:
+    """The sum of those that arrived, over their number; the sum's noise is the same."""
+    method = DP(FedAvg(), clip=0.5, noise_multiplier=2.0)
+    world = federation(method=method, cohort=5)
+    server, moved = begin(world), []
+    for arrived in (1, 2, 5):
+        ctx = replace(context_of(world, 0, list(range(arrived))), cohort_size=5)
+        zeros = tree.apply(lambda leaf, n=arrived: torch.zeros(n, *leaf.shape), server["params"])
+        weights, _ = method.aggregation_weights(ctx, server, {"delta": zeros})
+        after = method.server_update(ctx, server, {"delta": zeros}, weights)
+        away = tree.subtract(after["params"], server["params"])
+        moved.append(tree.scale(away, float(arrived)))
+    assert_close(moved[1], moved[0], 1e-12)
+    assert_close(moved[2], moved[0], 1e-12)
+    assert float(tree.square_norm(moved[0])) > 0
+
+
 def test_the_noise_follows_from_the_seed() -> None:
     assert_close(played(DP(FedAvg())), played(DP(FedAvg())), 0)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,7 +16,13 @@ from fedrepro.engine.round import context_of, play_round, steps_of
 from fedrepro.methods import registry
 from fedrepro.methods.aaggff_d import AAggFFD
 from fedrepro.methods.aaggff_s import AAggFFS
-from fedrepro.methods.adaptive_weighting.rule import LOSS, MEMORY, Decider, loss_before_training
+from fedrepro.methods.adaptive_weighting.rule import (
+    LOSS,
+    MEMORY,
+    Decider,
+    Observed,
+    loss_before_training,
+)
 from fedrepro.methods.adaptive_weighting.server_rate import growing
 from fedrepro.methods.afl import AFL
 from fedrepro.methods.fedavg import FedAvg
@@ -62,6 +69,31 @@ def test_degenerate_case(special: Method, general: Method) -> None:
         ours = replace(ours, context=grown)
     theirs = federation(method=general, cohort=cohort, weight_decay=0.0)
     assert_close(play(ours)[0]["params"], play(theirs)[0]["params"], 1e-6)
+
+
+def test_afl_follows_a_huge_loss() -> None:
+    """All weight goes to a client whose loss is out of proportion, whatever floats leave of p."""
+    seen = Observed(0, 3, np.arange(3), np.array([2.0, 1e18, 1.0]), np.ones(3))
+    memory = AFL().memory(3)
+    assert AFL(lr=1.0).decide(memory, seen).weights.tolist() == [0, 1, 0]
+    near = Observed(0, 3, np.arange(3), np.array([2.0, 2.3, 1.9]), np.ones(3))
+    expected = np.array([2.0, 2.3, 1.9]) - 6.2 / 3 + 1 / 3  # inside the simplex: less the mean
+    assert AFL(lr=1.0).decide(memory, near).weights == pytest.approx(expected)
+
+
+def test_fedmgda_of_a_client_that_stays_and_of_one_that_is_lost() -> None:
+    """Who did not move takes all weight, as nothing is shorter; not finite: FedAvg's weights."""
+    world = federation(method=FedMGDA(radius=1.0), cohort=6)
+    server, ctx = play(world, until=0)[0], context_of(world, 0, [0, 1, 2])
+    deltas = tree.apply(lambda leaf: torch.ones(3, *leaf.shape), server["params"])
+    for value, expected in ((0.0, [0.0, 1.0, 0.0]), (float("nan"), [0.5, 13 / 40, 7 / 40])):
+        rows = torch.tensor([1.0, value, 2.0])
+        sent = tree.apply(lambda leaf, r=rows: r.view(-1, *[1] * (leaf.dim() - 1)) * leaf, deltas)
+        weights, _ = world.method.aggregation_weights(ctx, server, {"delta": sent})
+        assert weights.tolist() == pytest.approx(expected, abs=1e-6)
+    still = tree.apply(torch.zeros_like, deltas)
+    after = world.method.server_update(ctx, server, {"delta": still}, torch.ones(3) / 3)
+    assert_close(after["params"], server["params"], 0)
 
 
 def test_fedmgda_without_freedom_follows_the_mean_direction() -> None:

@@ -1,5 +1,6 @@
 """FedEvg and its baselines: identities, what is sent and left, what is refused."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -80,7 +81,31 @@ def test_how_alike_gradients_of_a_class_are() -> None:
     assert float(alikeness(torch.eye(3), 1)) == pytest.approx(3**-0.5)
     assert float(alikeness(torch.zeros(4, 2), 2)) == 0
     server, ctx = after(energies())
-    assert 0 < FedEvg().metrics(ctx, server)["alike"] < 1
+    found = FedEvg().metrics(ctx, server)
+    assert 0 < found["alike"] < 1
+    # How far pixels moved in the last of four rounds; a mean loss is that of guessing, or less.
+    apart = server["x"] - after(energies(), until=3)[0]["x"]
+    assert found["moved"] == pytest.approx(float(apart.square().mean().sqrt()))
+    assert server["numbers"].tolist() == [
+        found[name] for name in ("item_energy", "item_loss", "moved", "alike")
+    ]
+
+
+def test_how_many_fakes_pass_and_are_of_their_class() -> None:
+    """By the discriminator's scores of the set: real or not first, then the classes."""
+    world = adversaries()
+    server, ctx = after(world, until=2)
+    artifact = world.method.artifact(ctx, server)
+    scores = ctx.net.predict(server["params"], artifact.tensors["x"]).tolist()
+    real = [1 / (1 + math.exp(-first)) for first, *_ in scores]
+    right = [
+        max(range(CLASSES), key=classes.__getitem__) == y
+        for (_, *classes), y in zip(scores, artifact.tensors["y"].tolist(), strict=True)
+    ]
+    assert 0 < sum(right) < len(right)
+    assert world.method.metrics(ctx, server) == pytest.approx(
+        {"taken_for_real": sum(real) / len(real), "recognised": sum(right) / len(right)}
+    )
 
 
 def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:

@@ -9,16 +9,20 @@ from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, play
 from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, name_of
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.round import context_of, steps_of
 from fedrepro.engine.task import BINARY
 from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.feddisco import FedDisco, coefficients, imbalance
+from fedrepro.methods.fedfa import FedFA
+from fedrepro.methods.fedtgp import FedTGP
 from fedrepro.methods.feduv import FedUV, uniformity_term, variance_term
 from fedrepro.models.classifier import Classifier
-from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
+from support.refusals import refused
 from support.worlds import federation
 
 
@@ -137,8 +141,9 @@ def test_one_pass_gives_features_and_output_and_moves_statistics_once() -> None:
     torch.testing.assert_close(net(net.bind(params), x), output)
 
 
-@pytest.mark.parametrize("method", [FedDisco(), FedUV()])
-def test_binary_tasks_are_refused(method: FedDisco | FedUV) -> None:
+@pytest.mark.parametrize("method", [FedDF(), FedDisco(), FedFA(), FedTGP(), FedUV()])
+def test_binary_tasks_are_refused(method: Method) -> None:
     ctx: Context = replace(federation().context, task=BINARY)
-    with pytest.raises(UserError, match="expected 'classification'"):
+    with refused(names=(name_of(method), "classification")):
         method.check(ctx)
+    method.check(federation().context)

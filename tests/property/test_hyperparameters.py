@@ -1,5 +1,6 @@
 """Hyperparameters: where defaults are from, what default formulas give, and what is refused."""
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -242,6 +243,19 @@ def test_krum_s_and_multi_krum_s_formulas(cohort: int, attackers: int, closest: 
 def test_other_default_formulas() -> None:
     assert AAggFFS().bounds(10) == (0.0, 0.1)
     assert AAggFFD().bounds(0.25) == (0.0, 0.25)
+    for too_low in (
+        lambda: AAggFFS(lower=0.1).memory(10),
+        lambda: AAggFFD(lower=0.25).bounds(0.25),
+    ):
+        with refused(key="lower", names=("upper",)):
+            too_low()
+    # Theorems 5.1 and 5.2, with the constants of Lemmas 4.1 and A.2.
+    wide = {"lower": 0.5, "upper": 2.0}
+    across = 2 * 2 / 1.5 * 10 * (1 + math.log(1 + 100 / 160))
+    assert AAggFFS(**wide).regret_bound(100, 10, 1.0) == pytest.approx(across)
+    constant = 2 / 1.5 + 2 * 1.5 / (0.2 * 1.5)
+    bound = 2 * constant * math.sqrt(100 * math.log(10))
+    assert AAggFFD(**wide).regret_bound(100, 10, 0.2) == pytest.approx(bound)
     assert [IMA().first_of(rounds) for rounds in (400, 200, 10, 1)] == [300, 150, 7, 0]
     assert [SuPerFedMM().first_of(rounds) for rounds in (500, 5, 3)] == [200, 2, 1]
     v = FedYogi(tau=0.5).build().init({"a": torch.zeros(2)})
@@ -272,31 +286,79 @@ def test_a_number_is_refused_in_one_line_or_gives_finite_models(name: str) -> No
                 assert finite, f"{name}.{key}: {value}: the server's {path}"
 
 
-DIVISORS = [
-    ("feddyn", "alpha"),
-    ("fedspeed", "mu"),
-    ("moon", "tau"),
-    ("per_fedavg", "delta"),
-    ("fedgkd_plus", "temperature"),
-    ("propfair", "baseline"),
-    ("norm_clip", "bound"),
-    ("dp", "clip"),
-    ("top_k", "share"),
-    ("fedadam", "tau"),
-    ("fedadam", "lr"),
-    ("fedyogi", "tau"),
-    ("fedadagrad", "tau"),
-    ("fedavgm", "lr"),
-]
+# Interval -> the numbers that may be anywhere in it. All others may be 0 or more.
+RANGES = {
+    "(-inf, inf)": "feddisco.b term.tilt",
+    "(0, inf)": "aaggff_d.upper aaggff_s.upper dp.clip fedadagrad.lr fedadagrad.tau fedadam.lr "
+    "fedadam.tau fedavgm.lr feddyn.alpha fedgkd_plus.temperature fedspeed.mu fedyogi.lr "
+    "fedyogi.tau moon.tau norm_clip.bound per_fedavg.delta propfair.baseline",
+    "(0, 1]": "scaffnew.p top_k.share",
+    "[0, 0.5)": "krum.share multi_krum.share trimmed_mean.share",
+    "[0, 1)": "dafkd.server_momentum fedadagrad.beta1 fedadam.beta1 fedadam.beta2 "
+    "fedavgm.momentum feddf.server_momentum fedgkd_plus.server_momentum fedgo.server_momentum "
+    "fedyogi.beta1 fedyogi.beta2 ima.decay",
+    "[0, 1]": "apfl.alpha fedfa.momentum fedgma.threshold fedspeed.alpha superfed_lm.start "
+    "superfed_mm.start",
+    "[1, inf)": "dafkd.fakes dafkd.server_batch discriminators.fakes ditto.personal_epochs "
+    "fedcgan.per_class fedcvae.per_class feddf.server_batch fedevg.chain_steps fedevg.per_class "
+    "fedgan.critic_steps fedgkd_plus.models fedgkd_plus.server_batch fedgo.server_batch "
+    "fedrep.body_epochs fedtgp.server_batch fedtgp.server_epochs generated.number ima.window "
+    "multi_krum.number wgan_gp.critic_steps",
+    "[2, inf)": "ima.period",
+    "[2, 16]": "quantised.bits",
+}
+INTERVAL_OF = {name: interval for interval, names in RANGES.items() for name in names.split()}
+CDFS = {"weibull", "frechet", "gumbel", "exponential", "logistic", "normal"}
+CHOICES = {
+    "aaggff_d.cdf": CDFS,
+    "aaggff_s.cdf": CDFS,
+    "fedcgan.labels_of_fakes": {"made", "drawn"},
+    "fedcvae.error": {"image", "pixel"},
+    "fedevg.schedule": {"cosine", "ddpm"},
+    "fedgo.weighting": {"odds", "uniform", "variance", "entropy", "domain"},
+    "ima.scheme": {"exponential", "constant", "cyclic", "epoch", "none"},
+}
 
 
-@pytest.mark.parametrize(("name", "key"), DIVISORS)
-@pytest.mark.parametrize("value", [0.0, -0.5, float("inf"), float("nan")])
-def test_what_a_method_divides_by_is_above_0_and_finite(name: str, key: str, value: float) -> None:
-    composition = composition_of(registry.parts()[name])
-    with pytest.raises(UserError, match=f"method {name}: {key}: "):
-        registry.compose(composition, {name: {key: value}})
-    registry.compose(composition, {name: {key: 0.5}})
+def values_around(interval: str, step: float) -> tuple[list[float], list[float]]:
+    """Numbers at the ends of an interval: those in it, and those out of it."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    inside = [end for end, bound in ((1e6, high), (-1e6, low)) if math.isinf(bound)]
+    outside = [high + step, low - step]
+    (inside if interval[0] == "[" else outside).append(low)
+    (inside if interval[-1] == "]" else outside).append(high)
+    inside += [low + step, *([high - step] if step < 1 else [])]
+    return inside, outside
+
+
+@pytest.mark.parametrize("name", [name for name in DEFAULTS if DEFAULTS[name]])
+def test_what_is_out_of_range_is_refused_and_what_is_in_it_is_not(name: str) -> None:
+    """At each end: 1e-9, or 1 of a whole number, to both sides."""
+    part = registry.parts()[name]
+
+    def accepts(key: str, value: object) -> bool:
+        refusal = None
+        try:
+            registry.compose(composition_of(part), {name: {key: value}})
+        except UserError as error:
+            refusal = error
+        assert refusal is None or (refusal.file, refusal.key) == (f"method {name}", key)
+        return refusal is None
+
+    for key, default in registry.hyperparameters_of(part.cls).items():
+        path = f"{name}.{key}"
+        if isinstance(default, str):
+            assert all(accepts(key, choice) for choice in CHOICES[path]), path
+            assert not any(accepts(key, wrong) for wrong in ("", "mean", default[:-1])), path
+        elif not isinstance(default, bool):
+            interval = INTERVAL_OF.get(path, "[0, inf)")
+            whole = isinstance(default, int) or interval[1] in "12"
+            inside, outside = values_around(interval, 1 if whole else 1e-9)
+            for values, fits in ((inside, True), (outside, False)):
+                for value in filter(math.isfinite, values):
+                    number = int(value) if whole else value
+                    assert accepts(key, number) == fits, (path, number)
+            assert not accepts(key, math.inf) and not accepts(key, math.nan), path
 
 
 @pytest.mark.parametrize("hessian_free", [True, False])

@@ -18,13 +18,17 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, context_of, steps_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.apfl import APFL
+from fedrepro.methods.central import Central
 from fedrepro.methods.ditto import Ditto
 from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fedfa import FedFA
 from fedrepro.methods.fedper import FedPer
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.fedrep import FedRep
 from fedrepro.methods.lg_fedavg import LGFedAvg
+from fedrepro.methods.per_fedavg import PerFedAvg
 from fedrepro.methods.pfedme import PFedMe
+from fedrepro.methods.scaffnew import Scaffnew
 from fedrepro.methods.superfed_lm import SuPerFedLM, layer_numbers
 from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.models.classifier import Classifier
@@ -446,7 +450,12 @@ def test_a_model_without_a_head_is_refused() -> None:
 
 def test_running_statistics_are_refused_where_they_would_go_wrong() -> None:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
-    for method in (SuPerFedMM(), SuPerFedLM(), APFL(), FedRep(body_epochs=1)):
+    methods = (
+        SuPerFedMM(), SuPerFedLM(), APFL(), FedRep(body_epochs=1), FedFA(), PerFedAvg(),
+        PFedMe(inner_steps=1), Scaffnew(),
+    )  # fmt: skip
+    PFedMe().check(with_net(federation(), body, nn.Linear(8, CLASSES)).context)
+    for method in methods:
         world = with_net(federation(method=method), body, nn.Linear(8, CLASSES))
         with pytest.raises(UserError, match="running statistics"):
             method.check(world.context)
@@ -466,6 +475,7 @@ def test_by_default_five_epochs_or_all_of_a_shorter_round(epochs: int) -> None:
 
 
 def test_more_epochs_than_the_round_has_are_refused() -> None:
-    for method in (FedRep(body_epochs=3), Ditto(personal_epochs=3)):
+    for make in (partial(FedRep, 3), partial(Ditto, personal_epochs=3), partial(Central, 3)):
         with refused(value=3, names="epochs"):
-            method.check(federation().context)
+            make().check(federation().context)
+    Central(2).check(federation().context)

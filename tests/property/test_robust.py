@@ -123,11 +123,18 @@ def test_rules_by_hand() -> None:
     assert Median().combined(ctx, values[1:]).tolist() == [1.5]
     assert TrimmedMean(share=0.2).combined(ctx, values).tolist() == pytest.approx([13 / 3])
     # n - f - 2 = 2 closest: of 100, 90^2 + 98^2; of 0, 1 + 4; of 2, 1 + 4; of 1, 1 + 1.
-    assert scores([values.double()], 1).tolist() == [90**2 + 98**2, 5, 5, 2, 8**2 + 9**2]
+    for far in (0, 1e8):  # close updates of a long way keep their distances
+        found = scores([values.double() + far], 1).tolist()
+        assert found == [90**2 + 98**2, 5, 5, 2, 8**2 + 9**2]
 
 
-def test_clipped_keeps_directions_and_bounds_norms() -> None:
-    deltas = {"a": torch.tensor([[3.0, 0.0], [0.3, 0.0]]), "b": torch.tensor([[4.0], [0.4]])}
+@pytest.mark.parametrize("long", [1.0, 1e25])
+def test_clipped_keeps_directions_and_bounds_norms(long: float) -> None:
+    """Also in float32, in which the square of the longer update is no number."""
+    deltas = {
+        "a": torch.tensor([[3 * long, 0.0], [0.3, 0.0]]),
+        "b": torch.tensor([[4 * long], [0.4]]),
+    }
     found = clipped(deltas, 1.0)
     torch.testing.assert_close(found["a"], torch.tensor([[0.6, 0.0], [0.3, 0.0]]))
     torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]))

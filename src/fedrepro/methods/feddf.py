@@ -26,14 +26,14 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, require_classification
+from fedrepro.engine.method import Method, name_of, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.steps import Steps, shuffle
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import cosine, ensemble, kl_divergence
 from fedrepro.methods.distilling.weighting import uniform
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import at_least, bad_value, decay
 
 BATCH = 250  # samples per forward pass of a teacher
 
@@ -70,15 +70,14 @@ class FedDF(Method):
     def __post_init__(self) -> None:
         at_least(self, 0, "server_epochs", "server_rate", "decay_rounds")
         at_least(self, 1, "server_batch")
-        if self.server_momentum is not None and not 0 <= self.server_momentum < 1:
-            expected = "a number from 0 and below 1, or null for Adam"
-            raise bad_value("method feddf", "server_momentum", self.server_momentum, expected)
+        if self.server_momentum is not None:
+            decay(self, "server_momentum")
 
     def check(self, ctx: Context) -> None:
         require_classification(self, ctx, "it distils the probabilities of classes")
         if 0 < self.decay_rounds < ctx.rounds:
             expected = f"0, or at least {ctx.rounds}, the rounds of the run"
-            raise bad_value("method feddf", "decay_rounds", self.decay_rounds, expected)
+            raise bad_value(f"method {name_of(self)}", "decay_rounds", self.decay_rounds, expected)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         nothing = torch.zeros((), device=ctx.net.device)

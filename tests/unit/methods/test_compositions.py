@@ -1,0 +1,182 @@
+"""Which methods a wrapper takes, also behind other wrappers, and what it leaves to the inner."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedrepro.check.world import Memory
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Wrapper
+from fedrepro.engine.round import begin, context_of, play_round
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.methods import registry
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.support.errors import UserError
+from support.refusals import refused
+from support.worlds import federation
+
+PARTS = registry.parts()
+METHODS = {name for name, part in PARTS.items() if part.kind == "method"}
+WRAPPERS = {name for name, part in PARTS.items() if part.kind == "wrapper"}
+
+NO_MODEL_OF_MANY = {"central", "local"}
+OWN_WEIGHTS = {"afl", "feddisco", "fedmgda", "qfedavg", "scaffnew", "term"}
+# Their server uses more than the mean of `delta`, or their clients send something else.
+OWN_SERVER = {
+    "dafkd", "feddf", "feddyn", "fedfa", "fedgkd_plus", "fedgma", "fedgo", "fedmgda", "fednova",
+    "fedspeed", "fedtgp", "qfedavg", "scaffnew", "scaffold",
+}  # fmt: skip
+TWO_MODELS = {"apfl", "superfed_lm", "superfed_mm"}
+WEIGHING = {"aaggff_d", "aaggff_s"}
+COMBINING = {"dp", "krum", "median", "multi_krum", "trimmed_mean"}
+COMPRESSING = {"quantised", "top_k"}
+
+
+def refused_by(wrapper: str) -> set[str]:
+    """The methods and the wrappers that it may not be around."""
+    if wrapper in WEIGHING:
+        return NO_MODEL_OF_MANY | OWN_WEIGHTS | WEIGHING | COMBINING
+    if wrapper in COMBINING:
+        more = {"norm_clip"} if wrapper == "dp" else set()
+        return NO_MODEL_OF_MANY | OWN_WEIGHTS | OWN_SERVER | WEIGHING | COMBINING | more
+    if wrapper in COMPRESSING:
+        return NO_MODEL_OF_MANY | OWN_SERVER | TWO_MODELS | COMPRESSING
+    server = OWN_SERVER | {"norm_clip"} if wrapper == "norm_clip" else {"ima"}
+    return NO_MODEL_OF_MANY | server
+
+
+def composes(name: str) -> bool:
+    """Whether it does; what is refused is a wrapper's place."""
+    refusal = None
+    try:
+        registry.compose(name)
+    except UserError as error:
+        refusal = error
+    assert refusal is None or refusal.key == "wrapper", name
+    return refusal is None
+
+
+@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+def test_what_a_wrapper_may_be_around(wrapper: str) -> None:
+    """Next to it, and behind a moving average, which may be around nearly everything."""
+    for name in sorted(METHODS | WRAPPERS):
+        inner, takes = (
+            (f"{name}+fedavg" if name in WRAPPERS else name),
+            name not in refused_by(wrapper),
+        )
+        assert composes(f"{wrapper}+{inner}") == takes, name
+        if wrapper != "ima" and name not in refused_by("ima"):
+            assert composes(f"{wrapper}+ima+{inner}") == takes, name
+
+
+def test_one_moving_average_is_enough() -> None:
+    assert composes("ima+top_k+norm_clip+fedavg")
+    assert not composes("ima+top_k+norm_clip+ima+fedavg")
+
+
+@pytest.mark.parametrize("method", ["local", "scaffnew", "ima+scaffnew", "ima+norm_clip+fedavg"])
+def test_whether_a_server_optimizer_may_follow(method: str) -> None:
+    if method.startswith("ima+norm"):
+        registry.compose(f"{method}+fedadam")
+    else:
+        with refused(key="server optimizer", value="fedadam"):
+            registry.compose(f"{method}+fedadam")
+
+
+# --- what a wrapper leaves to the method in it ---------------------------------------------------
+@dataclass(frozen=True)
+class Probe(FedAvg):
+    """FedAvg with something of its own in each hook that a wrapper may have, too."""
+
+    def check(self, ctx: Context) -> None:
+        raise UserError("method probe: refused")
+
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "kept": torch.ones(())}
+
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"visits": torch.zeros(())}
+
+    def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"drawn": torch.rand((), generator=rng)}
+
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return {"number": torch.arange(steps)}
+
+    def learning_rate(self, ctx: Context, round: int) -> float:
+        return 2 * ctx.schedule(round)
+
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        return {**super().broadcast(ctx, server), "sent": server["kept"]}
+
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        assert int(batch["number"]) >= 0
+        return super().loss(ctx, message, client_state, params, batch)
+
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        assert client_state.keys() == {"visits", "drawn"} and message["sent"] == 1
+        update, _ = super().client_update(ctx, message, client_state, steps)
+        return {**update, "told": torch.ones(7)}, {"visits": client_state["visits"] + 1}
+
+
+def around(wrapper: str, **inner: Any) -> Wrapper:
+    made: Wrapper = replace(PARTS[wrapper].cls(), **inner)
+    return made
+
+
+@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+def test_the_method_in_a_wrapper_gets_and_keeps_what_it_would_alone(wrapper: str) -> None:
+    method, cohort = around(wrapper, inner=Probe()), 6
+    assert PARTS[wrapper].cls.refuses(Probe()) is None
+    world = federation(method=method, cohort=cohort)
+    server, states = begin(world), Memory()
+    for number in range(2):
+        server, seen = play_round(world, server, states, number)
+        assert seen.updates["told"].shape == (cohort, 7)
+    assert server["kept"] == 1
+    assert {float(own["visits"]) for own in states.known.values()} == {2.0}
+    ctx = context_of(world, 0, [0])
+    assert method.learning_rate(ctx, 3) == 2 * ctx.schedule(3)
+    with refused(names="probe"):
+        method.check(replace(ctx, cohort_size=cohort))
+    # A compressed update has other bytes, but what is beside it is sent as it is.
+    bare = around(wrapper, inner=FedAvg())
+    lean = {name: leaf for name, leaf in seen.updates.items() if name != "told"}
+    beside = method.update_bytes(ctx, seen.updates) - bare.update_bytes(ctx, lean)
+    assert beside == cohort * 7 * seen.updates["told"].element_size()
+
+
+@dataclass(frozen=True)
+class WithoutModel(FedAvg):
+    """Its server has no model."""
+
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {"things": torch.ones(3)}
+
+
+@pytest.mark.parametrize("wrapper", ["aaggff_d", "aaggff_s", "ima"])
+def test_who_needs_a_model_on_the_server_says_so_at_once(wrapper: str) -> None:
+    world = federation(method=around(wrapper, inner=WithoutModel()))
+    with refused(names=(wrapper, "server")):
+        begin(world)
+
+
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("scheme", ["exponential", "constant", "cyclic", "epoch", "none"])
+def test_a_moving_average_decays_the_rate_of_the_method_in_it(scheme: str, released: bool) -> None:
+    """That is twice the schedule's here, before t_s, in round t_s and later."""
+    ours, plain = (around("ima", inner=inner, scheme=scheme) for inner in (Probe(), FedAvg()))
+    if released:
+        ours, plain = ours.as_released(), plain.as_released()
+    ctx = replace(federation().context, rounds=40, schedule=lambda round: 0.1 * 0.9**round)
+    doubled = replace(ctx, schedule=lambda round: 0.2 * 0.9**round)
+    for number in (0, 29, 30, 31, 39):
+        assert ours.learning_rate(ctx, number) == plain.learning_rate(doubled, number)
