@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost import data_sizes, demo_faults
+from fedrepro.cost import model as cost_model
 from fedrepro.cost.data_sizes import Data, counted_shares
 from fedrepro.cost.estimate import CostEstimate, CostLine, chosen
 from fedrepro.cost.model import CostModel
@@ -81,12 +83,12 @@ GIVEN = """\
     optimizer: {name: adam, lr: 0.01}
   images:
     extends: maker
-    inputs: {generator: {setting: maker, method: wgan_gp, seed: 1}}
+    inputs: {generator: {setting: maker, method: wgan_gp, seed: 7}}
   taught:
     extends: maker
     model: logistic
     partition: {scheme: iid, clients: 4}
-    inputs: {unlabelled: {setting: images, method: generated, seed: 1}}
+    inputs: {unlabelled: {setting: images, method: generated}}
 """
 
 
@@ -364,7 +366,7 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench, rates: Rates)
     file = bench.root / "config/experiments/ima.yaml"
     file.write_text(f"{first}  table_2:{second}", encoding="utf-8")
     found = estimate_of(load(bench.root), "ima/table_2")
-    maker, images = RunKey("ima/maker", "wgan_gp", 1), RunKey("ima/images", "generated", 1)
+    maker, images = RunKey("ima/maker", "wgan_gp", 7), RunKey("ima/images", "generated", 1)
     assert set(found.cost_model.runs) == {RunKey("ima/taught", "feddf", 1), images, maker}
     # The server distils on 25,000 images, in 10 epochs of mini-batches of 64, after each of the two
     # rounds of all 4 clients: these, and then the student, look at them. The ensemble is scored.
@@ -820,20 +822,31 @@ def test_jobs_that_are_left_are_counted_without_what_is_there(
 
 
 def finished(
-    bench: Workbench, run: RunKey, times: float, device: str = "cpu", threads: int = 1
+    bench: Workbench,
+    run: RunKey,
+    times: float,
+    device: str = "cpu",
+    threads: int = 1,
+    played: int = 2,
+    **of: Any,
 ) -> None:
-    """A finished run of this machine that took so many times as long as is predicted."""
+    """A finished run of this machine that took so many times as long as is predicted.
+
+    Args:
+        played: rounds of its own.
+        of: what differs in its manifest.
+    """
     spec = bench.run_spec(run.setting, run.method, run.seed)
     folder = bench.root / run.folder
     folder.mkdir(parents=True)
     write_manifest(folder, {
         "config_hash": spec.digest, "numerics": numerics.of_run(spec),
         "run": json.loads(json.dumps(spec.description())), "rounds_done": 2, "status": "finished",
-        "files": {}, "device": device, "threads": threads,
+        "files": {}, "device": device, "threads": threads, **of,
     })  # fmt: skip
     manifest = json.loads((folder / "manifest.json").read_bytes())
     seconds = (AVERAGE_SECONDS if run.method == "fedavg" else PROX_SECONDS) - 3
-    timing = {"wall_seconds": 9.0, "cpu_seconds": times * seconds, "rounds_per_second": 2 / 9}
+    timing = {"wall_seconds": 9.0, "cpu_seconds": times * seconds, "rounds_per_second": played / 9}
     sealed = checksummed_json.sealed(timing, timing_of(manifest))
     (folder / "timing.json").write_text(json.dumps(sealed), encoding="utf-8")
 
@@ -927,3 +940,240 @@ def test_sizes_are_counted_once_data_are_prepared_and_the_catalogue_s_before(
     assert data_sizes.data_of(bench, "mnist5k") == replace(expected, clients=groups)
     (bench.root / "results/data/mnist5k/meta.json").unlink()
     assert data_sizes.data_of(bench, "mnist5k") is None
+
+
+def test_timings_count_by_what_was_computed_and_how(bench: Workbench, rates: Rates) -> None:
+    """Of another setting with the same work, only if nothing narrower is there."""
+    bench = replaced(bench, ("tables:", "  twin: {extends: tiny, optimizer: {lr: 0.2}}\ntables:"))
+    finished(bench, RunKey("ima/twin", "fedavg", 2), 2.0)
+    finished(bench, RunKey("ima/twin", "fedprox", 2), 5.0)
+    finished(bench, RunKey("ima/tiny", "fedavg", 5), 100.0, config_hash="of another configuration")
+    model = estimate_of(bench).cost_model
+    average, wrapped = model.cost(AVERAGE), model.cost(RunKey("ima/tiny", "norm_clip+fedavg", 1))
+    assert average.seconds == pytest.approx(2 * (AVERAGE_SECONDS - 3) + 3)
+    assert average.basis == "measured"
+    # Of the same model with other methods; the table does not know the wrapper.
+    assert wrapped.seconds == pytest.approx(3.5 * (AVERAGE_SECONDS - 3) + 3)
+    assert wrapped.basis == "predicted"
+    # Half of the rounds of this one were its parent run's: steps, clients' rounds and one scoring.
+    finished(bench, RunKey("ima/tiny", "fedavg", 2), 1.0, played=1)
+    average = estimate_of(bench).cost_model.cost(AVERAGE)
+    ratio = (AVERAGE_SECONDS - 3) / (10 + 0.5 + 1.1)
+    assert average.seconds == pytest.approx(ratio * (AVERAGE_SECONDS - 3) + 3)
+
+
+def test_timings_of_the_newest_runs_count(
+    bench: Workbench, rates: Rates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_model, "RECENT", 1)
+    for seed, times in ((2, 3.0), (3, 2.0), (4, 5.0)):
+        finished(bench, run := RunKey("ima/tiny", "fedavg", seed), times)
+        os.utime(bench.root / run.folder / "timing.json", (abs(3 - seed) * 60,) * 2)
+    os.utime(bench.root / "results/runs/ima/tiny/fedavg/seed4/timing.json", (300, 300))
+    assert estimate_of(bench).cost_model.cost(AVERAGE).seconds == pytest.approx(
+        5 * (AVERAGE_SECONDS - 3) + 3
+    )
+
+
+def test_runs_of_several_threads_are_timed_by_the_clock(bench: Workbench, rates: Rates) -> None:
+    (bench.root / "config/config.yaml").write_text(f"{CONFIG}threads: 2\n", encoding="utf-8")
+    bench = load(bench.root)
+    finished(bench, RunKey("ima/tiny", "fedavg", 2), 100.0, threads=2)
+    finished(bench, RunKey("ima/tiny", "fedavg", 3), 100.0)
+    estimate = estimate_of(bench)
+    assert estimate.cost_model.cost(AVERAGE).seconds == pytest.approx(9 + 3)
+    assert estimate.at_once == max(1, usable_cores() // 2)
+
+
+DISTILLING = """\
+  shared:
+    extends: tiny
+    rounds: 3
+    partition: {scheme: iid, clients: 4, server: 0.1}
+    evaluate: {every: 2}
+    inputs: {unlabelled: server, generator: {setting: maker, method: wgan_gp, seed: 7}}
+  fashion: {extends: shared, inputs: {unlabelled: {dataset: fmnist, share: 0.01}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "method", "samples", "looks", "batch", "epochs"),
+    [
+        ("shared", "long", 400, 3, 50, 3), ("shared", "wide", 400, 3, 30, 3),
+        ("shared", "ima+long", 400, 3, 50, 3), ("shared", "never", 400, 0, 50, 0),
+        ("fashion", "long", 600, 3, 50, 3), ("shared", "judged", 400, 5, 50, 2),
+    ],
+)  # fmt: skip
+def test_a_server_s_distillation_by_hand(
+    bench: Workbench, rates: Rates, setting: str, method: str, samples: int, looks: int,
+    batch: int, epochs: int,
+) -> None:  # fmt: skip
+    """Of 4,000 samples the server has 400, of Fashion-MNIST's 60,000 it is given 600.
+
+    In a round two teachers and the student see each, with a generator the teachers twice.
+    """
+    long = "{variant_of: feddf, server_epochs: 3, server_batch: 50}"
+    bench = replaced(
+        bench, ("  fedprox: {", f"  long: {long}\n  wide: {long.replace('50', '30')}\n"
+        "  never: {variant_of: feddf, server_epochs: 0}\n  ima: {start: 1.0}\n"
+        "  judged: {variant_of: dafkd, server_epochs: 2, server_batch: 50}\n  fedprox: {"),
+        ("tables:", GIVEN + DISTILLING + "tables:"),
+    )  # fmt: skip
+    model = estimate_of(bench).cost_model
+    for other in ("long", "wide", "never"):  # each has work of its own
+        model.cost(RunKey("ima/shared", other, 1))
+    run = RunKey(f"ima/{setting}", method, 1)
+    workload = model.workload(model.spec(run), Data(4000, 1000, (1, 28, 28), "bytes", 10, 4, False))
+    assert workload.method == ("dafkd epochs 1" if method == "judged" else "")
+    rates.models[workload] = RATE
+    rates.methods[MethodKey.of(model.spec(run))] = MethodRate(7.0 if method == "judged" else 2.0)
+    # 900 samples each: 9 mini-batches of two clients in three rounds, the last two of which are
+    # scored. The rate of what FedAvg says nothing about has the method's own work.
+    expected = (1 if method == "judged" else 2) * (3 * 2 * 9 * 0.5 + 3 * 2 * 0.25)
+    expected += 2 * 1_000 * 0.001 + 2 * 0.1 + 3
+    expected += 2 * 2 * 1_000 * 0.001  # the ensemble's scores
+    steps = epochs * -(-samples // batch)
+    expected += 3 * (steps * 0.5 * batch / 100 + samples * looks * 0.001)
+    cost = model.cost(run)
+    assert cost.seconds == pytest.approx(expected) and cost.why == ""
+
+
+def test_clients_are_scored_without_test_samples_of_the_data_set(
+    bench: Workbench, rates: Rates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what they hold out costs nothing if it is not scored."""
+    held = ("clients: 4}", "clients: 4, test_fraction: 0.2, validation: 0.25}")
+    cost = estimate_of(replaced(bench, held)).cost_model.cost(AVERAGE)
+    training = 2 * 2 * 6 * 0.5 + 2 * 2 * 0.25 + 3
+    assert cost.seconds == pytest.approx(training + 2 * (1_000 + 800) * 0.001 + 2 * 2 * 0.1)
+    assert cost.memory == 500_000_000 + 5_000 * 792 + 2 * 4 * 7850
+    own = replaced(bench, ("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n"))
+    entry = own.datasets["mnist5k"]
+    assert entry.size is not None
+    size = entry.size.model_copy(update={"test": 0})
+    monkeypatch.setitem(own.datasets, "mnist5k", entry.model_copy(update={"size": size}))  # type: ignore[arg-type]
+    cost = estimate_of(own).cost_model.cost(AVERAGE)
+    assert cost.seconds == pytest.approx(training + 2 * (800 + 800) * 0.001 + 2 * 2 * 4 * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "stacked", "precision"),
+    [
+        ("executor: vectorised", 2, "bfloat16"), ("device: cuda", 0, "bfloat16"),
+        ("device: cuda\nexecutor: vectorised", 2, "bfloat16"), ("device: cpu", 0, "float32"),
+    ],
+)  # fmt: skip
+def test_a_gpu_s_workload_has_its_clients_side_by_side_and_its_precision(
+    bench: Workbench, keys: str, stacked: int, precision: str
+) -> None:
+    (bench.root / "config/config.yaml").write_text(f"{CONFIG}{keys}\n", encoding="utf-8")
+    bench = replaced(bench, ("    epochs: 1\n", "    epochs: 1\n    precision: bfloat16\n"))
+    model = CostModel(bench, ())
+    spec = model.spec(AVERAGE)
+    if "cuda" not in keys:  # whatever the run has
+        stacked, precision = 0, "float32"
+    found = model.workload(spec, Data(4000, 1000, (1, 28, 28), "bytes", 10, None, False))
+    assert (found.stacked, found.precision, found.method) == (stacked, precision, "")
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_method", "landed", "basis"),
+    [
+        ("here", "", {}, "predicted"), ("", "here", {}, "predicted"),
+        ("here", "there", {}, "landed"),
+        ("", "", {LOGISTIC.name: 1.0}, "predicted"),
+        ("", "", {f"{LOGISTIC.name}, fedavg epochs 1": 1.0}, "landed"),
+    ],
+)  # fmt: skip
+def test_a_cost_has_landed_if_model_and_method_have(
+    bench: Workbench, rates: Rates, of_model: str, of_method: str, landed: dict[str, float],
+    basis: str,
+) -> None:  # fmt: skip
+    rates.models[LOGISTIC] = replace(RATE, source=of_model)
+    rates.methods[MethodKey("fedavg", "", 1)] = MethodRate(1.0, source=of_method)
+    rates.landed = landed
+    assert estimate_of(bench).cost_model.cost(AVERAGE).basis == basis
+
+
+def test_a_parent_run_keeps_a_state_for_each_round_at_which_a_child_goes_on(
+    bench: Workbench, rates: Rates
+) -> None:
+    """Three of its children go on after one of two rounds."""
+    names = ("ima", "early", "wide")
+    bench = replaced(
+        bench, ("rounds: 2", "rounds: 8"),
+        ("  fedprox: {", "  ima: {window: 1}\n  early: {variant_of: ima, start: 0.25}\n"
+         "  wide: {variant_of: ima, window: 2, decay: 0.5}\n  fedprox: {"),
+        ("    columns:\n", "    columns:\n" + "".join(
+            f"      - {{label: {name}, method: {name}+fedavg}}\n" for name in names
+        )),
+    )  # fmt: skip
+    kept = {shared_rounds(bench, RunKey("ima/tiny", f"{name}+fedavg", 1)) for name in names}
+    costs = estimate_of(bench).costs
+    assert len(kept) in (2, 3)
+    assert costs[AVERAGE].disk - costs[PROX].disk == len(kept) * 4 * 7850
+    assert {cost.steps for run, cost in costs.items() if run not in (AVERAGE, PROX)} == {
+        (8 - rounds) * 20 for rounds in kept
+    }
+
+
+def test_every_landed_correction_is_of_a_workload_and_a_method_of_its_table() -> None:
+    """By their names: under others, nobody would ever look it up."""
+    table = Rates.read("cpu")
+    workloads = {workload.name: workload for workload in table.models}
+    methods = {key.name for key in table.methods}
+    assert len(table.landed) > 100 and len(workloads) == len(table.models)
+    for key in table.landed:
+        name, _, method = key.rpartition(", ")
+        workload = workloads[name or key]
+        assert not name or method in methods or workload.method.endswith(method)
+
+
+def test_the_nearest_workload_has_like_pixels_then_batch_then_clients_side_by_side() -> None:
+    base = replace(LOGISTIC, shape=(1, 32, 32), stacked=4)
+    near = [
+        replace(base, shape=(1, 16, 16), batch_size=90),
+        replace(base, shape=(3, 30, 30), batch_size=8, stacked=20),
+        replace(base, shape=(3, 30, 30), batch_size=80, stacked=400),
+        replace(base, shape=(3, 30, 30), batch_size=80, stacked=40),
+    ]
+    other_ways = [
+        replace(base, stacked=0), replace(base, precision="tf32"), replace(base, method="x"),
+    ]  # fmt: skip
+    table = Rates({}, 0.0, {
+        key: replace(RATE, parameters=place) for place, key in enumerate([*other_ways, *near])
+    })  # fmt: skip
+    rate = table.of_model(replace(base, classes=3), NONE)
+    assert rate.parameters == len(other_ways) + 3
+    assert rate.step_seconds == pytest.approx(0.5 * (32 / 30) ** 2 * 100 / 80)
+    assert (rate.client_seconds, rate.score_seconds) == (0.25, 0.1)
+    assert table.of_model(replace(base, precision="tf32", classes=3), NONE).parameters == 1
+
+
+def test_another_network_is_compared_by_the_operations_of_a_step_as_a_ratio() -> None:
+    wanted = Workload("twonn", (1, 28, 28), "bytes", 10, 10)
+    flop, parameters = size_of(wanted, NONE)
+    known = replace(wanted, model="known")
+    table = Rates({}, 0.0, {
+        key: replace(RATE, parameters=1, flop=operations)
+        for key, operations in (
+            (replace(known, precision="tf32"), flop), (replace(known, method="x"), flop),
+            (replace(known, batch_size=1), flop), (replace(known, classes=3), flop // 3),
+            (known, 2 * flop), (replace(known, classes=4), 0),
+        )
+    })  # fmt: skip
+    rate = table.of_model(wanted, NONE)
+    assert rate == replace(
+        RATE, step_seconds=0.25, sample_seconds=0.0005, parameters=parameters, flop=2 * flop
+    )
+    # In a way that nobody knows, by the nearest in any way.
+    assert table.of_model(replace(wanted, stacked=9), NONE).step_seconds == 0.5
+
+
+@pytest.mark.parametrize(
+    ("numbers", "bytes_each"), [("bytes", 1), ("sound", 2), ("features", 4), ("words", 4)]
+)
+def test_a_sample_takes_the_bytes_of_its_numbers_and_a_label(numbers: str, bytes_each: int) -> None:
+    data = Data(1, 1, (3, 5), numbers, 2, None, False)
+    assert data.sample_bytes == 15 * bytes_each + 8
+    assert Workload("m", (3, 5), numbers, 2, 1).pixels == (5 if numbers == "bytes" else 1)
