@@ -36,6 +36,11 @@ def test_a_model_is_as_it_was(name: str) -> None:
         net = Net(models.build(name, shape, outputs))
         params = net.init(stream(1, "init"))
         module, rng = net.module, stream(2, "inputs")
+        kinds = [type(layer) for layer in module.modules()]
+        of_kind = {"linear": 1, "mlp": kinds.count(nn.Linear)}
+        family = "recurrent" if nn.LSTM in kinds else max(of_kind, key=lambda key: of_kind[key])
+        is_convolutional = any(issubclass(kind, nn.Conv1d | nn.Conv2d) for kind in kinds)
+        assert models.find(name).family == ("convolutional" if is_convolutional else family)
         chosen = Counter(str(each) for each in module.modules() if isinstance(each, WITH_CHOICES))
         for layer in module.modules():
             if isinstance(layer, nn.Dropout):

@@ -1,5 +1,6 @@
 """What the package's measures say of themselves, and how clients' values become one number."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,11 @@ import numpy as np
 import pytest
 
 from fedrepro.measures import over_clients, registry
+from fedrepro.measures.base import Measure
 from fedrepro.measures.clients import SUMMARIES, by_client, mixed
+from fedrepro.support.errors import UserError
+from fedrepro.support.plugins import Folders
+from support.refusals import refused
 
 LESS = {  # is better
     "clients": "loss ece mce mse mae ece_batch mce_batch",
@@ -121,16 +126,18 @@ def test_units_of_what_is_said_of_clients() -> None:
     nobody = np.full(3, np.nan)
     assert all(np.isnan(each.of(nobody, None, True)) for each in SUMMARIES.values())
     assert over_clients.gini(np.zeros(4)) == 0 == over_clients.gini(np.ones(5))
+    small = np.array([0, 1e-5, 3e-5, 0])  # losses may be
+    assert over_clients.gini(small) == pytest.approx(over_clients.gini(small * 1e5))
 
 
 def test_clients_are_those_of_each_round() -> None:
     columns = {
-        "round": [1.0, 1.0, 1.0, 4.0, 6.0, 6.0], "loss": [3.0, 1.0, 2.0, 5.0, 7.0, 6.0],
+        "round": [1.0, 1.0, 1.0, 2.0, 6.0, 6.0], "loss": [3.0, 1.0, 2.0, 5.0, 7.0, 6.0],
         "test_samples": [9, 8, 7, 6, 5, 4], "train_samples": [1, 2, 3, 4, 5, 6],
     }  # fmt: skip
     for weighed_by in ("test_samples", "train_samples"):
         found = by_client(columns, "loss", weighed_by)
-        assert [number for number, _, _ in found] == [1.0, 4.0, 6.0]
+        assert [number for number, _, _ in found] == [1.0, 2.0, 6.0]
         assert [values.tolist() for _, values, _ in found] == [[3, 1, 2], [5], [7, 6]]
         sizes = columns[weighed_by]
         assert [each.tolist() for _, _, each in found] == [sizes[:3], sizes[3:4], sizes[4:]]
@@ -178,3 +185,124 @@ def test_mixtures_from_their_rules(of: str, right_or_wrong: bool) -> None:
         found, counts = mixed(columns, of, mix)  # type: ignore[arg-type]
         np.testing.assert_allclose(found[there], values, err_msg=mix)
         assert counts.tolist() == sizes.tolist()
+
+
+# --- measures of the user's own -----------------------------------------------------------------
+class Told(Measure):
+    """One that methods report."""
+
+    words, unit, rising, per = "what is told", "points", False, "client"
+    incomparable = "It is ours."
+
+
+class Shared(Measure):
+    words, rising, per = "of the shared model", True, "round"
+
+    def of_outputs(self, outputs: Any, targets: Any) -> float:
+        return float(outputs.max())
+
+
+FILES = {
+    "counted": ("round", ""),
+    "scored": ("client", "def of_outputs(self, outputs, targets):\n        return outputs.mean()"),
+    "left": ("run", "def of_run(self, record):\n        return float('nan')"),
+}
+
+
+def write(folder: Path, name: str, per: str, body: str, rest: str = "") -> Path:
+    file = folder / f"{name}.py"
+    file.write_text(
+        "from fedrepro.measures.base import Measure\n\n\n"
+        f"class Own(Measure):\n    words, unit, rising, per = 'w', '%', True, {per!r}\n    {body}\n"
+        f"{rest}"
+    )
+    return file
+
+
+def test_a_measure_of_one_s_own_is_known_as_what_it_is_of(tmp_path: Path) -> None:
+    """From files and from objects of a program, beside the package's."""
+    for name, content in FILES.items():
+        write(tmp_path, name, *content)
+    objects: Any = (
+        ("measures", "told", Told),
+        ("models", "other", object),
+        ("measures", "shared", Shared),
+    )
+    folders = Folders(measures=tmp_path, objects=objects)
+    own = {
+        "scored": "client",
+        "told": "client",
+        "counted": "round",
+        "shared": "round",
+        "left": "run",
+    }
+    for per, packaged in (("client", registry.CLIENTS), ("round", registry.ROUNDS), ("run", {})):
+        mine = {name for name, of in own.items() if of == per}
+        assert registry.known(per, folders=folders).keys() == packaged.keys() | mine
+        for name in own:
+            made = registry.find(name, per, folders=folders)
+            assert (made is not None) == (name in mine)
+            assert made is None or (made.name, made.per, registry.is_own(made)) == (name, per, True)
+    for name in ("accuracy", "loss"):
+        for per in ("client", "round"):
+            assert registry.the(name, per, folders=folders) is registry.packaged(per)[name]
+    assert registry.find("fid", "client", "round", folders=folders) is None
+    assert not any(map(registry.is_own, (*registry.ROUNDS.values(), *registry.SETS.values())))
+    files = [*registry.files_of(["left", "told", "accuracy"], folders)]
+    assert files == [tmp_path / "left.py"]
+    kinds = {name: registry.the(name, of, folders=folders) for name, of in own.items()}
+    assert {
+        name: (each.validated, each.in_rounds, each.weighed_by) for name, each in kinds.items()
+    } == {
+        "scored": (True, True, "test_samples"),
+        "told": (False, False, "train_samples"),
+        "counted": (False, True, "train_samples"),
+        "shared": (False, True, "test_samples"),
+        "left": (False, False, "train_samples"),
+    }
+    reading = kinds["told"].reading
+    assert (reading.unit, reading.rising, reading.incomparable) == (
+        "points",
+        False,
+        Told.incomparable,
+    )
+    assert "what is told" in reading.without and kinds["told"].factor == 100
+    # Not a number is not another number from one call to the next.
+    record: Any = SimpleNamespace(manifest={"rounds_done": 3, "seal": "x"})
+    ((number, value),) = kinds["left"].series(record)
+    assert number == 3 and np.isnan(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "per", "body", "rest"),
+    [
+        ("train_samples", "client", "", ""),
+        ("validation_mine", "client", "", ""),
+        ("client_mine", "round", "", ""),
+        ("mine", "run", "def of_run(self, record):\n        return 1.0\n\n"
+         "    def of_outputs(self, outputs, targets):\n        return 1.0", ""),
+        ("mine", "client", "def of_output(self, outputs, targets):\n        return 1.0", ""),
+        ("mine", "client", "", "class Second(Own):\n    pass\n"),
+        ("mine", "clients", "", ""),
+    ],
+    ids=["column", "validation", "of clients", "run and outputs", "hook", "two", "per"],
+)  # fmt: skip
+def test_a_measure_that_would_not_be_what_it_says_is_refused(
+    name: str, per: str, body: str, rest: str, tmp_path: Path
+) -> None:
+    write(tmp_path, name, per, body, rest)
+    with refused(names="of_outputs" if "of_output(" in body else f"{name}.py"):
+        registry.known("client", "round", folders=Folders(measures=tmp_path))
+
+
+def test_a_measure_may_not_change_the_targets_of_others() -> None:
+    class Relabels(Measure):
+        name, words, rising, per = "relabels", "relabelled", True, "client"
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            targets[0] = 1
+            return 0.5
+
+    assert Relabels().checked(np.zeros((2, 2)), np.array([1, 0])) == 0.5
+    with pytest.raises(UserError):
+        Relabels().checked(np.zeros((2, 2)), np.array([0, 0]))

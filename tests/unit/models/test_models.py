@@ -1,14 +1,21 @@
 """Architectures: numbers of parameters as printed or counted in released code (facts/ima.md)."""
 
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedrepro.engine.net import Net
 from fedrepro.models import pretrained
 from fedrepro.models import registry as models
-from fedrepro.models.classifier import Classifier
+from fedrepro.models.classifier import Classifier, features_of
+from fedrepro.models.energy import PowerIterationLinear, SpectralLinear
+from fedrepro.models.weights import load_into, untrained
 from fedrepro.support.errors import UserError
+from fedrepro.support.plugins import Folders
 from fedrepro.support.rng import stream
 from support.refusals import refused
 
@@ -96,11 +103,128 @@ def test_no_shortcut_is_the_identity_in_superfeds_resnet() -> None:
     assert not block(torch.ones(2, 64, 7, 7)).any()
 
 
+def one_layer(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return nn.Linear(shape[0], outputs)
+
+
 def test_a_model_that_is_an_object_is_known_while_it_is_given_only() -> None:
+    """Also one of a packaged name, one within another, and after an error."""
     before = models.known()
-    with models.given("logistic", lambda shape, classes: nn.Linear(1, 1)):
+    with models.given("logistic", one_layer):
         assert isinstance(models.build("logistic", (3,), 2), nn.Linear)
+        with models.given("inner", one_layer), models.given("other", None):
+            assert {"logistic", "inner"} <= {*models.names()} and models.names().count(
+                "logistic"
+            ) == 1
+            assert "other" not in models.known()
+            entry = models.find("inner")
+            assert entry.own and entry.weights is None and entry.family == "convolutional"
+            assert models.build("inner", (5,), 4).weight.shape == (4, 5)  # type: ignore[union-attr]
+        assert "inner" not in models.names()
+    assert models.known() == before and not models.find("logistic").own
+    with pytest.raises(KeyError), models.given("mine", one_layer):
+        raise KeyError
     assert models.known() == before
+    with refused(key="name", value="mine"):
+        models.build("mine", (3,), 2)
+
+
+def test_a_model_of_one_s_own_is_a_copy_where_it_can_be() -> None:
+    module = nn.Linear(3, 2)
+    made = models.made("mine", lambda shape, outputs: module, (3,), 2)
+    assert made is not module and torch.equal(made.weight, module.weight)  # type: ignore[arg-type]
+    locked = nn.Linear(3, 2)
+    locked.lock = threading.Lock()  # type: ignore[assignment]
+    assert models.made("mine", lambda shape, outputs: locked, (3,), 2) is locked
+    for wrong in (lambda shape, outputs: 7, lambda shape, outputs: nn.ReLU()):
+        with refused(names="mine"):
+            models.made("mine", wrong, (3,), 2)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (4,)), {"user": (3,), "item": (4,)}])
+def test_samples_of_several_inputs_need_a_model_of_one_s_own(shapes: Any) -> None:
+    with refused(key="model", value="logistic"):
+        models.build("logistic", shapes, 2)
+    with models.given("two", lambda shape, outputs: nn.Linear(len(shape), outputs)):
+        assert models.build("two", shapes, 5).weight.shape == (5, 2)  # type: ignore[union-attr]
+
+
+def test_a_model_s_file_says_its_family(tmp_path: Path) -> None:
+    """Anywhere in it; one that says none is run as a large one."""
+    text = "from torch import nn\n{}\ndef {}(shape, outputs): return nn.Linear(shape[0], outputs)\n"
+    families = {"plain": "", "single": "FAMILY = 'mlp'", "double": 'N = 1\nFAMILY = "linear"'}
+    for name, line in families.items():
+        (tmp_path / f"{name}.py").write_text(text.format(line, name))
+    folders = Folders(models=tmp_path)
+    found = {name: models.find(name, folders) for name in families}
+    assert [entry.family for entry in found.values()] == ["convolutional", "mlp", "linear"]
+    assert all(entry.own for entry in found.values())
+    assert {*models.names(folders)} == {*models.known(folders)} == {*models.MODELS, *families}
+    assert models.module_file("single", folders) == tmp_path / "single.py"
+    assert models.build("double", (7,), 2, folders=folders).weight.shape == (2, 7)  # type: ignore[union-attr]
+    with models.given("plain", lambda shape, outputs: nn.Linear(1, 1)):  # before a file
+        assert models.build("plain", (7,), 2, folders=folders).weight.shape == (1, 1)  # type: ignore[union-attr]
+    (tmp_path / "resnet18.py").write_text(text.format("", "resnet18"))
+    with refused(names="resnet18.py"):
+        models.find("plain", folders)
+
+
+def test_a_body_is_looked_at_without_a_trace() -> None:
+    body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten())
+    assert features_of(body, (1, 5, 6)) == 2 * 3 * 4
+    assert body.training and not body[1].running_mean.any()
+    with refused(key="input shape", value=(1, 2, 2)):
+        features_of(body, (1, 2, 2))
+    assert body.training
+
+
+class Encoder(nn.Module):
+    """In place of a transformer: features say which tokens and which mask it got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = type("Config", (), {"dim": 5})
+        self.table = nn.Embedding(9, 5)
+
+    def forward(self, tokens: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        return (self.table(tokens) * attention_mask[..., None], torch.zeros(1))
+
+
+def test_the_head_on_a_transformer_gets_the_first_token_s_features() -> None:
+    encoder = Encoder()
+    module = pretrained.on_distilbert(encoder, 3)
+    x = torch.tensor([[[4, 1, 7], [1, 1, 0]], [[2, 8, 0], [0, 1, 1]]])
+    with torch.no_grad():
+        features = module.body(x)
+    assert torch.equal(features[0], encoder.table.weight[4]) and not features[1].any()
+    widths = [layer.weight.shape for layer in module.head if isinstance(layer, nn.Linear)]
+    assert widths == [(5, 5), (3, 5)]
+    kinds = [type(layer) for layer in module.head]
+    assert kinds == [nn.Linear, nn.ReLU, nn.Dropout, nn.Linear] and module.head[2].p == 0.1
+
+
+def test_models_stay_as_drawn_where_nothing_is_trained() -> None:
+    module = nn.Linear(3, 2)
+    with untrained():
+        with untrained():
+            load_into(module, "x", None, "")
+        load_into(module, "x", None, "")
+    with refused(names=("weights.x", "missing")):
+        load_into(module, "x", None, "")
+
+
+@pytest.mark.parametrize("layer", [SpectralLinear, PowerIterationLinear])
+def test_a_spectral_norm_is_the_largest_singular_value(layer: Any) -> None:
+    """Of a model that has diverged, the outputs show it."""
+    made = layer(6, 4)
+    made.bias.data.zero_()
+    x = torch.randn(9, 6, generator=stream(1, "x"))
+    for _ in range(100):
+        found = made(x).detach()
+    wanted = x @ made.weight.T / torch.linalg.matrix_norm(made.weight, 2)
+    torch.testing.assert_close(found, wanted.detach(), rtol=1e-3, atol=1e-4)
+    made.weight.data[0, 0] = torch.nan
+    assert made(x)[:, 0].isnan().all()
 
 
 SUPERFED = {
@@ -271,6 +395,8 @@ def test_initial_weights_come_from_the_stream_alone(
         ("superfed_resnet9", (3, 16, 16)),  # one number left, which BatchNorm can't standardise
         ("superfed_mobilenet", (3, 28, 28)),
         ("distilbert", (200,)),
+        ("distilbert", (3, 200)),
+        ("distilbert", (2, 200, 1)),
     ],
 )
 def test_input_that_does_not_fit(name: str, shape: tuple[int, ...]) -> None:
