@@ -77,11 +77,16 @@ def test_one_of_many_layers_keeps_what_it_has_learned(kept: str) -> None:
     module = Classifier(nn.Sequential(*layers), nn.Linear(3, 2))
     part: Any = layers[int(kept)]
     part.keeps_weights = True
+    module.register_buffer("table", torch.arange(3.0))  # nothing draws it
+    layers[5].weight.requires_grad_(False)
     before = {name: leaf.detach().clone() for name, leaf in module.named_parameters()}
     net = Net(module)
     for leaf in net.bind(given(net)).values():
         leaf.data.add_(5)
     found, other = (net.init(stream(seed, "init")) for seed in (1, 2))
+    assert found.pop("table").tolist() == [0, 1, 2]
+    assert [*net.constants()] == ["body.5.weight"] and "body.5.weight" not in found
+    assert torch.equal(net.constants()["body.5.weight"], before["body.5.weight"])
     for name, leaf in found.items():
         keeps = name.startswith(f"body.{kept}.")
         assert torch.equal(leaf, before[name]) == keeps, name
@@ -240,11 +245,29 @@ def test_only_counts_of_a_cumulative_mean_are_floats() -> None:
 
 def test_a_parameter_in_body_and_head_is_named() -> None:
     body = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    head = nn.Sequential(nn.ReLU(), nn.Linear(3, 3))
+    head = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     assert modules.tied(Classifier(body, head)) == ""
     head[1].weight = body[1].weight
     assert modules.tied(Classifier(body, head)) == "body.1.weight"
     assert modules.tied(nn.Linear(3, 3)) == ""
+
+
+def test_what_has_no_shape_yet_is_refused() -> None:
+    """Be it a parameter or a buffer."""
+    for module in (nn.LazyLinear(3), nn.LazyBatchNorm1d(affine=False)):
+        with refused(names="lazy"):
+            modules.refuse_unusable(nn.Sequential(nn.Linear(2, 2), module))
+    modules.refuse_unusable(Both())
+
+
+def test_what_a_redrawn_model_does_not_draw_is_as_it_was_given() -> None:
+    module = Classifier(nn.Embedding(5, 4), nn.Linear(4, 2))
+    module.redrawn = True  # type: ignore[assignment]
+    before = module.body.weight.detach().clone()  # type: ignore[union-attr,operator]
+    net = Net(module)
+    for leaf in net.bind(given(net)).values():
+        leaf.data.add_(5)
+    assert torch.equal(given(net)["body.weight"], before)
 
 
 def test_a_tensor_that_is_no_longer_the_module_s_own() -> None:

@@ -96,6 +96,8 @@ def test_the_loss_of_a_mini_batch_is_that_of_its_real_samples(name: str, weighte
     for place, one in enumerate(losses):
         alone = task.loss(logits[[place]], {"y": targets[[place]]})
         assert float(alone) == pytest.approx(one, rel=1e-12)
+        beside = {"y": targets[[place, 1]], "real": torch.eye(2, dtype=torch.float64)[0]}
+        assert float(task.loss(logits[[place, 1]], beside)) == pytest.approx(one, rel=1e-12)
 
 
 class Rows:
@@ -201,6 +203,22 @@ def test_errors_of_numbers_at_each_place_from_their_definitions() -> None:
     assert metrics.mae(np.array([2**24], dtype=np.float32), large - 1) == 1
 
 
+def test_the_auroc_of_labels_is_a_mean_over_those_that_differ_in_a_client() -> None:
+    """Also of a label whose samples are all ranked last, and of one that all or none have."""
+    truth = np.array([[1, 0, 1, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1]])
+    outputs = np.array([[0.1, 3, 0, 1], [2, 4, 8, 2], [1, 5, 7, 3], [0, 1, 2, 4], [9, 2, 2, 5]])
+    bounds = np.array([0, 4, 4, 5])
+    task = TASKS["multi_label"]
+    ((name, found),) = task.measured(outputs, truth.astype(float), bounds).items()
+    wins = []
+    for label in range(3):
+        right, wrong = (outputs[:4, label][truth[:4, label] == value] for value in (1, 0))
+        wins.append(np.mean([a > b for a in right for b in wrong]))
+    assert 0 in wins and len({*wins}) > 1
+    assert name == "auroc" and found[0] == pytest.approx(np.mean(wins))
+    assert np.isnan(found[1:]).all()
+
+
 # --- losses of the user's own -------------------------------------------------------------------
 def of_each(task: Task, function: Any) -> tuple[list[float], float]:
     """A loss's value for each of three samples, and their mean as training takes it."""
@@ -234,6 +252,8 @@ def test_a_loss_of_one_s_own_is_a_mean_over_samples() -> None:
     task = TASKS["regression"]
     outputs, targets = outputs_and_targets("regression", 3)
     each = (outputs[..., 0] - targets).abs().mean(1)
+    plain = of_each(task, torch.sub)[0]  # without a signature
+    assert plain == pytest.approx((outputs[..., 0] - targets).mean(1).tolist())
     values, mean = of_each(task, lambda outputs, targets: (outputs - targets).abs())
     assert values == pytest.approx(each.tolist()) and mean == pytest.approx(float(each.mean()))
     values, mean = of_each(task, lambda outputs, targets: (outputs - targets).abs().mean())
