@@ -1,5 +1,7 @@
 """A recorded step has the bits of one that Python runs, and a hook that can't be recorded runs."""
 
+import gc
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -331,6 +333,98 @@ def test_a_model_that_cannot_be_copied_trains_on_one_stream() -> None:
     tape = on_tape(world, notes)
     same(results(world), results(make()))
     assert tape.replayed > 10 and len(notes) == 1
+
+
+class Driver:
+    """In place of torch.cuda: notes what it is asked for, in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.mode = "default"
+
+    def itself(self, *device: Any) -> "Driver":
+        return self
+
+    def graph_pool_handle(self) -> str:
+        return "pool"
+
+    def set_sync_debug_mode(self, mode: str) -> None:
+        self.mode = mode
+
+    def capture_begin(self, pool: str) -> None:
+        self.asked.append(("begin", pool, gc.isenabled()))
+
+    def capture_end(self) -> None:
+        self.asked.append(("end", gc.isenabled()))
+        if len(self.asked) > 2:
+            raise RuntimeError("it was not capturing")
+
+    def replay(self) -> None:
+        self.asked.append("replay")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    made = Driver()
+    for name in ("Stream", "CUDAGraph"):
+        monkeypatch.setattr(torch.cuda, name, made.itself)
+    for name in ("graph_pool_handle", "set_sync_debug_mode"):
+        monkeypatch.setattr(torch.cuda, name, getattr(made, name))
+    return made
+
+
+def test_a_recording_leaves_python_as_it_was(driver: Driver) -> None:
+    """Memory is not freed meanwhile; after an error too, which is that of the step."""
+    recorder = graphs.OnCuda(torch.device("cuda:0"))
+    result, replay = recorder.record(lambda: {"x": torch.ones(2)})
+    assert driver.asked == [("begin", "pool", False), ("end", False)]
+    assert torch.equal(result["x"], torch.ones(2)) and gc.isenabled()
+    replay()
+    assert driver.asked.pop() == "replay"
+
+    def fail() -> Tree:
+        raise RuntimeError("of the step")
+
+    with pytest.raises(RuntimeError, match="of the step"):
+        recorder.record(fail)
+    assert gc.isenabled() and driver.asked[2:] == [("begin", "pool", False), ("end", False)]
+    gc.disable()
+    try:
+        with pytest.raises(RuntimeError, match="of the step"):
+            recorder.record(fail)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_where_the_host_waits_is_told_and_other_warnings_are_shown(driver: Driver) -> None:
+    recorder = graphs.OnCuda(torch.device("cuda:0"))
+
+    def step(*lines: str) -> Callable[[], Tree]:
+        def called() -> Tree:
+            assert driver.mode == "warn"
+            for number, line in enumerate(lines):
+                warnings.warn_explicit(line, UserWarning, "own.py", number + 7)
+            return {"x": torch.ones(1)}
+
+        return called
+
+    with pytest.warns(UserWarning, match="of its own") as shown:
+        result, why = recorder.waits(step("of its own", "called a synchronizing CUDA operation"))
+    assert "own.py:8" in why and result.keys() == {"x"} and len(shown) == 1
+    with pytest.warns(UserWarning, match="of its own"):
+        assert recorder.waits(step("of its own"))[1] == ""
+    with pytest.raises(KeyError):
+        recorder.waits(lambda: {}["missing"])
+    assert driver.mode == "default"
+
+
+def test_steps_are_recorded_on_a_gpu_only_and_together(driver: Driver) -> None:
+    nets = [Net(nn.Linear(2, 2)) for _ in range(2)]
+    graphs.record_on("cpu", nets)
+    assert [net.graphs for net in nets] == [None, None]
+    graphs.record_on("cuda:0", iter(nets))
+    assert nets[0].graphs is nets[1].graphs is not None
 
 
 def test_a_step_is_recorded_a_limited_number_of_times(

@@ -314,6 +314,52 @@ def test_executors_of_equal_bits_are_chosen_by_speed() -> None:
         choose("sequental", False, "linear", "cpu", 1)
 
 
+def test_an_executor_is_made_for_its_device_and_its_processes() -> None:
+    made = {name: make(3, "cpu") for name, make in executors.EXECUTORS.items()}
+    assert made == {
+        "sequential": executors.sequential, "parallel": executors.Parallel(3),
+        "vectorised": vectorised,
+    }  # fmt: skip
+    assert isinstance(executors.EXECUTORS["sequential"](3, "cuda:0"), executors.Lanes)
+
+
+def test_processes_begin_with_the_largest_clients() -> None:
+    """Else one would work alone at the end; what they send stands in the cohort's order."""
+    seen: list[int] = []
+
+    class Looks(Method):
+        def client_update(self, ctx, message, client_state, steps):  # type: ignore[no-untyped-def]
+            seen.append(len(steps.orders[0]))
+            return {"size": torch.tensor(seen[-1])}, {"size": torch.tensor([seen[-1]])}
+
+    world = federation(method=Looks())
+    cohort = [2, 0, 4, 3]
+    ctx = context_of(world, 0, cohort)
+    sizes = [world.clients.sizes[client] for client in cohort]
+    steps = [steps_of(world, ctx, client) for client in cohort]
+    orders = (sizes, sorted(sizes, reverse=True))
+    for execute, order in zip((executors.sequential, executors.Parallel(1)), orders, strict=True):
+        seen.clear()
+        updates, after = execute(Training(world.method, ctx, {}, [{}] * len(cohort), steps))
+        assert seen == order and updates["size"].tolist() == sizes
+        assert [own["size"].tolist() for own in after] == [[size] for size in sizes]
+
+
+def test_what_clients_side_by_side_would_share_is_refused() -> None:
+    """A state between mini-batches other than BatchNorm's, and a precision for training only."""
+
+    class Moving(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(6, 3)
+            self.register_buffer("seen", torch.zeros(1))
+
+    for net in (Net(Moving()), Net(nn.Linear(6, 3), "tf32"), Net(nn.Linear(6, 3), "bfloat16")):
+        base = federation(execute=eager)
+        world = replace(base, context=replace(base.context, net=net))
+        with refused(names=("'vectorised'", "'sequential'")):
+            play(world, until=1)
+
+
 def _forget_compilers() -> None:
     from torch._inductor import config, cpp_builder
 
@@ -491,9 +537,10 @@ def test_composition_that_makes_no_sense(name: str, values: dict, fault: Fault) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_wrapper_may_not_override_what_is_never_called() -> None:
-    with pytest.raises(TypeError, match="loss"):
-        type("Wrong", (Wrapper,), {"loss": Method.loss})
+@pytest.mark.parametrize("hook", ["loss", "gradient"])
+def test_a_wrapper_may_not_override_what_is_never_called(hook: str) -> None:
+    with pytest.raises(TypeError, match=hook):
+        type("Wrong", (Wrapper,), {hook: getattr(Method, hook)})
 
 
 def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

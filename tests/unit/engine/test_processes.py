@@ -232,16 +232,19 @@ def _lives(process: int) -> bool:
 
 @pytest.mark.parametrize(
     "other",
-    [torch.zeros(3), torch.zeros(2, dtype=torch.int32), torch.zeros(2, dtype=torch.float16)],
-    ids=["shape", "as wide", "narrower"],
-)
-def test_results_of_other_shapes_are_refused(other: torch.Tensor) -> None:
+    [
+        {"a": torch.zeros(3)}, {"a": torch.zeros(2, dtype=torch.int32)},
+        {"a": torch.zeros(2, dtype=torch.float16)}, {"b": torch.zeros(2)},
+    ],
+    ids=["shape", "as wide", "narrower", "name"],
+)  # fmt: skip
+def test_results_of_other_shapes_are_refused(other: tree.Tree) -> None:
     """The processes would lay out the shared memory differently, or read it as other numbers."""
     here = os.getpid()
 
     def put(place: int) -> None:
         time.sleep(0.05)
-        results.put(place, torch.zeros(2) if os.getpid() == here else other)
+        results.put(place, {"a": torch.zeros(2)} if os.getpid() == here else other)
 
     results = Stacked(6)
     with results:

@@ -261,6 +261,17 @@ def test_a_loss_of_one_s_own_is_a_mean_over_samples() -> None:
     assert mean == pytest.approx(float(each.mean()))
 
 
+def test_a_loss_with_weights_of_its_own_knows_only_its_mean() -> None:
+    def weighted(
+        outputs: Tensor, targets: Tensor, weight: float = 2, reduction: str = "mean"
+    ) -> Any:
+        losses = weight * (outputs - targets).abs()
+        return losses.mean() if reduction == "mean" else losses
+
+    values, mean = of_each(TASKS["multi_label"], weighted)
+    assert values == pytest.approx([mean] * 3)
+
+
 def test_a_loss_of_a_binary_task_gets_numbers_of_one_shape_and_type() -> None:
     targets = outputs_and_targets("binary", 3)[1]
     seen: list[tuple[Any, Any]] = []

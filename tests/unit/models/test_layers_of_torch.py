@@ -189,13 +189,36 @@ def test_a_module_is_fresh_until_somebody_changes_it() -> None:
     def in_training(module: nn.Module) -> None:
         module(torch.ones(2, 3))
 
+    def with_gradients(module: nn.Module) -> None:
+        module[:1](torch.ones(2, 3)).sum().backward()  # type: ignore[operator,index]
+
     with drawing_on(stream(0, "unused")):
-        for change in (trained, loaded, written, in_training):
+        for change in (trained, loaded, written, in_training, with_gradients):
             module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.LSTM(4, 2), nn.Flatten(0))
             module = module if change in (loaded, written) else module[:2]
             assert is_fresh(module)
             change(module)
             assert not is_fresh(module), change.__name__
+
+
+def test_a_layer_that_draws_a_part_of_its_weights_is_refused() -> None:
+    with drawing_on(stream(0, "unused")):
+        module = nn.ModuleDict({"1": nn.PReLU(), "10": nn.Bilinear(2, 2, 2)})
+    assert refusal(module) is None
+    module["10"].other = Other()  # type: ignore[assignment]
+    with refused(names=("10.other.weight", "draws")), torch.no_grad():
+        initialise(module, stream(1, "init"))
+
+
+class Other(nn.Module):
+    """A layer whose rule leaves a row as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, 2))
+
+    def reset_parameters(self) -> None:
+        self.weight[:2].normal_()
 
 
 def test_weights_that_initialise_does_not_know_are_those_of_the_function() -> None:
