@@ -1,4 +1,4 @@
-"""Which methods a wrapper takes, also behind other wrappers, and what it leaves to the inner."""
+"""Which methods a wrapper takes behind another one, and what it leaves to the method in it."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,33 +20,7 @@ from support.refusals import refused
 from support.worlds import federation
 
 PARTS = registry.parts()
-METHODS = {name for name, part in PARTS.items() if part.kind == "method"}
-WRAPPERS = {name for name, part in PARTS.items() if part.kind == "wrapper"}
-
-NO_MODEL_OF_MANY = {"central", "local"}
-OWN_WEIGHTS = {"afl", "feddisco", "fedmgda", "qfedavg", "scaffnew", "term"}
-# Their server uses more than the mean of `delta`, or their clients send something else.
-OWN_SERVER = {
-    "dafkd", "feddf", "feddyn", "fedfa", "fedgkd_plus", "fedgma", "fedgo", "fedmgda", "fednova",
-    "fedspeed", "fedtgp", "qfedavg", "scaffnew", "scaffold",
-}  # fmt: skip
-TWO_MODELS = {"apfl", "superfed_lm", "superfed_mm"}
-WEIGHING = {"aaggff_d", "aaggff_s"}
-COMBINING = {"dp", "krum", "median", "multi_krum", "trimmed_mean"}
-COMPRESSING = {"quantised", "top_k"}
-
-
-def refused_by(wrapper: str) -> set[str]:
-    """The methods and the wrappers that it may not be around."""
-    if wrapper in WEIGHING:
-        return NO_MODEL_OF_MANY | OWN_WEIGHTS | WEIGHING | COMBINING
-    if wrapper in COMBINING:
-        more = {"norm_clip"} if wrapper == "dp" else set()
-        return NO_MODEL_OF_MANY | OWN_WEIGHTS | OWN_SERVER | WEIGHING | COMBINING | more
-    if wrapper in COMPRESSING:
-        return NO_MODEL_OF_MANY | OWN_SERVER | TWO_MODELS | COMPRESSING
-    server = OWN_SERVER | {"norm_clip"} if wrapper == "norm_clip" else {"ima"}
-    return NO_MODEL_OF_MANY | server
+WRAPPERS = sorted(name for name, part in PARTS.items() if part.kind == "wrapper")
 
 
 def composes(name: str) -> bool:
@@ -60,31 +34,18 @@ def composes(name: str) -> bool:
     return refusal is None
 
 
-@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
-def test_what_a_wrapper_may_be_around(wrapper: str) -> None:
-    """Next to it, and behind a moving average, which may be around nearly everything."""
-    for name in sorted(METHODS | WRAPPERS):
-        inner, takes = (
-            (f"{name}+fedavg" if name in WRAPPERS else name),
-            name not in refused_by(wrapper),
-        )
-        assert composes(f"{wrapper}+{inner}") == takes, name
-        if wrapper != "ima" and name not in refused_by("ima"):
-            assert composes(f"{wrapper}+ima+{inner}") == takes, name
+@pytest.mark.parametrize("wrapper", [name for name in WRAPPERS if name != "ima"])
+def test_what_is_refused_next_to_a_wrapper_is_refused_behind_a_moving_average(wrapper: str) -> None:
+    """As tests/golden/hooks.json says what is refused next to it."""
+    for name, part in PARTS.items():
+        inner = f"{name}+fedavg" if part.kind == "wrapper" else name
+        if part.kind in ("method", "wrapper") and composes(f"ima+{inner}"):
+            assert composes(f"{wrapper}+ima+{inner}") == composes(f"{wrapper}+{inner}"), name
 
 
 def test_one_moving_average_is_enough() -> None:
     assert composes("ima+top_k+norm_clip+fedavg")
     assert not composes("ima+top_k+norm_clip+ima+fedavg")
-
-
-@pytest.mark.parametrize("method", ["local", "scaffnew", "ima+scaffnew", "ima+norm_clip+fedavg"])
-def test_whether_a_server_optimizer_may_follow(method: str) -> None:
-    if method.startswith("ima+norm"):
-        registry.compose(f"{method}+fedadam")
-    else:
-        with refused(key="server optimizer", value="fedadam"):
-            registry.compose(f"{method}+fedadam")
 
 
 # --- what a wrapper leaves to the method in it ---------------------------------------------------
@@ -132,7 +93,7 @@ def around(wrapper: str, **inner: Any) -> Wrapper:
     return made
 
 
-@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+@pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_the_method_in_a_wrapper_gets_and_keeps_what_it_would_alone(wrapper: str) -> None:
     method, cohort = around(wrapper, inner=Probe()), 6
     assert PARTS[wrapper].cls.refuses(Probe()) is None
