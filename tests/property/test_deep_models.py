@@ -321,3 +321,19 @@ def test_running_statistics_are_the_clients_mean_by_the_rounds_weights(name: str
     for path, leaf in buffers(world, after["params"]).items():
         wanted = sum(share * end[path] for share, end in zip(shares, ends, strict=True))
         torch.testing.assert_close(leaf, wanted)
+
+
+@pytest.mark.parametrize("name", ["moon", "feduv", "fedtgp", "dafkd", "fedrep"])
+def test_features_may_be_images_and_the_head_may_be_deep(name: str) -> None:
+    """Whether the body or the head flattens them, and however long the head is after that."""
+    found = []
+    for inside in (True, False):
+        convolution = (nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 2, (1, 2)), nn.Tanh())
+        dense = (nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, CLASSES))
+        body = nn.Sequential(*convolution, *([nn.Flatten()] if inside else []))
+        head = nn.Sequential(*([] if inside else [nn.Flatten()]), *dense)
+        world = federation(name, VALUES, cohort=3, rounds=2)
+        net = Net(Classifier(body, head).double())
+        server, _, _ = play(replace(world, context=replace(world.context, net=net)))
+        found.append(torch.cat([leaf.flatten() for leaf in tree.leaves(server)]))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)

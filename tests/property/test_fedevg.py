@@ -1,5 +1,6 @@
 """FedEvg and its baselines: identities, what is sent and left, what is refused."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from fedrepro.check.world import CLASSES, Memory, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import eager
-from fedrepro.engine.method import SAMPLES, Method
+from fedrepro.engine.method import SAMPLES, Method, name_of
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import (
     Federation,
@@ -19,6 +20,7 @@ from fedrepro.engine.round import (
     context_of,
     play_round,
 )
+from fedrepro.engine.task import BINARY
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedcgan import FedCGAN
 from fedrepro.methods.fedcvae import FedCVAE
@@ -29,8 +31,8 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close
 from support.image_worlds import SHAPE, adversaries, autoencoders, energies, energy_net
+from support.pretraining_worlds import Pair
 from support.refusals import Fault, refused
-from support.worlds import federation
 
 ITEMS = 4 * CLASSES
 
@@ -336,6 +338,8 @@ def test_samples_that_a_set_can_t_be_made_of(inputs: Inputs, fault: Fault) -> No
     ctx = replace(energies().context, inputs=inputs)
     with refused(**fault):
         FedEvg().check(ctx)
+    with refused(names="classes"):
+        FedEvg().check(replace(energies().context, task=BINARY))
 
 
 @pytest.mark.parametrize(
@@ -352,10 +356,14 @@ def test_a_range_that_the_network_does_not_make(make, range, line: str) -> None:
         world.method.check(replace(world.context, inputs=Inputs(SHAPE, CLASSES, range)))
 
 
-@pytest.mark.parametrize("method", [FedCGAN(), FedCVAE()])
-def test_a_model_that_generates_nothing_is_refused(method: Method) -> None:
-    with pytest.raises(UserError, match=r"fedc(gan|vae)_small"):
-        method.check(federation().context)
+@pytest.mark.parametrize("make", [adversaries, autoencoders])
+def test_a_model_that_generates_nothing_or_no_classes_is_refused(make) -> None:  # type: ignore[no-untyped-def]
+    world = make()
+    module = copy.deepcopy(world.context.net.module)
+    del module.classes
+    for unfit in (energy_net(), Pair(), module):  # a classifier, a GAN, and one without classes
+        with refused(names=("model", f"{name_of(world.method)}_small")):
+            world.method.check(replace(world.context, net=Net(unfit)))
 
 
 @pytest.mark.parametrize(

@@ -359,6 +359,11 @@ def test_what_is_out_of_range_is_refused_and_what_is_in_it_is_not(name: str) -> 
                     number = int(value) if whole else value
                     assert accepts(key, number) == fits, (path, number)
             assert not accepts(key, math.inf) and not accepts(key, math.nan), path
+        wrong_types = [None, "3", [1], 2 if isinstance(default, bool | str) else True]
+        if isinstance(default, int) and not isinstance(default, bool):
+            wrong_types.append(4.0)
+        for value in wrong_types:
+            assert accepts(key, value) == (value is None and default is None), (path, value)
 
 
 @pytest.mark.parametrize("hessian_free", [True, False])

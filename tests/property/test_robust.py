@@ -140,6 +140,23 @@ def test_clipped_keeps_directions_and_bounds_norms(long: float) -> None:
     torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]))
 
 
+def test_a_rule_in_a_clip_selects_by_clipped_updates() -> None:
+    """Three long ones of one direction are then alike, and nearer than the two short ones."""
+    world = federation(method=NormClip(Krum(FedAvg()), bound=1.0))
+    before, ctx = begin(world), context_of(world, 0, [0, 1, 2, 3, 4])
+    rows = torch.tensor([10.0, -0.2, 100.0, 0.1, 1000.0])
+    sent = {"delta": tree.apply(
+        lambda leaf: torch.ones(5, *leaf.shape) * rows.view(-1, *[1] * leaf.dim()), before["params"]
+    )}  # fmt: skip
+    weights, server = world.method.aggregation_weights(ctx, before, sent)
+    assert int(weights.argmax()) in (0, 2, 4)
+    moved = world.method.server_update(ctx, server, sent, weights)
+    away = tree.subtract(before["params"], moved["params"])
+    assert float(tree.square_norm(away)) == pytest.approx(1.0)
+    alone, _ = world.method.inner.aggregation_weights(ctx, before, sent)
+    assert int(alone.argmax()) in (1, 3)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e200], ids=str)
 def test_an_update_without_a_finite_norm_counts_as_zero(bad: float) -> None:
     deltas = {

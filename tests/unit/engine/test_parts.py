@@ -516,6 +516,8 @@ def test_composition() -> None:
         ("fedprox+ima", {}, {"key": "order"}),
         ("fedprox+scaffold", {}, {"key": "order"}),
         ("fedadam+fedyogi", {}, {"key": "order"}),
+        ("fedadam+fedavg", {}, {"key": "order", "value": "fedavg"}),
+        ("fedadam+ima", {}, {"key": "order", "value": "ima"}),
         ("ima+central", {}, {"key": "wrapper", "value": "ima", "names": ("Central", "wrap")}),
         ("ima+ima+fedavg", {}, {"key": "wrapper", "value": "ima", "names": "already"}),
         ("fedevg+fedadm", {}, {"key": "part", "value": "fedadm", "names": ("'fedadam'", "mean")}),

@@ -9,7 +9,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.methods import facts, registry
-from fedrepro.methods.facts import UNKNOWN, defaults_of, facts_of
+from fedrepro.methods.facts import UNKNOWN, defaults_of, facts_of, late_wrapper_of
 from fedrepro.support import plugins
 from support import forks
 from support.places import ROOT
@@ -125,3 +125,28 @@ def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
 )
 def test_what_steps_take_is_said_by_the_method_that_takes_them(composition: str, kind: str) -> None:
     assert facts_of(composition).steps == kind
+
+
+def test_parts_of_a_composition_declare_together() -> None:
+    found = facts_of("ima+fedgo+fedadam")
+    assert found.requires == ("unlabelled", "discriminators") and not found.optional
+    assert facts_of("ima+fedevg").optional == ("start",)
+    values = {"window": 5, "weighting": "odds", "beta2": 0.99, "server_momentum": None}
+    assert found.defaults.items() >= values.items() and {*found.fields} == {*found.defaults}
+    assert facts_of("krum+multi_krum+fedavg").fields.count("share") == 1
+    assert facts_of("ima+fedevg").released["schedule"] == "ddpm"
+    assert found.released["before_server_optimizer"] and not found.released["remembers"]
+    assert {"B4", "B2", "B3", "19"} == {*found.departures}
+    assert facts_of("no_part+fedgo").requires == found.requires
+    named = ("ima+fedavg", "norm_clip+ima+fedavg", "superfed_mm", "fedavg+fedadam")
+    assert [late_wrapper_of(name) for name in named] == ["ima", "ima", "", ""]
+
+
+def test_who_scores_a_client_by_a_model_of_its_own() -> None:
+    """Also within a wrapper; not where there is no shared model to compare it with."""
+    names = {name for name in registry.parts() if facts_of(name).own_models}
+    assert names == {
+        "apfl", "ditto", "fedbn", "fedper", "fedrep", "lg_fedavg", "per_fedavg", "pfedme",
+        "superfed_lm", "superfed_mm",
+    }  # fmt: skip
+    assert facts_of("ima+ditto+fedadam").own_models and not facts_of("ima+fedavg").own_models

@@ -121,6 +121,7 @@ def test_a_run_begins_with_the_set_that_another_left(finished: Path, tmp_path: P
         (slice(20), "given start: 20 samples of 2 classes: expected 10 of each of 3, ordered by"),
         (torch.tensor([2, 1, 0]).repeat(10), "30 samples of 3 classes: expected 10 of each of 3"),
         (torch.nan, "given start: 30 images for 30 classes, or values not finite"),
+        (12, "given start: 12 images for 30 classes, or values not finite"),
         (None, "given start: samples without classes: expected a synthetic set"),
     ],
 )  # fmt: skip
@@ -132,6 +133,8 @@ def test_another_set_is_refused(finished: Path, tmp_path: Path, change: Any, lin
         tensors = {name: leaf[change].clone() for name, leaf in tensors.items()}
     elif isinstance(change, float):
         tensors["x"][3] = change
+    elif isinstance(change, int):
+        tensors["x"] = tensors["x"][:change].clone()
     else:
         tensors = {"x": tensors["x"]} if change is None else {**tensors, "y": change}
     save_tree(tmp_path / "start.safetensors", tensors, facts)
