@@ -567,7 +567,13 @@ def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("text", "fault"),
     [
         ("import nowhere", {"names": ("imported", "could")}),
-        ("x = 1", {"names": ("dataclass", "exactly")}),
+        ("x = 1", {"names": ("dataclass", "exactly", "0")}),
+        (
+            "from dataclasses import dataclass\nfrom fedrepro.engine.method import Method\n"
+            "@dataclass(frozen=True)\nclass One(Method):\n    pass\n"
+            "@dataclass(frozen=True)\nclass Other(Method):\n    pass\n",
+            {"names": ("dataclass", "exactly", "2")},
+        ),
     ],
 )
 def test_a_broken_method_file(
