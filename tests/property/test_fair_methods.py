@@ -178,6 +178,25 @@ def test_a_loss_that_is_not_finite_teaches_nothing(name: str, bad: float) -> Non
         assert weights.tolist() == pytest.approx((ctx.sizes / ctx.sizes.sum()).tolist())
 
 
+@pytest.mark.parametrize("name", ["aaggff_s", "aaggff_d", "afl", "term", "qfedavg"])
+@pytest.mark.parametrize("losses", [[0.0] * 6, [0.0, 0.4, 0.0, 1.0, 2.0, 0.0]], ids=str)
+def test_a_client_may_have_no_loss_at_all(name: str, losses: list[float]) -> None:
+    """Equal losses are as any other equal ones, and whoever has one counts at least as much."""
+    world = federation(name, {"qfedavg": {"q": 0.5}}, cohort=6)
+    server, ctx = play(world, until=0)[0], context_of(world, 0, list(range(6)))
+    delta = tree.apply(lambda leaf: torch.ones(6, *leaf.shape), server["params"])
+    weights, alike = (
+        world.method.aggregation_weights(ctx, server, {"delta": delta, LOSS: torch.tensor(each)})[0]
+        for each in (losses, [0.7] * 6)
+    )
+    assert bool(weights.isfinite().all()) and bool((weights >= 0).all())
+    counts = weights / alike
+    if any(losses):
+        assert int(counts.argmax()) == 4 and int(counts.argmin()) in (0, 2, 5)
+    else:
+        torch.testing.assert_close(weights / weights.sum(), alike / alike.sum())
+
+
 def test_server_rate_of_the_released_code() -> None:
     """Discrepancy 13: what the clients' rate loses, the server's gains; asked for twice, once."""
     ctx = replace(federation().context, schedule=lambda round: 0.1 * 0.5**round, round=3)

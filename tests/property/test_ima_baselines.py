@@ -214,6 +214,7 @@ def test_first_anchors() -> None:
     many = first_anchors(torch.zeros(7, 4))
     assert_close(many.norm(dim=1), torch.ones(7), 1e-6)
     assert len(many.unique(dim=0)) == 7
+    assert torch.equal(many, first_anchors(torch.zeros(7, 4)))
 
 
 def test_fedfa_needs_a_linear_head() -> None:
