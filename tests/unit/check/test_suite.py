@@ -4,7 +4,7 @@ import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check import suite, traces
+from fedrepro.check import suite, traces, world
 from fedrepro.check.hooks import refuse_lone_samples
 from fedrepro.check.suite import Failed, NotApplicable, Trial
 from fedrepro.check.world import SIZES, Memory, federation, in_float64
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, Outcome, Training, eager, sequential, unrolled
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import choose_cohort
+from fedrepro.engine.round import Federation, choose_cohort
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.scaffold import Scaffold
@@ -115,6 +116,17 @@ def trial(method: FedAvg, single: bool = True, kept: Callable[..., Any] = stored
     return Trial(partial(federation, method), kept, single)
 
 
+@cache
+def of_fedavg() -> list[suite.State]:
+    return trial(FedAvg()).states
+
+
+def like_fedavg(its: Trial) -> Trial:
+    """The trial, which takes FedAvg's states for its own: these were found to be right."""
+    vars(its)["states"] = of_fedavg()
+    return its
+
+
 PLAIN = (
     suite.hooks_keep_their_contract, suite.resuming_changes_no_bit,
     suite.a_round_has_no_side_effects, suite.another_seed_gives_another_result,
@@ -169,10 +181,80 @@ def test_a_method_that_says_so_may_follow_no_server_optimizer() -> None:
 
 def test_a_round_that_cannot_be_played_again_is_found() -> None:
     """What the contract of hooks finds first is found here, too."""
-    its = trial(Counting())
-    vars(its)["states"] = trial(FedAvg()).states
     with pytest.raises(Failed, match="played a second time: the server's params"):
+        suite.a_round_has_no_side_effects(like_fedavg(trial(Counting())))
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("wrong", [eager, unrolled])
+def test_side_by_side_must_agree_in_an_early_and_in_a_late_round(
+    wrong: Executor, late: bool
+) -> None:
+    """Whoever computes otherwise; what only rounding changes is no fault."""
+
+    def make(away: float, execute: Executor = sequential, **options: Any) -> Federation:
+        def executed(training: Training) -> Outcome:
+            updates, after = sequential(training)
+            if execute is wrong and (training.ctx.round > 2) == late:
+                bias = updates["delta"]["head.bias"].clone()
+                bias[-1, -1] += away  # one number of the last client
+                updates = {**updates, "delta": updates["delta"] | {"head.bias": bias}}
+            return updates, after
+
+        return federation(FedAvg(), execute=executed, **options)
+
+    suite.executors_agree(like_fedavg(Trial(partial(make, 1e-13), stored)))
+    with pytest.raises(Failed, match=r"side by side: the server's params/head\.bias differs"):
+        suite.executors_agree(like_fedavg(Trial(partial(make, 1e-6), stored)))
+
+
+@dataclass(frozen=True)
+class InPlace(FedAvg):
+    """It changes the state that it was given."""
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        after = super().server_update(ctx, server, updates, weights)
+        server["params"]["head.bias"].add_(1)
+        return after
+
+
+def test_a_round_that_changes_the_state_it_began_with_is_found() -> None:
+    its = trial(InPlace())
+    vars(its)["states"] = copy.deepcopy(of_fedavg())
+    with pytest.raises(Failed, match="the state that a round began with"):
         suite.a_round_has_no_side_effects(its)
+
+
+@dataclass(frozen=True)
+class OneClass(FedAvg):
+    """What it evaluates says that all samples are of the last class."""
+
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        head = {"head.bias": torch.tensor([0.0, 0.0, 1e6])}
+        return super().eval_model(ctx, server, client_state) | head
+
+
+def test_accuracy_is_over_all_samples_of_all_clients() -> None:
+    labels = torch.cat([y for _, y in world.data().tensors])
+    share = float((labels == 2).double().mean())
+    assert suite.accuracies(trial(OneClass())) == (pytest.approx(share), pytest.approx(share))
+
+
+def test_the_federation_is_one_in_which_mistakes_show() -> None:
+    """Clients are unequal, some come late, and what depends on a round or a step differs."""
+    sizes, batch = world.SIZES, federation(FedAvg()).batch_size
+    assert len({*sizes}) == len({-(-size // batch) for size in sizes}) + 2 == 6
+    assert any(size < batch for size in sizes)
+    assert {size % batch == 0 for size in sizes} == {True, False}
+    labels = [{*y.tolist()} for _, y in world.data().tensors]
+    assert {len(each) for each in labels} >= {1, 3} and set.union(*labels) == {0, 1, 2}
+    states = trial(Scaffold()).states
+    known = [len(state[1].known) for state in states]
+    assert known[1] < known[2] <= known[4] == len(sizes)
+    ctx = trial(FedAvg()).world.context
+    assert ctx.epochs > 1 and ctx.schedule(1) != ctx.schedule(0)
+    one, other = (ctx.optimizer.init({"w": torch.ones(1)}) for _ in range(2))
+    assert one.keys() == other.keys() != set()  # momentum
 
 
 @dataclass(frozen=True)
@@ -188,9 +270,8 @@ def test_a_draw_from_the_global_generator_is_found() -> None:
     its = trial(Drawing())
     with refused(names=("generator", "global")):
         suite.hooks_keep_their_contract(its)
-    vars(its)["states"] = trial(FedAvg()).states
     with pytest.raises(Failed, match="torch's global generator was drawn from"):
-        suite.a_round_has_no_side_effects(its)
+        suite.a_round_has_no_side_effects(like_fedavg(trial(Drawing())))
 
 
 @pytest.mark.parametrize("whose", ["server", "client"])

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import time
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.cli import plan, ranking, requested, verify
+from fedrepro.cli import claims, plan, ranking, requested, verify
 from fedrepro.cli.main import main
+from fedrepro.cli.memory import without_log
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
@@ -287,3 +289,249 @@ def test_what_is_to_be_trained_is_said_once(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.splitlines() == [
         "can't run in a; b; c and 1 more: x", "can't run in e: y"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("states", "here", "failed"),
+    [
+        (("failed", "not run"), (), 2),  # something began
+        (("not run", "not run"), (1,), 1),  # one was there, or is made now
+        (("not run", "not run"), (), None),
+    ],
+)
+def test_that_nothing_began_is_an_error_and_that_some_failed_is_counted(
+    bench: Workbench,
+    monkeypatch: pytest.MonkeyPatch,
+    states: tuple[str, str],
+    here: tuple[int, ...],
+    failed: int | None,
+) -> None:
+    """A run is there once its synthetic set is evaluated, if it is asked for."""
+    runs = {RUNS[0]: True, RUNS[1]: False}
+    asked: list[Any] = []
+    monkeypatch.setattr(ranking, "_snakemake", lambda files, cores: asked.append(files) or 1)
+    there = {(run, runs[run]) for run in RUNS[:2] if run.seed in here}
+    there |= {(run, not judged) for run, judged in runs.items()}
+    monkeypatch.setattr(ranking, "is_there", lambda _, run, judged=False: (run, judged) in there)
+    records = {run: SimpleNamespace(run=run, why="", state=state)
+               for run, state in zip(RUNS, states, strict=False)}  # fmt: skip
+    monkeypatch.setattr(ranking, "read_run", lambda _, run: records[run])
+    if failed is None:
+        with pytest.raises(UserError):
+            ranking.train(bench, runs, 1)
+    else:
+        assert ranking.train(bench, runs, 1) == failed
+    assert asked == [[str(RUNS[0].analysis("quality")), f"{RUNS[1].folder}/manifest.json"]]
+
+
+def test_snakemake_goes_on_after_a_failure_in_a_process_group_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the terminal's signal does not reach it twice."""
+    called: list[Any] = []
+
+    def popen(command: list[str], **options: Any) -> SimpleNamespace:
+        called.extend([command, options])
+        return SimpleNamespace(poll=lambda: 3, returncode=3)
+
+    monkeypatch.setattr(ranking.subprocess, "Popen", popen)
+    assert ranking._snakemake(["a", "b"], 6) == 3
+    command, options = called
+    assert command[command.index("--cores") + 1] == "6" and "--keep-going" in command
+    assert command[-2:] == ["a", "b"]
+    assert options["process_group"] == 0 and options["stdout"] == 2
+
+
+@pytest.mark.parametrize("json_asked", [False, True])
+@pytest.mark.parametrize(("searching", "failed"), [(True, (0, 0)), (True, (1, 0)), (True, (0, 2)),
+                                                   (False, (0, 0)), (False, (0, 1))])  # fmt: skip
+def test_a_league_is_of_what_a_search_chose_and_says_that_a_run_failed(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    searching: bool,
+    failed: tuple[int, ...],
+    json_asked: bool,
+) -> None:
+    """Of the candidates' runs or of those that count; what is chosen is known after the search."""
+    match = SimpleNamespace(setting="own/s")
+    searches = [SimpleNamespace(match=match, method="mine")]
+    choice = SimpleNamespace(setting="own/s", suffix="@lr", method="mine_a1")
+    candidates = {RUNS[0]: False} if searching else {}
+    trained: list[Any] = []
+    ended, left = [], list(failed)
+
+    def runs(chosen: Any) -> Any:
+        return {RunKey(*chosen.get(("own/s", "mine"), ("own/s", "mine")), 1): True}
+
+    def train(_: object, asked: Any, cores: int) -> int:
+        trained.append((asked, cores))
+        ended.append("search")
+        return left.pop(0)
+
+    def choose(_: object) -> list[Any]:
+        assert bool(ended) == searching
+        return [choice]
+
+    request = SimpleNamespace(
+        bench=None, candidates=candidates, runs=runs, unable={"x": "no"}, search="each",
+        searches=searches, cores=3,
+    )  # fmt: skip
+    line = {"name": "own/s", "runs": 5, "done": 2, "unknown": 0, "hours": 0.5, "wall": 0.25}
+    monkeypatch.setattr(ranking, "_requested", lambda _: request)
+    monkeypatch.setattr(ranking, "_cost_lines", lambda *_: [line, {**line, "name": "all"}])
+    monkeypatch.setattr(ranking, "_choices", choose)
+    monkeypatch.setattr(ranking, "train", train)
+    league = SimpleNamespace(own="mine", played=[])
+    given: list[Any] = []
+    monkeypatch.setattr(ranking, "_league", lambda *about: given.append(about) or league)
+    monkeypatch.setattr(ranking, "as_json", lambda _: {"a": 1})
+    monkeypatch.setattr(ranking, "_remarks", lambda _: ["a remark"])
+    words = argparse.Namespace(plan=False, json=json_asked)
+    assert ranking.rank(words) == int(any(failed))
+    chosen = {("own/s", "mine"): ("own/s@lr", "mine_a1")}
+    count = {RunKey("own/s@lr", "mine_a1", 1): True}
+    assert trained == [(candidates, 3), (count, 3)]
+    assert given == [(request, chosen, [choice])]
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"a": 1} if json_asked else out.endswith("a remark\n")
+
+
+@pytest.mark.parametrize("json_asked", [False, True])
+def test_a_plan_of_a_league_trains_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], json_asked: bool
+) -> None:
+    request = SimpleNamespace(
+        bench=None, candidates={}, runs=lambda chosen: {}, unable={"x": "no"}, search="each",
+        searches=[], cores=3,
+    )  # fmt: skip
+    line = {"name": "own/s", "runs": 5, "done": 2, "unknown": 0, "hours": 0.5, "wall": 0.25}
+    lines = [line, {**line, "name": "own/t", "hours": 2.0}, {**line, "name": "all", "runs": 10}]
+    monkeypatch.setattr(ranking, "_requested", lambda _: request)
+    monkeypatch.setattr(ranking, "_cost_lines", lambda *_: lines)
+    monkeypatch.setattr(ranking, "_choices", lambda _: [])
+    for name in ("train", "_league"):
+        monkeypatch.setattr(ranking, name, None)
+    assert ranking.rank(argparse.Namespace(plan=True, json=json_asked)) == 0
+    out, said = capsys.readouterr()
+    if json_asked:
+        assert json.loads(out) == {"lines": lines, "cannot_run": {"x": "no"}}
+        return
+    cells = [row.split("\t") for row in out.splitlines()]  # of a setting each, in minutes
+    assert cells[1:] == [["own/s", "3", "30.0"], ["own/t", "3", "120.0"]]
+    assert said.startswith("8 runs to train: ")
+
+
+@pytest.mark.parametrize("there", [0, 2, 3])
+def test_settings_in_which_fedavg_lacks_seeds_are_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], there: int
+) -> None:
+    """Not those that judge synthetic sets, which FedAvg makes none of."""
+    match = {"judged": False, "seeds": (1, 2, 3, 4), "method": lambda name: name}
+    settings = {"own/s": False, "own/m": True}
+    matches = [
+        SimpleNamespace(setting=name, **{**match, "judged": settings[name]})
+        for name in ("own/s", "own/s", "own/m")
+    ]
+    request: Any = SimpleNamespace(bench=None, matches=matches, seeds=3)
+    monkeypatch.setattr(
+        ranking, "is_there", lambda _, run: run.method == "fedavg" and run.seed <= there
+    )
+    ranking._say_without_baseline(request)
+    said = capsys.readouterr().err
+    assert said.count("own/s") == (there < 3) and "own/m" not in said
+    assert f"own/s ({there} of 3 seeds)" in said or there == 3
+
+
+# --- estimate's cells, and claims -----------------------------------------------------------------
+def test_a_line_of_an_estimate_has_each_number_in_its_unit() -> None:
+    line = {"kind": "table", "name": "own/t", "runs": 1200, "done": 7, "steps": 3_000_000.4,
+            "hours": 1234.5, "predicted": 2.25, "wall": 9.0, "unknown": 0, "disk": 8.6e9,
+            "memory": 3.2e6}  # fmt: skip
+    assert plan._cells(line) == (
+        "table", "own/t", "1,200", "7", "3,000,000", "1,234.50", "2.25", "9.00", "0", "8,600", "3"
+    )  # fmt: skip
+    rate = {"workload": "w", "runs": 2000, "hours": 0.5, "steps_per_second": 1500.6, "source": "s"}
+    assert plan._cells_of_rate(rate) == ("w", "2,000", "0.50", "1,501", "s")
+    assert plan._cells_of_rate({**rate, "steps_per_second": None})[3] == "?"
+    data = {"name": "d", "runs": 3, "fetch": "1 file", "download": 2.6e6, "unsized": 1000,
+            "disk": 5.4e6}  # fmt: skip
+    assert plan._cells_of_data(data) == ("d", "3", "1 file", "3", "1,000", "5")
+    assert plan._cells_of_data({**data, "disk": None})[5] == "?"
+
+
+CLAIM = {
+    "claim": "own-a", "says": "A > B", "printed": "holds", "compact": "does not hold",
+    "compact_lead": "-1.0 [-2.0, -0.5]", "compact_seeds": 5, "compact_diverged": 0,
+    "ours": "holds", "lead": "+3.0 [+1.0, +5.0]", "seeds": 2, "released": "unclear",
+}  # fmt: skip
+NOT_COMPUTED = {
+    "compact": "not computed",
+    "compact_lead": "",
+    "compact_seeds": 0,
+    "ours": "not computed",
+    "lead": "",
+    "seeds": 0,
+    "released": "not computed",
+}
+
+
+@pytest.mark.parametrize("diverged", [0, 4])
+def test_a_script_finds_a_claim_s_numbers_by_scale(
+    capsys: pytest.CaptureFixture[str], diverged: int
+) -> None:
+    """Divergences have a column where any claim has some."""
+    claims.print_claims([CLAIM, {**CLAIM, **NOT_COMPUTED, "compact_diverged": diverged}], {})
+    head, *lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert ("compact_diverged" in head) == bool(diverged)
+    first, second = (dict(zip(head, line, strict=True)) for line in lines)
+    assert first == {key: str(CLAIM[key]) for key in head}
+    assert {*CLAIM} - {*head} == ({"compact_diverged"} if not diverged else set())
+    assert second["compact"] == second["ours"] == "not computed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "small", "paper"),
+    [
+        ({}, "does not hold; -1.0 [-2.0, -0.5], 5 seeds",
+         "holds; +3.0 [+1.0, +5.0], 2 seeds; as released: unclear"),
+        ({"compact_diverged": 4}, "does not hold; -1.0 [-2.0, -0.5], 5 seeds; 4 diverged", None),
+        (NOT_COMPUTED, "", ""),
+        ({"compact": "none"}, "can't be tested", None),
+        ({"seeds": 1, "released": "not computed"}, None, "holds; +3.0 [+1.0, +5.0], 1 seed"),
+        ({"compact_seeds": 0, "lead": ""}, "does not hold", "holds; as released: unclear"),
+    ],
+)  # fmt: skip
+def test_a_claim_on_a_terminal_has_what_is_computed_of_each_scale(
+    changes: dict[str, Any], small: str | None, paper: str | None
+) -> None:
+    name, says, printed, *cells = claims._in_short({**CLAIM, **changes})
+    assert (name, says, printed) == ("own-a", "A > B", "holds")
+    for cell, wanted in zip(cells, (small, paper), strict=True):
+        assert wanted in (None, cell)
+
+
+def test_verdicts_are_counted_by_scale() -> None:
+    counts = {
+        "total": 11, "printed": {"holds": 8, "unclear": 3, "open": 0}, "no_compact": 2,
+        "compact": {"holds": 5, "unclear": 4, "open": 0}, "ours": {"holds": 1, "unclear": 0},
+        "experiments": {"holds": 3, "unclear": 1, "open": 0},
+    }  # fmt: skip
+    total, small, ours, _ = claims._counts(counts)
+    assert re.findall(r"\d+", total) == ["11", "8", "3"]
+    assert re.findall(r"\d+", small) == ["5", "3", "4", "1", "2"]
+    assert re.findall(r"\d+", ours) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "log"),
+    [
+        (["--log", "f", "run", "x"], "run x", "f"),
+        (["run", "x", "--log", "f"], "run x", "f"),
+        (["run", "x"], "run x", None),
+        (["run", "--log"], "run --log", None),
+    ],
+)
+def test_a_command_line_is_told_without_its_log(
+    words: list[str], command: str, log: str | None
+) -> None:
+    assert without_log(words) == (command, log)

@@ -1,8 +1,11 @@
 """``fedrepro run`` by hand: what it makes first, what it keeps, and what it says of it."""
 
 import json
+import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,8 @@ import pytest
 
 from fedrepro.cli import run
 from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 
@@ -196,6 +201,91 @@ def test_the_time_left_is_told_in_words(
 ) -> None:
     run.progress_lines("x")(Progress(1, 2, 1.0, seconds, 0.5, {}))
     assert f"rounds/s, {words} left, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "scores", "score"),
+    [
+        (0.125, {"test_loss": 2.5}, ", accuracy 12.50%"),
+        (0.125, {"client_accuracy": 0.125}, ", clients' accuracy 12.50%"),
+        (math.nan, {"test_loss": 2.5}, ", loss 2.5"),
+        (math.nan, {"test_loss": math.nan}, ""),
+        (math.nan, {}, ""),
+    ],
+)
+def test_a_line_has_the_accuracy_or_else_the_loss(
+    capsys: pytest.CaptureFixture[str], accuracy: float, scores: dict[str, float], score: str
+) -> None:
+    run.progress_lines("x")(Progress(3, 9, 1.0, None, accuracy, scores))
+    assert capsys.readouterr().err == f"x: round 3 of 9, 1.00 rounds/s{score}\n"
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_last_line_has_the_first_three_numbers_and_how_many_more(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    key = RunKey("own/s", "fedavg", 1)
+    answers = [SimpleNamespace(table=f"Table {n}", words="accuracy", value=n + 0.126, unit="%")
+               for n in range(count)]  # fmt: skip
+    asked: list[object] = []
+
+    def cells(bench: object, papers: object, runs: object, only: str) -> dict[RunKey, list[int]]:
+        asked.extend([runs, only])
+        return {key: [1]}
+
+    monkeypatch.setattr(run, "cells_of_runs", cells)
+    monkeypatch.setattr(run, "read_run", lambda root, key: key)
+    monkeypatch.setattr(run, "answers_of", lambda record, uses: (record, uses))
+    monkeypatch.setattr(run, "headline", lambda found: answers if found == (key, [1]) else [])
+    words = run._numbers(SimpleNamespace(root=None), key)  # type: ignore[arg-type]
+    assert asked == [{key}, "own"]
+    shown = [f"Table {n}: accuracy {n + 0.13:.2f} %" for n in range(min(count, 3))]
+    more = [f"and {count - 3} more"] if count > 3 else []
+    assert words == "".join(f"; {part}" for part in [*shown, *more])
+
+
+@pytest.mark.parametrize("played", [0, 6])
+def test_how_a_run_ended_is_said_with_its_rounds_and_its_privacy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], played: int
+) -> None:
+    """Also of one that was there; that it went on from another's round, only where it did now."""
+    key = RunKey("own/s", "fedavg", 1)
+    monkeypatch.setattr(run, "_verdicts", lambda *about: [])
+    monkeypatch.setattr(run, "_numbers", lambda *about: "; numbers")
+    bench: Any = SimpleNamespace(root=Path())
+    told = {
+        "status": "diverged", "diverged_at": 5, "rounds_done": 4, "stopped": "the loss rose",
+        "went_on_from": {"method": "fedprox", "round": 3},
+        "privacy": {"epsilon": 1.23456, "delta": 0.00002, "neighbours": "add or remove one"},
+    }  # fmt: skip
+    run._say_outcome(bench, key, told, played)
+    lines = [line.partition("seed 1: ")[2] for line in capsys.readouterr().err.splitlines()]
+    numbers = [re.findall(r"[\d.e-]*\d", line.partition(", in results")[0]) for line in lines]
+    assert numbers == [["5"], ["4"], *([["3"]] if played else []), ["1.23", "2e-05"], []]
+    assert ("before" in lines[-1]) != bool(played) and lines[-1].endswith("; numbers")
+    run._say_outcome(bench, key, {"status": "finished"}, played)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert run._privacy({"epsilon": None}) != run._privacy(told["privacy"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("prepared", "downloaded", "made"),
+    [(False, False, True), (False, True, True), (True, True, True), (True, False, False)],
+)
+def test_prepared_data_are_kept_where_their_raw_files_are_gone(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, prepared: bool, downloaded: bool, made: bool
+) -> None:
+    """Else preparing them again finds out whether anything has changed."""
+    for there, name in ((prepared, "data/own/meta.json"), (downloaded, "downloads/own/files.json")):
+        if there:
+            (Path("results") / name).parent.mkdir(parents=True)
+            (Path("results") / name).touch()
+    called: list[str] = []
+    monkeypatch.setattr(run, "prepare_dataset", lambda name, *about: called.append(name))
+    monkeypatch.setattr(run, "refuse_damage", lambda *about: called.append("checked"))
+    monkeypatch.setattr(run, "open_dataset", lambda name, root: name)
+    assert run._dataset(load(), "own") == "own"
+    assert called == ["own"] * made + ["checked"]
 
 
 def test_nothing_is_trained_on_damaged_data(

@@ -1,7 +1,8 @@
-"""Which folders ``fedrepro verify`` checks."""
+"""Which folders ``fedrepro verify`` checks, and its status."""
 
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,3 +28,36 @@ def test_without_a_folder_all_that_are_there_are_checked(
     monkeypatch.chdir(tmp_path)
     assert [str(each) for each in verify._folders(Namespace(folder=None))] == checked
     assert verify._folders(Namespace(folder=Path("copy"))) == [Path("copy")]
+
+
+@pytest.mark.parametrize("folder", [None, Path("reports"), Path("results")])
+@pytest.mark.parametrize("wrong", [(), ("results",), ("reports",), ("results", "reports")])
+def test_faults_of_every_folder_count_and_runs_are_compared_with_the_results_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path | None,
+    wrong: tuple[str, ...],
+) -> None:
+    for name in ("results", "reports/papers"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    def check(at: Path, full: bool) -> SimpleNamespace:
+        assert full
+        return SimpleNamespace(
+            results=at, counts={f"files of {at}": 2}, unrecorded=[f"paper of {at}"],
+            faults=lambda: iter([f"{at}/a", f"{at}/b"] if str(at) in wrong else []),
+        )  # fmt: skip
+
+    monkeypatch.setattr(verify, "Check", check)
+    monkeypatch.setattr(verify, "_other_results", lambda results: [f"runs of {results}"])
+    words = Namespace(accept=None, folder=folder, full=True)
+    checked = ["results", "reports"] if folder is None else [str(folder)]
+    faults = [f"{at}/{name}" for at in checked if at in wrong for name in "ab"]
+    assert verify.handle(words) == (1 if faults else 0)
+    out, said = capsys.readouterr()
+    assert out.split() == faults
+    assert all(f"2 files of {at}" in said and f"paper of {at}" in said for at in checked)
+    assert (f": {len(faults)} wrong" in said) == bool(faults)
+    assert ("runs of results" in said) == ("results" in checked) and "runs of reports" not in said

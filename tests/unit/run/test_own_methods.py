@@ -324,6 +324,13 @@ def test_a_hook_that_few_runs_call_is_checked_as_well(write) -> None:  # type: i
         world.method.from_parent(world.context, begin(world))
 
 
+def test_a_hook_within_a_wrapper_of_the_package_is_checked_as_well(write) -> None:  # type: ignore[no-untyped-def]
+    write(FROZEN + "def init_server(self, ctx, params):\n        return {'params': 3}\n")
+    method, _ = registry.compose("ima+mine", folders=folders_here())
+    with pytest.raises(UserError, match=r"mine.py:16: init_server: "):
+        begin(watched(federation(method=method)))
+
+
 @pytest.mark.parametrize("executor", ["sequential", "parallel"])
 def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """A file that is right, with a helper, gives what the package's own method gives."""

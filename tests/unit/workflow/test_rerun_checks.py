@@ -16,9 +16,10 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import numerics
 from fedrepro.run import standing
 from fedrepro.support.files import sha256_of
+from fedrepro.workflow import rerun_checks
 from fedrepro.workflow import snakemake_patches as patches
 from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
-from fedrepro.workflow.rerun_checks import reasons_of
+from fedrepro.workflow.rerun_checks import RerunChecks, reasons_of
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import make_system
@@ -99,6 +100,7 @@ def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
         ({"params": ["'another'"]}, []),  # its manifest is of today's code and configuration
         ({"params": ["'another'"], "record_format_version": 5}, []),
         ({"input": ["something else"]}, ["its list of inputs"]),
+        ({"input": []}, ["its list of inputs"]),
         ({"stacked": True}, []),
         ({"params": None, "input": None, "input_checksums": None}, []),
         ({"params": 7, "record_format_version": 6}, []),
@@ -127,6 +129,22 @@ def test_a_manifest_that_is_not_of_today_counts_whatever_is_recorded(
     write_manifest(bench.root / RUN.folder, manifest_of(bench) | changes)
     (line,) = reasons_of(bench, RUN)
     assert words in line
+    write_records(bench, input=["something else"])  # which alone is a reason
+    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+
+
+def test_the_parent_s_manifest_is_an_input(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = "results/runs/fedgo/digits-demo/fedprox/seed1/manifest.json"
+    monkeypatch.setattr(Graph, "parent_of_run", lambda self, wildcards: [parent])
+    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+    (bench.root / parent).parent.mkdir(parents=True)
+    (bench.root / parent).write_text("{}", encoding="utf-8")
+    write_records(bench)
+    assert reasons_of(bench, RUN) == []
+    (bench.root / parent).write_text("other", encoding="utf-8")
+    assert reasons_of(bench, RUN) == [f"{parent} is newer and has changed"]
 
 
 def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
@@ -210,3 +228,71 @@ def test_a_rule_s_parameters_are_as_recorded_while_its_result_is_current(bench: 
     assert Graph(bench).numerics_of_run(WILDCARDS) == numerics.in_words(
         numerics.of_run(bench.run_spec(RUN.setting, RUN.method, RUN.seed))
     )
+
+
+# --- what a rule's input functions force ----------------------------------------------------------
+def checks_of(bench: Workbench, main: bool = True) -> tuple[RerunChecks, set[str]]:
+    """The functions, and the outputs that they have Snakemake make."""
+    forced: set[str] = set()
+    dag = SimpleNamespace(forcefiles=forced)
+    return RerunChecks(Graph(bench), SimpleNamespace(is_main_process=main, dag=dag)), forced
+
+
+@pytest.mark.parametrize("main", [False, True])
+def test_a_stale_run_is_forced_and_its_reason_kept(bench: Workbench, main: bool) -> None:
+    """In the process that decides, and not in those of jobs."""
+    checks, forced = checks_of(bench, main)
+    assert checks.stale_run(WILDCARDS) == [] and not forced and not checks.reasons
+    write_manifest(bench.root / RUN.folder, manifest_of(bench) | {"numerics": {"core": "other"}})
+    assert checks.stale_run(WILDCARDS) == []
+    name = f"{RUN.folder}/manifest.json"
+    assert forced == ({name} if main else set())
+    assert {*checks.reasons} == forced
+    assert not main or "core" in checks.reasons[name]
+
+
+def test_stale_data_and_partitions_are_forced_by_their_own_files(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differences = {"data": [], "partition": []}
+    asked: list[object] = []
+    monkeypatch.setattr(rerun_checks, "in_words", " ".join)
+
+    def of_data(_: object, name: str) -> list[str]:
+        asked.append(name)
+        return differences["data"]
+
+    def of_partition(_: Graph, wildcards: Any) -> tuple[Path, str]:
+        return Path(f"results/{wildcards.partition}.npz"), " ".join(differences["partition"])
+
+    monkeypatch.setattr(rerun_checks, "prepared_differences", of_data)
+    monkeypatch.setattr(Graph, "stale_partition", of_partition)
+    named = SimpleNamespace(dataset="digits", partition="iid", seed="3")
+    for data, partition in (([], []), (["other"], []), ([], ["code"])):
+        differences |= {"data": data, "partition": partition}
+        checks, forced = checks_of(bench)
+        assert checks.stale_data(named) == checks.stale_partition(named) == []
+        wanted = {"results/data/digits/meta.json": "other"} if data else {}
+        wanted |= {"results/iid.npz": "code"} if partition else {}
+        assert (checks.reasons, forced) == (wanted, {*wanted})
+    assert {*asked} == {"digits"}
+
+
+def test_a_file_without_a_record_is_forced(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is missing is made anyway; one with a record is of what Snakemake knows."""
+    monkeypatch.chdir(bench.root)
+    for name, there, recorded in (("a", False, False), ("b", True, False), ("c", True, True)):
+        path = Path(f"results/tables/{name}.json")
+        path.parent.mkdir(exist_ok=True)
+        if there:
+            path.touch()
+        if recorded:
+            record = patches._file_of(patches.RECORDS, path)
+            record.write_text('{"rule": "table"}', encoding="utf-8")
+        checks, forced = checks_of(bench)
+        check = checks.unrecorded("results/tables/{item}.json")
+        wildcards = SimpleNamespace(items=lambda name=name: [("item", name)])
+        assert check(wildcards) == []
+        assert forced == ({str(path)} if there and not recorded else set())

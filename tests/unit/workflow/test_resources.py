@@ -1,5 +1,6 @@
 """What a run asks a cluster for, and where that stands."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from fedrepro.workflow.resources import (
     IN_A_RULE,
     ResourceEstimate,
     RunResources,
+    estimated,
     read_estimates,
     save_estimates,
 )
@@ -51,8 +53,9 @@ def world(tmp_path: Path) -> Iterator[World]:
     return World(tmp_path)
 
 
-def asked(bench: Workbench, attempt: int = 1) -> dict[str, Any]:
+def asked(bench: Workbench, attempt: int = 1, setting: str = RUN.setting) -> dict[str, Any]:
     """All that a run asks for, as rule ``run`` has it; by the profile's defaults."""
+    run = SimpleNamespace(setting=setting, method="fedavg", seed="1")
     defaults = Defaults.parser_factory(defaults="bare", allow_expressions=True)(PROFILE)
     context = {
         "input": [], "attempt": attempt, "threads": 1, "rulename": "run", "async_run": None,
@@ -61,13 +64,13 @@ def asked(bench: Workbench, attempt: int = 1) -> dict[str, Any]:
 
     def answer(name: str, in_a_rule: str) -> Any:
         if in_a_rule in functions:
-            return functions[in_a_rule](RUN, **context)
+            return functions[in_a_rule](run, **context)
         default = defaults.get("mem_mb" if name == "mem_mb" else in_a_rule)  # as Snakemake does
-        return default and default.evaluate(RUN, **context).value
+        return default and default.evaluate(run, **context).value
 
     found = {name: answer(name, in_a_rule) for name, in_a_rule in IN_A_RULE.items()}
     gpu = functions["gpu"]
-    return {**found, "gpu": gpu(RUN) if callable(gpu) else gpu}
+    return {**found, "gpu": gpu(run) if callable(gpu) else gpu}
 
 
 DEFAULT = {"mem_mb": 4000, "runtime": 240, "cpus": None, "partition": "cpu", "gpu": 0}
@@ -86,6 +89,15 @@ def test_of_what_nobody_states_there_is_no_function(world: World) -> None:
     bench = world.write("    resources: {cpus: 4}\n")
     stated = RunResources(bench, Defaults({})).by_name()
     assert set(stated) == {"gpu", "cpus_per_task"}
+
+
+def test_of_several_settings_one_may_state_what_it_asks_for(world: World) -> None:
+    more = "  other: {extends: tiny, resources: {runtime: 60, cpus: 2}}\n  last: {extends: tiny}\n"
+    bench = world.write(more)
+    for setting in ("ima/tiny", "ima/last"):
+        assert asked(bench, setting=setting) == DEFAULT
+    stated = {**DEFAULT, "runtime": 60, "cpus": 2}
+    assert asked(bench, setting="ima/other") == stated
 
 
 def test_a_setting_comes_before_the_configuration(world: World) -> None:
@@ -127,6 +139,30 @@ def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
     # Of another device, or of a run that is another by now, it says nothing.
     assert asked(world.write(config="threads: 2\n")) == DEFAULT
     assert asked(world.write("    lr_decay: 0.5\n")) == DEFAULT
+
+
+def test_a_plan_s_estimates_are_those_of_all_devices_of_a_kind(world: World) -> None:
+    """Not of the one on which it was made."""
+    plans = {device: world.write(config=f"device: '{device}'\n").config
+             for device in ("cpu", "cuda", "cuda:1")}  # fmt: skip
+    known = {"digest": ResourceEstimate(700, 30)}
+    for made, used in itertools.permutations(plans, 2):
+        (world.root / ESTIMATES).unlink(missing_ok=True)
+        save_estimates(world.root, plans[made], known)
+        alike = "cpu" not in (made, used)
+        assert read_estimates(world.root, plans[used]) == (known if alike else {}), (made, used)
+
+
+def test_of_each_run_whose_time_is_known_the_estimate_is_by_its_own_hash() -> None:
+    costs: Any = [
+        SimpleNamespace(run="a", memory=600.5e6, seconds=1815.0),
+        SimpleNamespace(run="b", memory=2e9, seconds=None),
+        SimpleNamespace(run="c", memory=0, seconds=0.0),
+    ]
+    model: Any = SimpleNamespace(spec=lambda run: SimpleNamespace(digest=f"hash of {run}"))
+    assert estimated(model, costs) == {
+        "hash of a": ResourceEstimate(1401, 101), "hash of c": ResourceEstimate(500, 10)
+    }  # fmt: skip
 
 
 def test_a_damaged_estimate_is_one_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,42 @@
+"""The code that renders, as a parameter of rules: in a clone today's, elsewhere as recorded."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fedrepro.workflow import rendering
+
+NOW, OUTPUTS, KNOWN = ("a", "b"), [Path("x.html")], ["known"]
+
+
+@pytest.mark.parametrize("clone", [False, True])
+@pytest.mark.parametrize(
+    ("recorded", "said"), [(None, False), (["b", "a"], False), (["c", "a"], True)]
+)
+def test_an_installed_package_renders_nothing_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    clone: bool,
+    recorded: list[str] | None,
+    said: bool,
+) -> None:
+    """Of whatever version; one line says so, once."""
+    root = tmp_path / "root"
+    package = (root if clone else tmp_path) / "src"
+    (root / "folder").mkdir(parents=True)
+    monkeypatch.setattr(rendering.fingerprint, "PACKAGE", package)
+    asked: list[object] = []
+
+    def parameters(*about: object) -> Sequence[str] | None:
+        asked.append(about)
+        return recorded
+
+    monkeypatch.setattr(rendering, "recorded_parameters", parameters)
+    rendering._say_once.cache_clear()
+    for _ in range(2):
+        kept = rendering.as_rendered(root / "folder/..", OUTPUTS, KNOWN, NOW)
+        assert kept == (NOW if clone or recorded is None else recorded)
+    assert capsys.readouterr().err.count("\n") == (said and not clone)
+    assert asked == [] if clone else asked[0] == (root / "folder/..", OUTPUTS, KNOWN, 2)
