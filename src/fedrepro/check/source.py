@@ -67,6 +67,7 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
     for field in fields(cls):
         if field.default is MISSING:
             raise _without_default(file, field.name)
+    hyperparameters = {field.name for field in fields(cls)}
     # Its own, and those of classes in the same file from which it inherits.
     others = [owner for owner in cls.__mro__ if owner.__module__ != cls.__module__]
     for owner in (owner for owner in cls.__mro__ if owner.__module__ == cls.__module__):
@@ -75,7 +76,11 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
                 _refuse_signature(file, owner, name, value, known)
             # What a class of another file has calls it, such as `shared` of PartlyShared.
-            elif not name.startswith("__") and not any(name in vars(other) for other in others):
+            elif not (
+                name.startswith("__")
+                or name in hyperparameters
+                or any(name in vars(other) for other in others)
+            ):
                 _refuse_no_hook(file, owner, name, base)
 
 
@@ -112,7 +117,7 @@ def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> N
     """
     hooks = [hook for hook in dir(base) if not hook.startswith("_")]
     close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
-    if name in (field.name for field in fields(cls)) or _is_used(file, name):
+    if _is_used(file, name):
         return
     function = _plain(vars(cls)[name])
     takes = {*inspect.signature(function).parameters} if inspect.isfunction(function) else set()

@@ -101,6 +101,7 @@ REFUSED: list[tuple[str, Change]] = [
     ("apply_server_optimizer", lambda state: {**state, "more": ONE}),
     ("eval_model", without_bias),
     ("eval_model", narrow),
+    ("eval_model", lambda params: {}),
 ]  # fmt: skip
 
 

@@ -66,6 +66,23 @@ LOADED: dict[str, Case] = {
         "@dataclass(frozen=True)\nclass Mine(ServerOptimizer):\n    def biuld(self): ...\n",
         r"mine.py:16: Mine.biuld: .*did you mean 'build'\?",
     ),
+    "misspelt hook of a class from which it inherits": (
+        "class Shared:\n    def brodcast(self, ctx, server):\n        return {}\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Shared, Method):\n    mu: float = 0.1\n",
+        r"mine.py:15: Shared.brodcast: no hook",
+    ),
+    "a function of what hooks get that nothing calls": (
+        FROZEN + "def adjusted(self, ctx, amount):\n        return amount\n",
+        r"mine.py:16: Mine.adjusted: no hook",
+    ),
+    "a hook without self": (
+        FROZEN + "@staticmethod\n    def broadcast(ctx, server):\n        return {}\n",
+        r"mine.py:\d+: Mine.broadcast: this is a hook",
+    ),
+    "a method in place of a class method": (
+        "@dataclass(frozen=True)\nclass Mine(Wrapper):\n    def refuses(self, inner): ...\n",
+        r"mine.py:16: Mine.refuses: this is a hook",
+    ),
     "misspelt class attribute": (
         FROZEN + "requirs: ClassVar[tuple[str, ...]] = ('generator',)\n",
         r"mine.py:16: Mine.requirs: .*did you mean 'requires'\?",
@@ -302,6 +319,20 @@ def test_a_file_is_refused_when_it_is_loaded(case: str, write) -> None:  # type:
     write(text)
     with pytest.raises(UserError, match=line):
         registry.compose("mine")
+
+
+def test_a_file_is_taken_whose_names_are_its_own(write) -> None:  # type: ignore[no-untyped-def]
+    """Other names of parameters, defaults, helpers, and a hyperparameter that looks like a hook."""
+    write(
+        FROZEN + "requires_more: float = 0.1\n\n"
+        "    def broadcast(self, context, state, scale=1.0):\n"
+        "        return self.brodcast_of(state)\n\n"
+        "    def brodcast_of(self, state):\n        return {'params': state['params']}\n\n"
+        "    def _kept(self, ctx):\n        return ctx\n\n"
+        "    @property\n    def twice(self):\n        return 2 * self.requires_more\n"
+    )
+    method, _ = registry.compose("mine", {"mine": {"requires_more": 0.5}}, folders_here())
+    assert method.twice == 1.0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("case", PLAYED)

@@ -1,0 +1,187 @@
+"""What a loss, a measure or a model of the user's own may do, on a few samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.check.own_losses import refuse_unfit
+from fedrepro.check.own_measures import repeatable
+from fedrepro.check.own_models import own_net
+from fedrepro.engine.losses import OwnLoss
+from fedrepro.engine.task import TASKS
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+
+# --- losses ---------------------------------------------------------------------------------------
+OUTPUTS = torch.tensor([[0.5, -1.0], [2.0, 0.25], [-0.5, 3.0], [1.0, 1.5], [0.0, -2.0]])
+TARGETS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.5, -1.0], [0.0, 0.0], [3.0, -2.0]])
+
+
+def squares(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).square()
+
+
+Loss = Callable[[Tensor, Tensor], Any]
+GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample
+    (lambda o, t: squares(o, t).mean(1), True),
+    (squares, True),
+    (lambda o, t: squares(o, t).mean(), False),
+    (lambda o, t: -(o * t).mean(), False),  # below zero
+    (lambda o, t: 0 * squares(o, t).mean(), False),
+]
+WRONG: list[Loss] = [
+    lambda o, t: squares(o, t).sum(),
+    lambda o, t: -squares(o, t).sum() / 100,
+    lambda o, t: squares(o, t).sum(1)[1:],
+    lambda o, t: squares(o, t).mean(0),  # over samples: one number for each output
+    lambda o, t: [squares(o, t).mean()],
+    lambda o, t: squares(o.detach(), t).mean(1),
+    lambda o, t: squares(o, t.add_(1)).mean(1),
+    lambda o, t: squares(o, t).mean(1) * torch.rand(()),
+    lambda o, t: squares(o, t).mean(1) * np.random.rand(),  # noqa: NPY002
+    lambda o, t: squares(o, t[:2]),
+]
+
+
+def tried(function: Loss, stacked: bool) -> None:
+    task = TASKS["regression"]
+    own = task._replace(losses=OwnLoss(function, task))
+    refuse_unfit(own, "mine", OUTPUTS.clone(), TARGETS.clone(), stacked)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize(("loss", "each"), GOOD)
+def test_losses_of_samples_and_their_mean_are_taken(loss: Loss, each: bool, stacked: bool) -> None:
+    """A mean has no number for the samples of padded mini-batches."""
+    if stacked and not each:
+        with pytest.raises(UserError):
+            tried(loss, stacked)
+    else:
+        tried(loss, stacked)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("loss", WRONG)
+def test_what_is_neither_or_cannot_be_repeated_is_refused(loss: Loss, stacked: bool) -> None:
+    with pytest.raises(UserError, match="loss mine"):
+        tried(loss, stacked)
+
+
+# --- measures -------------------------------------------------------------------------------------
+def test_a_measure_is_repeatable_where_its_value_is_the_same_twice() -> None:
+    x = np.arange(6.0)
+    assert repeatable("m", lambda o, t: float(o.sum() - t.mean()))(x, x) == 12.5
+    assert np.isnan(repeatable("m", lambda o, t: float("nan"))(x, x))
+    called: list[int] = []
+
+    def changing(o: Any, t: Any) -> float:
+        called.append(1)
+        return float(max(2, len(called)))
+
+    once = repeatable("m", changing)
+    assert [once(x, x) for _ in range(3)] == [2.0, 3.0, 4.0]  # twice at first, then once
+    for wrong in (
+        lambda o, t: called.append(1) or float(len(called)),
+        lambda o, t: float(np.random.rand()),  # noqa: NPY002
+        lambda o, t: float(torch.rand(()) * 0),  # drawn, whatever becomes of it
+        lambda o, t: float("nan") if called.append(1) or len(called) % 2 else 1.0,
+        lambda o, t: 1.0 if called.append(1) or len(called) % 2 else float("nan"),
+    ):
+        with pytest.raises(UserError, match="measure m"):
+            repeatable("m", wrong)(x, x)
+
+
+# --- models ---------------------------------------------------------------------------------------
+class Two(nn.Module):
+    """Two layers, with buffers and a frozen layer that it may change."""
+
+    def __init__(self, outputs: int = 3, act: Callable[[Any], None] = lambda module: None) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, outputs)
+        self.teacher, self.idle = nn.Linear(4, 5), nn.Linear(4, 5)
+        self.teacher.requires_grad_(False)
+        self.idle.requires_grad_(False)
+        self.register_buffer("scale", torch.ones(5))
+        self.register_buffer("scale_of_last", torch.ones(5))
+        self.act = act
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.act(self)
+        return self.last(self.first(x) * self.scale)  # type: ignore[no-any-return,operator]
+
+
+def net_of(build: Callable[[], nn.Module], outputs: int | None = 3, **options: Any) -> Any:
+    return own_net("mine", build, stream(1, "x"), torch.randn(2, 4), outputs, **options)
+
+
+def places(outputs: int) -> nn.Module:
+    """Outputs at each of two places."""
+    return nn.Sequential(nn.Linear(4, 2 * outputs), nn.Unflatten(1, (2, outputs)))
+
+
+def test_what_training_changes_and_draws_is_found_by_name() -> None:
+    def moves(module: Any) -> None:
+        module.scale.mul_(0.5)
+        with torch.no_grad():
+            module.teacher.bias.add_(1)
+
+    trained = {f"{layer}.{kind}" for layer in ("first", "last") for kind in ("weight", "bias")}
+    for act, moved, draws in (
+        (lambda module: None, set(), False),
+        (moves, {"scale", "teacher.bias"}, False),
+        (lambda module: torch.rand(1), set(), True),
+    ):
+        net = net_of(lambda act=act: Two(act=act))
+        assert ({*net.init(stream(1, "x"))}, net.draws) == (trained | moved, draws)
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "taken"),
+    [
+        (lambda: Two(3), {}, True),
+        (lambda: Two(4), {}, True),  # more outputs than classes
+        (lambda: Two(2), {}, False),
+        (lambda: Two(1), {"outputs": 2, "binary": True}, False),
+        (lambda: Two(1), {"outputs": 1, "binary": True}, True),
+        (lambda: Two(2), {"outputs": 1, "binary": True}, False),
+        (lambda: Two(2), {"outputs": 2, "targets": (2, 2)}, True),
+        (lambda: Two(3), {"outputs": 2, "targets": (2, 2)}, False),
+        (lambda: Two(1), {"outputs": 1, "targets": (2,)}, True),  # but for axes of length 1
+        (lambda: Two(4), {"outputs": 4, "targets": (2, 1, 4)}, True),
+        (lambda: Two(4), {"outputs": 4, "targets": (2, 2, 2)}, False),
+        (lambda: places(3), {}, False),
+        (lambda: places(3), {"of_places": True}, True),
+        (lambda: places(2), {"of_places": True}, False),
+        (lambda: nn.Linear(4, 3).requires_grad_(False), {}, False),
+        (lambda: nn.Linear(5, 3), {}, False),
+        (lambda: nn.Linear(5, 3), {"outputs": None}, True),  # it maps no samples
+    ],
+)  # fmt: skip
+def test_outputs_fit_the_classes_or_the_targets(
+    module: Callable[[], nn.Module], options: dict[str, Any], taken: bool
+) -> None:
+    if taken:
+        net_of(module, **options)
+    else:
+        with pytest.raises(UserError, match="model mine"):
+            net_of(module, **options)
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.LayerNorm])
+def test_a_count_of_batch_norm_may_change_and_another_whole_number_may_not(kind: Any) -> None:
+    class Counts(Two):
+        def __init__(self) -> None:
+            super().__init__(act=lambda module: module.norm.seen.add_(1))
+            self.norm = kind(5)
+            self.norm.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    if kind is nn.BatchNorm1d:
+        net_of(Counts)
+    else:
+        with pytest.raises(UserError, match=r"norm\.seen"):
+            net_of(Counts)
