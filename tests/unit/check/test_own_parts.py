@@ -30,12 +30,14 @@ GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample
     (lambda o, t: squares(o, t).mean(1), True),
     (squares, True),
     (lambda o, t: squares(o, t).mean(), False),
+    (lambda o, t: squares(o, t).sum(1).mean(), False),
     (lambda o, t: -(o * t).mean(), False),  # below zero
     (lambda o, t: 0 * squares(o, t).mean(), False),
 ]
 WRONG: list[Loss] = [
     lambda o, t: squares(o, t).sum(),
     lambda o, t: -squares(o, t).sum() / 100,
+    lambda o, t: squares(o, t).mean(1).sum(),
     lambda o, t: squares(o, t).sum(1)[1:],
     lambda o, t: squares(o, t).mean(0),  # over samples: one number for each output
     lambda o, t: [squares(o, t).mean()],
@@ -134,6 +136,7 @@ def test_what_training_changes_and_draws_is_found_by_name() -> None:
     for act, moved, draws in (
         (lambda module: None, set(), False),
         (moves, {"scale", "teacher.bias"}, False),
+        (lambda module: module.scale_of_last.data.mul_(0.5), {"scale_of_last"}, False),
         (lambda module: torch.rand(1), set(), True),
     ):
         net = net_of(lambda act=act: Two(act=act))
@@ -170,6 +173,46 @@ def test_outputs_fit_the_classes_or_the_targets(
     else:
         with pytest.raises(UserError, match="model mine"):
             net_of(module, **options)
+
+
+def replaces(module: Any) -> None:
+    module.scale = module.scale * 0.5
+
+
+def writes(module: Any) -> None:
+    module.scale.data.mul_(0.5)
+
+
+def draws(module: Any) -> None:
+    torch.rand(1)
+
+
+@pytest.mark.parametrize("act", [replaces, writes, draws])
+def test_what_changes_or_draws_while_it_is_tested_is_refused(act: Callable[[Any], None]) -> None:
+    class Tested(Two):
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.training:
+                act(self)
+            return super().forward(x)
+
+    with pytest.raises(UserError, match="model mine"):
+        net_of(Tested)
+
+
+def test_of_a_layer_that_moves_its_buffers_later_all_travel() -> None:
+    class Later(nn.Module):
+        moves_buffers = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(2))
+            self.register_buffer("b", torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    net = net_of(lambda: nn.Sequential(nn.Linear(4, 3), Later()))
+    assert {*net.init(stream(1, "x"))} == {"0.weight", "0.bias", "1.a", "1.b"}
 
 
 @pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.LayerNorm])
