@@ -16,7 +16,7 @@ from fedrepro.config.experiment import (
     Experiment,
     how_to_add,
 )
-from fedrepro.config.figures import Sheets
+from fedrepro.config.figures import Charts, Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting
@@ -402,7 +402,7 @@ def _columns_named(
             named = (*row.column_settings, *row.demo_column_settings)
             yield f"tables.{item}.rows.{row.label}", table.columns, named
     for item, figure in experiment.figures.items():
-        if isinstance(figure, Sheets):
+        if isinstance(figure, Charts | Sheets):
             yield f"figures.{item}", figure.columns, figure.column_settings
 
 

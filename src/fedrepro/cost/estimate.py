@@ -204,7 +204,6 @@ class CostEstimate:
             for run in self.cost_model.left
         }
         analyses = {path for target in self.cost_model.targets for path in target.analyses}
-        analyses.update(target.study for target in self.cost_model.targets if target.study)
         return {
             "download": sum(file.fetch != "downloaded" for file in missing),
             "prepare": len(missing),

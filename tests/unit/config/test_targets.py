@@ -41,11 +41,39 @@ TABLES: dict[str, Any] = {
         "rows": [{"label": "r", "setting": "s", "wrapper": "ima"}],
         "columns": [{"label": "A", "method": ["fedavg", "fedprox"]}],
     },
+    "table_3": {
+        "title": "Some judged",
+        "metric": {"of": "accuracy", "over_clients": "worst"},
+        "rows": [
+            {"label": "r", "setting": "s", "metric": "loss"}, {"label": "q", "setting": "t"},
+        ],
+        "columns": [
+            {"label": "A", "method": "fedavg", "metric": {"quality": "accuracy"}},
+            {"label": "B", "method": ["fedprox"], "mix": "best"},
+            {"label": "C", "method": ["fedavg", "scaffold"], "metric": {"quality": "stand_in"}},
+        ],
+    },
 }  # fmt: skip
 FIGURES: dict[str, Any] = {
     "curves": {
         "kind": "lines", "title": "Lines", "columns": COLUMNS, "column_settings": {"Two": "other"},
-        "rows": [{"label": "a", "setting": "s", "demo": "small"}, {"label": "b", "setting": "t"}],
+        "rows": [
+            {"label": "a", "setting": "s", "demo": "small"},
+            {"label": "b", "setting": "t", "metric": "loss"},
+        ],
+    },
+    "sheets": {
+        "kind": "sheets", "title": "Sheets", "columns": COLUMNS,
+        "column_settings": {"Two": "other"},
+        "panels": [{"label": "a", "setting": "s", "demo": "small"}, {"label": "b", "setting": "t"}],
+    },
+    "regrets": {
+        "kind": "regret", "title": "Regrets", "method": "fedavg",
+        "panels": [{"label": "a", "setting": "s", "demo": "small"}, {"label": "b", "setting": "t"}],
+    },
+    "terms": {
+        "kind": "decomposition", "title": "Terms", "method": "fedavg", "samples": 70,
+        "show": [["loss"]], "panels": [{"label": "a", "setting": "s", "demo": "small"}],
     },
     "map": {
         "kind": "heat_map", "title": "Map", "setting": "s", "demo": "small",
@@ -171,6 +199,13 @@ NEEDS: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]], bool]] = {
     "shares": ([], [], False),
     "plane": ([("s", "fedavg"), ("t", "fedavg")], [("small", "fedavg"), ("t", "fedavg")], True),
     "line": ([("s", "fedavg")], [("s", "fedavg")], True),
+    "sheets": (
+        [("s", "fedavg"), ("other", "fedprox"), ("t", "fedavg")],
+        [("small", "fedavg"), ("small", "fedprox"), ("t", "fedavg"), ("other", "fedprox")],
+        True,
+    ),
+    "regrets": ([("s", "fedavg"), ("t", "fedavg")], [("small", "fedavg"), ("t", "fedavg")], False),
+    "terms": ([("s", "fedavg")], [("small", "fedavg")], False),
     "trend": (
         [("s", "fedavg"), ("s", "fedprox"), ("t", "fedavg"), ("t", "scaffold")],
         [("small", "fedavg"), ("small", "fedprox")],
@@ -184,7 +219,16 @@ ANALYSES = {
     ("plane", "demo"): ["small/fedavg/seed1/1.1-1.2-last_3x4", "t/fedavg/seed1/1-2-last_3x4"],
     ("line", "paper"): ["s/fedavg/seed1/1-last_5x10"],
     ("line", "demo"): ["s/fedavg/seed1/1-last_5x10"],
-}
+    ("sheets", "paper"): ["s/fedavg/seed1", "other/fedprox/seed1", "t/fedavg/seed1"],
+    ("sheets", "demo"): [
+        "small/fedavg/seed1", "small/fedprox/seed1", "t/fedavg/seed1", "other/fedprox/seed1",
+    ],
+    ("regrets", "paper"): [f"{name}/fedavg/seed{seed}" for name in "st" for seed in (1, 2, 3)],
+    ("regrets", "demo"): ["small/fedavg/seed1", "t/fedavg/seed1"],
+    ("terms", "paper"): ["s/fedavg/seeds1-2-3_70"],
+    ("terms", "demo"): ["small/fedavg/seeds1_70"],
+}  # fmt: skip
+FOLDERS = {"sheets": "quality", "regrets": "regrets", "terms": "decompositions"}
 
 
 @pytest.mark.parametrize("item", NEEDS)
@@ -200,7 +244,8 @@ def test_a_figure_s_runs_and_analyses_are_those_of_the_scale(
         for setting, method in (demo if scale == "demo" else paper)
         for seed in seeds
     ]
-    files = [f"results/landscapes/own/{name}.json" for name in ANALYSES.get((item, scale), [])]
+    folder = f"results/{FOLDERS.get(item, 'landscapes')}/own"
+    files = [f"{folder}/{name}.json" for name in ANALYSES.get((item, scale), [])]
     assert [str(path) for path in target.analyses] == files
     shared = {"paper": ["s", "t"], "demo": ["small", "t"]}[scale] if item == "shares" else []
     assert target.figure.shared_out(scale) == shared
@@ -312,3 +357,39 @@ def test_the_released_reading_has_each_key_of_each_discrepancy(bench: Workbench)
     assert shared.partition.validation == 0.2 and plain.partition.validation == 0
     assert shared.methods == {"fedprox": {"mu": 3.0}, "x": {"variant_of": "fedprox"}}
     assert shared.name == "own/s@released@validation0.2" and reading.methods != shared.methods
+
+
+def test_only_what_a_cell_s_metric_judges_is_judged_and_once(bench: Workbench) -> None:
+    """A column's metric comes before its row's, a row's before the table's."""
+    target = bench.table("own", "table_3", "paper")
+    assert [str(path) for path in target.analyses] == [
+        f"results/quality/own/{setting}/{method}/seed{seed}.json"
+        for setting in "st"
+        for method in ("fedavg", "scaffold")
+        for seed in (1, 2, 3)
+    ]
+    metrics = [target.table.metric_of(cell.row, cell.column) for cell in target.cells]
+    assert [metric.analysis for metric in metrics] == ["quality", None, "quality"] * 2
+    assert [metric.reading.unit for metric in metrics[:2]] == ["%", ""]
+    assert metrics[1].selection == "" != metrics[4].selection
+    assert target.table.metric_of(target.cells[3].row).selection == ""
+
+
+def test_what_a_figure_shows_has_its_row_s_metric_or_its_own(bench: Workbench) -> None:
+    def shown(item: str, scale: Any) -> list[tuple[Any, ...]]:
+        return [
+            (each.label, each.metric.model_dump(), each.setting, *each.methods)
+            for each in bench.target("own", item, scale).figure.shown(scale)  # type: ignore[attr-defined]
+        ]
+
+    assert shown("curves", "paper") == [
+        ("One", "accuracy", "s", "fedavg"), ("Two", "accuracy", "other", "fedprox"),
+        ("One", "loss", "t", "fedavg"), ("Two", "loss", "other", "fedprox"),
+    ]  # fmt: skip
+    assert shown("map", "demo") == [
+        ("p", "accuracy", "small", f"fedprox_mu{row}.{at}") for row in (0, 2) for at in (0, 2)
+    ]
+    assert shown("trend", "demo") == [
+        ("one", "accuracy", "small", "fedavg"), ("two", "accuracy", "small", "fedprox"),
+    ]  # fmt: skip
+    assert not shown("shares", "paper") and not shown("plane", "paper")

@@ -948,6 +948,7 @@ def test_timings_count_by_what_was_computed_and_how(bench: Workbench, rates: Rat
     finished(bench, RunKey("ima/twin", "fedavg", 2), 2.0)
     finished(bench, RunKey("ima/twin", "fedprox", 2), 5.0)
     finished(bench, RunKey("ima/tiny", "fedavg", 5), 100.0, config_hash="of another configuration")
+    finished(bench, RunKey("ima/tiny", "fedavg", 6), 0.0)  # says nothing
     model = estimate_of(bench).cost_model
     average, wrapped = model.cost(AVERAGE), model.cost(RunKey("ima/tiny", "norm_clip+fedavg", 1))
     assert average.seconds == pytest.approx(2 * (AVERAGE_SECONDS - 3) + 3)
@@ -966,10 +967,9 @@ def test_timings_of_the_newest_runs_count(
     bench: Workbench, rates: Rates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost_model, "RECENT", 1)
-    for seed, times in ((2, 3.0), (3, 2.0), (4, 5.0)):
+    for seed, times, at in ((2, 3.0, 60), (3, 5.0, 300), (4, 2.0, 0)):
         finished(bench, run := RunKey("ima/tiny", "fedavg", seed), times)
-        os.utime(bench.root / run.folder / "timing.json", (abs(3 - seed) * 60,) * 2)
-    os.utime(bench.root / "results/runs/ima/tiny/fedavg/seed4/timing.json", (300, 300))
+        os.utime(bench.root / run.folder / "timing.json", (at, at))
     assert estimate_of(bench).cost_model.cost(AVERAGE).seconds == pytest.approx(
         5 * (AVERAGE_SECONDS - 3) + 3
     )
@@ -1130,11 +1130,12 @@ def test_every_landed_correction_is_of_a_workload_and_a_method_of_its_table() ->
 
 
 def test_the_nearest_workload_has_like_pixels_then_batch_then_clients_side_by_side() -> None:
-    base = replace(LOGISTIC, shape=(1, 32, 32), stacked=4)
+    base = replace(LOGISTIC, shape=(1, 32, 32), stacked=44)
     near = [
         replace(base, shape=(1, 16, 16), batch_size=90),
         replace(base, shape=(3, 30, 30), batch_size=8, stacked=20),
         replace(base, shape=(3, 30, 30), batch_size=80, stacked=400),
+        replace(base, shape=(3, 30, 30), batch_size=80, stacked=2),
         replace(base, shape=(3, 30, 30), batch_size=80, stacked=40),
     ]
     other_ways = [
@@ -1144,7 +1145,7 @@ def test_the_nearest_workload_has_like_pixels_then_batch_then_clients_side_by_si
         key: replace(RATE, parameters=place) for place, key in enumerate([*other_ways, *near])
     })  # fmt: skip
     rate = table.of_model(replace(base, classes=3), NONE)
-    assert rate.parameters == len(other_ways) + 3
+    assert rate.parameters == len(other_ways) + 4
     assert rate.step_seconds == pytest.approx(0.5 * (32 / 30) ** 2 * 100 / 80)
     assert (rate.client_seconds, rate.score_seconds) == (0.25, 0.1)
     assert table.of_model(replace(base, precision="tf32", classes=3), NONE).parameters == 1
@@ -1177,3 +1178,124 @@ def test_a_sample_takes_the_bytes_of_its_numbers_and_a_label(numbers: str, bytes
     data = Data(1, 1, (3, 5), numbers, 2, None, False)
     assert data.sample_bytes == 15 * bytes_each + 8
     assert Workload("m", (3, 5), numbers, 2, 1).pixels == (5 if numbers == "bytes" else 1)
+
+
+WITH_FIGURES = """\
+figures:
+  hills:
+    {kind: landscape, title: Hills, setting: big, columns: [{label: A, method: [fedavg, scaffold]}]}
+  lines:
+    kind: lines
+    title: Lines
+    rows: [{label: a, setting: big}, {label: b, setting: big, demo: tiny}]
+    columns: [{label: A, method: fedavg}]
+  shares: {kind: partitions, title: Shares, panels: [{label: a, setting: big}]}
+  trend:
+    kind: trend
+    title: Trend
+    lines: [one]
+    panels: [{label: p, x: x, points: [{at: 1, setting: big, methods: [fedavg]}]}]
+search:
+  all:
+    {title: All, setting: big, validation: 0.2, methods: [{method: fedprox, grid: {mu: [0.01, 1]}}]}
+  some:
+    {title: Some, setting: big, demo: tiny, validation: 0.2,
+     methods: [{method: fedprox, grid: {mu: [0.01, 1, 2]}}]}
+tables:
+  other:
+    title: Other
+    column_settings: {FedProx: big}
+    rows: [{label: Big, setting: big}, {label: Small, setting: big, demo: tiny},
+           {label: Tiny, setting: tiny}]
+    columns: [{label: FedAvg, method: fedavg}, {label: FedProx, method: fedprox}]
+  done:
+    title: Done
+    rows: [{label: Small, setting: big, demo: tiny}]
+    columns: [{label: FedAvg, method: fedavg}]
+"""
+
+
+@pytest.fixture
+def drawn(bench: Workbench) -> Workbench:
+    """With figures and searches; runs of setting big take minutes."""
+    return replaced(bench, ("tables:\n", f"  big: {{extends: tiny, rounds: 50}}\n{WITH_FIGURES}"))
+
+
+def test_scale_demo_has_a_small_form_of_every_place_of_a_long_run(
+    drawn: Workbench, rates: Rates
+) -> None:
+    faults = [each.removeprefix("config/experiments/ima.yaml: ") for each in
+              demo_faults.faults_at_demo(drawn, "ima")]  # fmt: skip
+    assert sorted(fault.partition(": ")[0] for fault in faults) == [
+        "figures.hills.demo", "figures.lines.rows.a.demo", "figures.trend", "search.all.demo",
+        "tables.other.rows.Big.demo", "tables.other.rows.Tiny.demo",
+    ]  # fmt: skip
+
+
+def test_lines_are_of_every_kind_of_target_and_analyses_that_are_missing_are_jobs(
+    drawn: Workbench, rates: Rates
+) -> None:
+    estimate = estimate_of(drawn)
+    found = {(line.kind, line.name): line for line in estimate.lines()}
+    assert {key: line.runs for key, line in found.items() if line.kind in ("figure", "search")} == {
+        ("figure", "ima/hills"): 2, ("figure", "ima/lines"): 2, ("search", "ima/all"): 2,
+        ("search", "ima/some"): 3,
+    }  # fmt: skip
+    assert found["table", "ima/done"].hours * 3600 == pytest.approx(AVERAGE_SECONDS)
+    # Everything together takes as long as the longest way where each run has a core.
+    total = found["all", "all"]
+    assert total.hours > total.wall > 0 and total.runs == len(estimate.costs)
+    assert estimate.wall_seconds(estimate.costs.values(), 1) == pytest.approx(total.hours * 3600)
+    assert estimate.jobs()["analysis"] == 2
+    made = drawn.root / "results/landscapes/ima/big/scaffold/seed1.json"
+    made.parent.mkdir(parents=True)
+    made.touch()
+    assert estimate_of(drawn).jobs()["analysis"] == 1
+    assert estimate_of(drawn, "ima/lines").jobs()["analysis"] == 0
+    assert estimate_of(drawn).jobs()["partition"] == len({
+        drawn.setting(run.setting).partition_path(run.seed) for run in estimate.cost_model.left
+    })  # fmt: skip
+
+
+TABLES = ("table_1", "table_2")
+
+
+@pytest.mark.parametrize(
+    ("names", "items"),
+    [
+        (("ima",), {"hills", "lines", "all", "some", "other", "done", *TABLES}),
+        (("ima/some",), {"some"}),
+        (("ima/lines", "ima/done"), {"lines", "done"}), (("ima/done", "ima/done"), {"done"}),
+    ],
+)  # fmt: skip
+def test_several_targets_are_chosen_by_name(
+    drawn: Workbench, names: tuple[str, ...], items: set[str]
+) -> None:
+    found = [target.item for target in chosen(drawn, names, "demo") if target.required]
+    assert sorted(found) == sorted(items) and len(set(found)) == len(found)
+
+
+def test_a_data_set_of_one_s_own_is_not_downloaded(bench: Workbench, rates: Rates) -> None:
+    bench = replaced(bench, ("dataset: mnist5k", "dataset: pacs"))
+    (missing,) = (estimate := estimate_of(bench)).missing()
+    size = bench.datasets["pacs"].size
+    assert size is not None
+    assert (missing.name, missing.runs, missing.fetch) == ("pacs", 2, "your own files")
+    assert (missing.download, missing.unsized) == (0, 0)
+    assert missing.disk == (math.prod(size.shape) + 8) * (size.train + size.test)
+    assert estimate.jobs()["download"] == 1  # which looks for them
+
+
+def test_files_whose_size_nobody_states_are_counted(
+    bench: Workbench, rates: Rates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the four files of MNIST one states its size; what it holds is unknown."""
+    bench = replaced(bench, ("dataset: mnist5k", "dataset: mnist"))
+    entry = bench.datasets["mnist"]
+    files = entry.raw_files  # type: ignore[attr-defined]
+    sizes = [file.packed.size if file.packed else file.size for file in files]
+    bare = [file.model_copy(update={"packed": None, "size": None}) for file in files[:-1]]
+    monkeypatch.setattr(type(entry), "raw_files", property(lambda self: [*bare, files[-1]]))
+    monkeypatch.setitem(bench.datasets, "mnist", entry.model_copy(update={"size": None}))  # type: ignore[arg-type]
+    (missing,) = estimate_of(bench).missing()
+    assert (missing.unsized, missing.download, missing.disk) == (len(files) - 1, sizes[-1], None)

@@ -1,0 +1,508 @@
+"""What names in experiment files stand for: each of several is looked up, and what wins is used."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedrepro.config.config_file import Overrides, Seeds
+from fedrepro.config.experiment import COMPACT
+from fedrepro.config.loading import load
+from fedrepro.config.run_spec import Execution
+from fedrepro.config.searches import LONGEST, Searched, values_in
+from fedrepro.config.searches import TEXT as TEXT_OF_A_SETTING
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import UserError
+from support.refusals import refused
+from support.search_world import EXPERIMENT, SEARCH, settle
+
+S: dict[str, Any] = EXPERIMENT["settings"]["s"]
+ROWS = [{"label": "r", "setting": "s"}, {"label": "q", "setting": "t", "demo": "s"}]
+COLUMNS = [{"label": "A", "method": "fedavg"}, {"label": "B", "method": "fedprox"}]
+TABLE = {"title": "T", "rows": ROWS, "columns": COLUMNS}
+LINES = {"kind": "lines", "title": "L", "rows": ROWS, "columns": COLUMNS}
+SHEETS = {"kind": "sheets", "title": "S", "panels": ROWS, "columns": COLUMNS}
+POINT = {"at": 1, "setting": "s", "methods": ["fedavg"]}
+TREND = {"kind": "trend", "title": "T", "lines": ["one"]}
+
+
+def bench_of(root: Path, changes: dict[str, Any] | None = None, **experiment: Any) -> Workbench:
+    settings = {"s": S, "t": {"extends": "s"}} | experiment.pop("settings", {})
+    return load(settle(root, changes, settings=settings, **experiment))
+
+
+def row(**keys: Any) -> dict[str, Any]:
+    return {"tables": {"u": {**TABLE, "rows": [ROWS[0], {**ROWS[1], **keys}]}}}
+
+
+def figure(spec: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    return {"figures": {"f": {**spec, **keys}}}
+
+
+def second(**keys: Any) -> dict[str, Any]:
+    return {"settings": {"t": {"extends": "s", **keys}}}
+
+
+RUN = {"setting": "s", "method": "fedevg"}
+NAMES: list[tuple[dict[str, Any], str, Any]] = [
+    (second(dataset="hart"), "settings.t.dataset", "hart"),
+    (second(model="logistik"), "settings.t.model", "logistik"),
+    (second(evaluator={"model": "logistik"}), "settings.t.evaluator.model", "logistik"),
+    (second(stands_for="u"), "settings.t.stands_for", "u"),
+    (second(inputs={"a": RUN, "b": {**RUN, "setting": "u"}}), "settings.t.inputs.b.setting", "u"),
+    (second(inputs={"a": RUN, "b": {"dataset": "u"}}), "settings.t.inputs.b.dataset", "u"),
+    (second(extends="u"), "settings.t.extends", "u"),
+    (row(setting="u"), "tables.u.rows.q.setting", "u"),
+    (row(demo="u"), "tables.u.rows.q.demo", "u"),
+    (row(demo="s@released"), "tables.u.rows.q.demo", "s@released"),
+    (row(setting="own/u"), "tables.u.rows.q.setting", "own/u"),
+    (row(column_settings={"B": "*-x"}), "rows.q.column_settings.B", "s-x"),
+    (row(demo_column_settings={"A": "s", "B": "u"}), "rows.q.demo_column_settings.B", "u"),
+    (row(column_settings={"A": "s", "C": "s"}), "tables.u.rows.q.column_settings", "C"),
+    (row(demo_column_settings={"C": "s"}), "tables.u.rows.q.column_settings", "C"),
+    ({"tables": {"u": {**TABLE, "column_settings": {"A": "s", "C": "s"}}}},
+     "tables.u.column_settings", "C"),
+    ({"tables": {"u": {**TABLE, "column_settings": {"A": "s", "B": "u"}}}},
+     "tables.u.column_settings.B", "u"),
+    (figure(LINES, rows=[ROWS[0], {**ROWS[1], "demo": "u"}]), "figures.f.rows.q.demo", "u"),
+    (figure(LINES, column_settings={"C": "s"}), "figures.f.column_settings", "C"),
+    (figure(SHEETS, column_settings={"C": "s"}), "figures.f.column_settings", "C"),
+    (figure(SHEETS, column_settings={"B": "*-x"}), "figures.f.column_settings.B", "s-x"),
+    (figure(TREND, panels=[{"label": "p", "x": "x", "points": [POINT, {**POINT, "demo": "u"}]}]),
+     "panels.p.points.1.demo", "u"),
+    (figure({"kind": "landscape", "title": "H", "setting": "s", "columns": COLUMNS}, demo="u"),
+     "figures.f.demo", "u"),
+    ({"computed": {"c": {"kind": "client_statistics", "title": "C", "settings": {"D": "u"}}}},
+     "computed.c.settings.D", "u"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "key", "value"), NAMES)
+def test_a_name_that_stands_for_nothing_is_refused_where_it_stands(
+    tmp_path: Path, changes: dict[str, Any], key: str, value: Any
+) -> None:
+    """The last of several, too."""
+    with refused(key=key, value=value):
+        bench_of(tmp_path, **{"search": {}, **changes})
+
+
+ITEMS: dict[str, dict[str, Any]] = {
+    "tables": TABLE, "search": SEARCH, "figures": LINES,
+    "computed": {"kind": "responses", "title": "C"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tables", "compact"), ("tables", "computed"), ("computed", "figures"),
+        ("figures", "search"), ("search", "compact_search"),
+    ],
+)  # fmt: skip
+def test_an_item_s_name_is_its_own_among_all_sections(tmp_path: Path, one: str, other: str) -> None:
+    sections = {"search": {}, one: {"x": ITEMS[one]}}
+    if other.startswith("compact"):
+        section = "search" if other == "compact_search" else "tables"
+        file = tmp_path / COMPACT / "own.yaml"
+        file.parent.mkdir(parents=True)
+        compact = {"settings": {}, section: {"x": ITEMS[section]}}
+        file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    else:
+        sections[other] = {"x": ITEMS[other]}
+    with refused(key=other, value="x"):
+        bench_of(tmp_path, **sections)
+
+
+def test_a_compact_file_s_methods_and_settings_join_those_of_the_experiment(tmp_path: Path) -> None:
+    file = tmp_path / COMPACT / "own.yaml"
+    file.parent.mkdir(parents=True)
+    compact: dict[str, Any] = {
+        "methods": {"mine": {"variant_of": "fedprox", "mu": 0.4}},
+        "settings": {"compact-s": {"extends": "t", "rounds": 5}},
+        "tunes": {"optimizer.lr": "Section 3"},
+    }
+    file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    bench = bench_of(tmp_path)
+    spec = bench.run_spec("own/compact-s", "mine", 1)
+    assert (spec.setting.rounds, spec.setting.dataset) == (5, "heart")
+    assert spec.hyperparameters == {"fedprox": {"mu": 0.4}}
+    assert bench.experiments["own"].tunes == {"optimizer.lr": "Section 3"}
+    for key, entry in (("methods", {"fedprox": {"mu": 2.0}}), ("settings", {"t": S})):
+        again = {**compact, key: {**compact[key], **entry}}
+        file.write_text(yaml.safe_dump(again), encoding="utf-8")
+        with refused(key=key, value=next(iter(entry)), file="config/compact/own.yaml"):
+            bench_of(tmp_path)
+
+
+def test_the_nearest_setting_s_key_wins_as_a_whole(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, settings={
+        "c": {"extends": "b", "epochs": 7},
+        "b": {"extends": "a", "optimizer": {"lr": 0.5}, "rounds": 4},
+        "a": {"extends": "s", "optimizer": {"lr": 0.2, "momentum": 0.9}, "rounds": 3, "epochs": 2},
+    })  # fmt: skip
+    last = bench.setting("own/c")
+    assert (last.epochs, last.rounds, last.batch_size) == (7, 4, 20)
+    assert (last.optimizer.lr, last.optimizer.momentum) == (0.5, 0.0)
+    assert (bench.setting("own/a").epochs, bench.setting("own/s").epochs) == (2, 1)
+    for circle in ({"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "a"}):
+        with pytest.raises(UserError, match="extend"):
+            bench_of(tmp_path, settings={name: {"extends": its} for name, its in circle.items()})
+
+
+def test_the_nearest_statement_of_a_hyperparameter_wins(tmp_path: Path) -> None:
+    bench = bench_of(
+        tmp_path, search={},
+        methods={
+            "fedprox": {"mu": 0.1, "halved": True}, "mine": {"variant_of": "fedprox", "mu": 0.3},
+            "ours": {"variant_of": "mine", "squared": True},
+        },
+        settings={"t": {"extends": "s", "methods": {"fedprox": {"mu": 0.5, "squared": False},
+                                                    "mine": {"halved": False}}}},
+    )  # fmt: skip
+    stated = {
+        (setting, method): bench.run_spec(f"own/{setting}", method, 1).hyperparameters["fedprox"]
+        for setting in "st"
+        for method in ("fedprox", "mine", "ours", "ours_mu0.7")
+    }
+    plain, changed = {"mu": 0.1, "halved": True}, {"mu": 0.5, "halved": True, "squared": False}
+    assert stated == {
+        ("s", "fedprox"): plain, ("s", "mine"): plain | {"mu": 0.3},
+        ("s", "ours"): plain | {"mu": 0.3, "squared": True},
+        ("s", "ours_mu0.7"): plain | {"mu": 0.7, "squared": True},
+        ("t", "fedprox"): changed, ("t", "mine"): changed | {"mu": 0.3, "halved": False},
+        ("t", "ours"): changed | {"mu": 0.3, "halved": False, "squared": True},
+        ("t", "ours_mu0.7"): changed | {"mu": 0.7, "halved": False, "squared": True},
+    }  # fmt: skip
+
+
+def test_a_setting_s_longest_name_is_the_one_that_values_follow(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, settings={"s_epochs5": {"extends": "s", "epochs": 5, "rounds": 9}})
+    found = bench.setting("own/s_epochs5_rounds3")
+    assert (found.epochs, found.rounds, found.name) == (5, 3, "own/s_epochs5_rounds3")
+    assert bench.setting("own/s_epochs5").rounds == 9
+    assert bench.setting("own/t_epochs5").rounds == S["rounds"]
+    with refused(key="setting", value="own/s_rounds3_epochs5"):  # in their order only
+        bench.setting("own/s_rounds3_epochs5")
+
+
+def test_another_value_leaves_what_is_not_stated_unstated(tmp_path: Path) -> None:
+    """A scale that nobody gave is refused beside label_flip; a day's length is kept."""
+    keys = {
+        "attack": {"kind": "label_flip", "share": 0.2}, "availability": {"period": 4},
+        "noise": {"kind": "pair", "rate": 0.1},
+    }  # fmt: skip
+    plain = bench_of(tmp_path, settings={"t": {"extends": "s", **keys}}).setting("own/t")
+    changed = plain.with_keys({"attack.share": 0.4, "availability.dropout": 0.1, "noise.rate": 0.3})
+    assert changed.attack and (changed.attack.kind, changed.attack.share) == ("label_flip", 0.4)
+    assert "scale" not in changed.attack.model_fields_set
+    assert changed.availability is not None
+    assert (changed.availability.period, changed.availability.dropout) == (4, 0.1)
+    assert changed.noise and (changed.noise.kind, changed.noise.rate) == ("pair", 0.3)
+
+
+# --- runs -----------------------------------------------------------------------------------------
+def test_a_run_is_executed_as_the_configuration_says(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path)
+    text = "executor: parallel\ndevice: cuda:1\nthreads: 3\ncheckpoint_every: 7\n"
+    (tmp_path / "config/config.yaml").write_text(text, encoding="utf-8")
+    spec = load(tmp_path).run_spec("own/s", "fedavg", 1)
+    assert spec.execution == Execution("parallel", "cuda:1", 3, 7)
+    assert spec.digest == bench.run_spec("own/s", "fedavg", 1).digest
+    overridden = load(tmp_path, Overrides(device="cpu")).config
+    assert (overridden.device, overridden.executor, overridden.threads) == ("cpu", "parallel", 3)
+    (tmp_path / "config/config.yaml").write_text("{}\n", encoding="utf-8")
+    assert load(tmp_path).run_spec("own/s", "fedavg", 1).execution == Execution()
+    assert Execution() == Execution("auto", "cpu", 1, 10)
+
+
+def test_a_description_has_the_rounds_that_its_method_saves_and_no_caveats(tmp_path: Path) -> None:
+    more = {
+        "save_models_at": {"fedavg": [2, 1], "fedprox": [1]}, "note": "A caveat.",
+        "stands_for": "s", "resources": {"mem_mb": 5}, "evaluator": {"model": "twonn"},
+        "released": {"A1": {"rounds": 3}},
+    }  # fmt: skip
+    bench = bench_of(tmp_path, settings={"t": {"extends": "s", **more}})
+    plain, found = (bench.run_spec(f"own/{name}", "fedavg", 1).description() for name in "st")
+    assert found == {**plain, "setting": "own/t", "keep": [1, 2]}
+    assert bench.run_spec("own/t", "fedprox", 1).description()["keep"] == [1]
+    assert "keep" not in bench.run_spec("own/t", "scaffold", 1).description()
+    released = bench.run_spec("own/t@released", "fedavg", 1).description()
+    assert released == {**found, "setting": "own/t@released", "rounds": 3}
+
+
+def test_pretrained_weights_are_part_of_a_run(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, settings={"t": {"extends": "s", "model": "efficientnet_b0"}})
+    name, entry = bench.weights["efficientnet_b0"]
+    assert bench.catalogue_weights[name] == entry
+    assert bench.run_spec("own/t", "fedavg", 1).description()["weights"] == entry.sha256
+    assert "weights" not in bench.run_spec("own/s", "fedavg", 1).description()
+
+
+def test_what_names_no_measure_follows_the_task(tmp_path: Path) -> None:
+    """Of numbers there is no accuracy; a measure that is stated stays."""
+    stops = {"patient": {"patience": 2}, "stated": {"patience": 2, "measure": "accuracy"}}
+    bench = bench_of(
+        tmp_path, settings={name: {"extends": "s", "stop": stop} for name, stop in stops.items()},
+        search={"plain": SEARCH, "stated": {**SEARCH, "metric": "accuracy"}},
+    )  # fmt: skip
+    entry = bench.datasets["heart"].model_copy(update={"task": "regression"})
+    numbers = replace(bench, datasets={**bench.datasets, "heart": entry})
+    for each, measure in ((bench, "accuracy"), (numbers, "loss")):
+        described = [
+            each.run_spec(f"own/{name}", "fedavg", 1).description()["stop"] for name in stops
+        ]
+        assert [stop["measure"] for stop in described] == [measure, "accuracy"]
+        assert [stop["patience"] for stop in described] == [2, 2]
+        metrics = [each.search("own", item, "paper").search.metric for item in ("plain", "stated")]
+        assert [metric.model_dump() for metric in metrics] == [measure, "accuracy"]
+
+
+def test_seeds_of_an_item_come_before_the_system_s_and_the_configuration_s(tmp_path: Path) -> None:
+    own = {"demo": [7], "compact": [8], "paper": [9, 6]}
+    bench = bench_of(tmp_path, seeds={"demo": [1, 2], "compact": [3], "paper": [5, 4]})
+    assert [bench.seeds(scale, "own") for scale in ("demo", "compact", "paper")] == [
+        (1, 2), (3,), (5, 4),
+    ]  # fmt: skip
+    assert [bench.seeds(scale, "own", Seeds(**own)) for scale in ("demo", "compact", "paper")] == [  # type: ignore[arg-type]
+        (7,), (8,), (9, 6),
+    ]  # fmt: skip
+    path = bench.histogram_of("own/s")
+    assert path == bench.setting("own/s").partition_path(5).with_suffix(".json")
+    assert not bench.is_prepared("own/s")
+    (tmp_path / "results/data/heart").mkdir(parents=True)
+    (tmp_path / "results/data/heart/meta.json").touch()
+    assert bench.is_prepared("own/s") and bench.surrogate_for("own/s") is None
+    (tmp_path / "config/config.yaml").write_text(
+        "seeds: {demo: [4], compact: [6, 7], paper: [8]}\n", encoding="utf-8"
+    )
+    bench = load(tmp_path)
+    assert bench.seeds("compact", "own") == (3,)
+    (tmp_path / "config/experiments/own.yaml").write_text(
+        yaml.safe_dump({key: value for key, value in EXPERIMENT.items() if key != "search"}),
+        encoding="utf-8",
+    )
+    bench = load(tmp_path)
+    assert [bench.seeds(scale, "own") for scale in ("demo", "compact", "paper")] == [
+        (4,), (6, 7), (8,),
+    ]  # fmt: skip
+
+
+def test_folders_of_plug_ins_are_each_their_own_and_there(tmp_path: Path) -> None:
+    bench_of(tmp_path)
+    config = tmp_path / "config/config.yaml"
+    config.write_text("plugins: {methods: a, models: b, data: c/d}\n", encoding="utf-8")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with refused(key="plugins.data", value="c/d"):
+        load(tmp_path)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/d").write_text("no folder", encoding="utf-8")
+    with refused(key="plugins.data", value="c/d"):
+        load(tmp_path)
+    (tmp_path / "c/d").unlink()
+    (tmp_path / "c/d").mkdir()
+    folders = load(tmp_path).plugins
+    assert (folders.root, folders.methods, folders.models, folders.data) == (
+        tmp_path, tmp_path / "a", tmp_path / "b", tmp_path / "c/d",
+    )  # fmt: skip
+    assert folders.losses is None and folders.partitions is None
+
+
+# --- tables whose runs stop or have landed --------------------------------------------------------
+@pytest.mark.parametrize(("target", "fits"), [(60, False), (50, True)])
+@pytest.mark.parametrize("section", ["tables", "compact"])
+def test_a_target_that_a_run_stops_before_is_refused_at_every_scale(
+    tmp_path: Path, section: str, target: int, fits: bool
+) -> None:
+    """The last row's demo stops, and only the last column asks for rounds."""
+    columns = [COLUMNS[0], {**COLUMNS[1], "metric": {"rounds_to": target}}]
+    table = {**TABLE, "rows": [ROWS[0], {**ROWS[1], "demo": "u"}], "columns": columns}
+    keys: dict[str, Any] = {
+        "settings": {"u": {"extends": "s", "stop": {"at": 50}}}, "search": {}, "tables": {},
+    }  # fmt: skip
+    if section == "compact":
+        file = tmp_path / COMPACT / "own.yaml"
+        file.parent.mkdir(parents=True)
+        compact = {"settings": {}, "tables": {"x": table}}
+        file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    else:
+        keys["tables"] = {"x": table}
+    if fits:
+        assert bench_of(tmp_path, **keys).target("own", "x")
+        return
+    with refused(key="tables.x.rows.q.metric.rounds_to", value=float(target)):
+        bench_of(tmp_path, **keys)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "metric", "fits"),
+    [
+        (2, {"of": "accuracy", "over_clients": "worst"}, False),
+        (1, {"of": "accuracy", "over_clients": "worst"}, True),
+        (2, {"of": "accuracy", "over_clients": "average", "weighted": False}, True),
+        (2, "accuracy", True),
+    ],
+)
+@pytest.mark.parametrize("section", ["tables", "search"])
+def test_landed_rounds_are_enough_for_compact_tables_and_searches(
+    tmp_path: Path, section: str, rounds: int, metric: Any, fits: bool
+) -> None:
+    file = tmp_path / COMPACT / "own.yaml"
+    file.parent.mkdir(parents=True)
+    summary = {"rounds": rounds}
+    columns = [COLUMNS[0], {**COLUMNS[1], "metric": metric}]
+    items = {
+        "tables": {**TABLE, "columns": columns, "summary": summary},
+        "search": {**SEARCH, "metric": metric, "summary": summary},
+    }
+    compact = {"settings": {}, section: {"x": items[section]}}
+    file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    if fits:
+        assert bench_of(tmp_path, search={}).target("own", "x")
+        return
+    with refused(key=f"{section}.x.summary.rounds", value=rounds, file="config/compact/own.yaml"):
+        bench_of(tmp_path, search={})
+
+
+# --- searches -------------------------------------------------------------------------------------
+def test_a_search_at_scale_demo_keeps_validation_samples_of_its_small_setting(
+    tmp_path: Path,
+) -> None:
+    bench = bench_of(tmp_path, {"demo": "t", "seeds": {"demo": [4], "paper": [2, 3]}})
+    demo, paper = (bench.search("own", "grid", scale) for scale in ("demo", "paper"))
+    assert {(run.setting, run.seed) for run in demo.runs} == {("own/t@validation0.2", 4)}
+    assert {run.setting for run in paper.runs} == {"own/s@validation0.2"}
+    assert {run.seed for run in paper.runs} == {2, 3}
+    for target in (demo, paper):
+        spec = bench.run_spec(target.setting, "fedprox_mu1.0", 1)
+        assert spec.setting.partition.validation == 0.2
+        assert spec.hyperparameters == {"fedprox": {"mu": 1.0}}
+    kept = {"extends": "s", "partition": {**S["partition"], "validation": 0.1}}
+    with refused(key="settings.t.partition.validation", value=0.1):
+        bench_of(tmp_path, {"demo": "t"}, settings={"t": kept})
+
+
+@pytest.mark.parametrize(("digits", "fits"), [(LONGEST - 10, True), (LONGEST - 9, False)])
+def test_a_candidate_s_name_has_at_most_120_characters(
+    tmp_path: Path, digits: int, fits: bool
+) -> None:
+    """They name a folder."""
+    value = 10 ** (digits - 1)
+    changes = {"methods": [{"method": "fedprox", "grid": {"mu": [value]}}]}
+    if not fits:
+        with refused(key="search.grid.methods.fedprox.grid"):
+            bench_of(tmp_path, changes)
+        return
+    run, *_ = bench_of(tmp_path, changes).search("own", "grid", "paper").runs
+    assert len(run.method) == 120
+
+
+def test_a_candidate_s_name_has_each_part_s_values_by_name(tmp_path: Path) -> None:
+    searched = Searched.model_validate({
+        "method": "ima+fedprox@released", "keys": {"optimizer.lr": [0.1], "epochs": [2]},
+        "grid": {"fedprox.mu": [0.5, 1], "ima.window": [3], "fedprox.halved": [True]},
+    })  # fmt: skip
+    first, last, published = searched.candidates({
+        "optimizer.lr": 0.2, "epochs": 2, "fedprox.mu": 0.5, "ima.window": 4,
+        "fedprox.halved": False,
+    })  # fmt: skip
+    names = [each.method for each in (first, last, published)]
+    assert names == [
+        "ima_window3+fedprox_halvedtrue_mu0.5@released",
+        "ima_window3+fedprox_halvedtrue_mu1@released",
+        "ima_window4+fedprox_halvedfalse_mu0.5@released",
+    ]
+    assert [each.suffix for each in (first, last, published)] == [
+        "_epochs2_optimizer.lr0.1", "_epochs2_optimizer.lr0.1", "_epochs2_optimizer.lr0.2",
+    ]  # fmt: skip
+    assert searched.variants(last) == {
+        "ima_window3": {"variant_of": "ima", "parent": None, "window": 3},
+        "fedprox_halvedtrue_mu1": {
+            "variant_of": "fedprox", "parent": None, "mu": 1, "halved": True,
+        },
+    }  # fmt: skip
+    assert len(searched.candidates(first.values)) == 2
+
+
+DEFAULTS = {"mu": 0.1, "mu_max": 1, "scheme": "exponential", "free": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("_mu0.5_mu_max2", {"mu": 0.5, "mu_max": 2}), ("_muminus3", {"mu": -3}),
+        ("_mu_max2", {"mu_max": 2}), ("_mutrue", {"mu": True}), ("_munull", {"mu": None}),
+        ("_mu0.5_schemecyclic", {"mu": 0.5, "scheme": "cyclic"}), ("_free2", {"free": 2}),
+        ("_mu_max2_mu0.5", {}), ("_mu0.5_mu0.6", {}), ("_mucyclic", {}), ("_freecyclic", {}),
+        ("_mu05", {}), ("_mu0.50", {"mu": 0.5}), ("_nu1", {}), ("", {}), ("_schemea-b", {}),
+    ],
+)  # fmt: skip
+def test_values_are_read_from_a_name_as_they_are_written(name: str, values: dict[str, Any]) -> None:
+    found = values_in(name, DEFAULTS)
+    assert found == ({} if name == "_mu0.50" else values)
+    assert [type(each) for each in found.values()] == [type(values[key]) for key in found]
+    assert values_in("_freea-b", DEFAULTS, TEXT_OF_A_SETTING) == {"free": "a-b"}
+    assert values_in("_mua", DEFAULTS, TEXT_OF_A_SETTING) == {}
+
+
+def test_a_search_goes_on_at_the_ends_of_what_was_tried() -> None:
+    searched = Searched.model_validate({
+        "method": "fedavg",
+        "keys": {"optimizer.lr": [0.1, 0.01, 0.03], "epochs": [1, 3], "augment": ["flip", None]},
+    })  # fmt: skip
+    for key, best, values in (
+        ("optimizer.lr", 0.1, [0.01, 0.03, 0.1, 0.3]), ("optimizer.lr", 0.03, [0.1, 0.01, 0.03]),
+        ("optimizer.lr", 0.01, [0.003, 0.01, 0.03, 0.1]), ("epochs", 3, [1, 3, 10]),
+        ("epochs", 1, [1, 3]), ("augment", "flip", ["flip", None]),
+    ):  # fmt: skip
+        longer = searched.gone_on(key, best)
+        assert longer.keys == {**searched.keys, key: values}
+    assert searched.as_far_as_it_may_go().keys == {
+        "optimizer.lr": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
+        "epochs": [1, 3, 10, 30, 100], "augment": ["flip", None],
+    }  # fmt: skip
+
+
+# --- values of the command line -------------------------------------------------------------------
+def test_a_name_that_another_method_has_is_not_taken(tmp_path: Path) -> None:
+    other = {"variant_of": "fedprox", "mu": 0.3}
+    methods = {"fedprox": {"mu": 0.1}, "mine": {"variant_of": "fedprox", "halved": True}}
+    for same, entry in (
+        (True, other), (True, {**other, "parent": "fedavg"}), (False, {**other, "mu": 0.4}),
+        (False, {**other, "halved": True}), (False, {"variant_of": "fedavg"}),
+        (False, {**other, "variant_of": "mine"}),
+    ):  # fmt: skip
+        bench = bench_of(tmp_path, search={}, methods={**methods, "fedprox_mu0.3": entry})
+        setting = bench.setting("own/s")
+        if same:
+            changed, _, name = bench.with_variant(setting, "fedprox", {"mu": 0.3})
+            spec = changed.run_spec("own/s", name, 1)
+            assert (name, spec.hyperparameters) == ("fedprox_mu0.3", {"fedprox": {"mu": 0.3}})
+        else:
+            with refused(key="methods", value="fedprox_mu0.3"):
+                bench.with_variant(setting, "fedprox", {"mu": 0.3})
+
+
+@pytest.mark.parametrize("only", [None, "own", "pub"])
+def test_tables_are_those_of_a_system_or_with_a_setting(tmp_path: Path, only: str | None) -> None:
+    wide = {**TABLE, "column_settings": {"B": "v"}}
+    settings = {"v": {"extends": "s"}, "w": {"extends": "s"}}
+    bench_of(tmp_path, search={}, settings=settings, tables={"one": TABLE, "two": wide})
+    (tmp_path / "config/experiments/pub.yaml").write_text(yaml.safe_dump({
+        "system": "pub", "title": "P", "paper": "none",
+        "tables": {"three": {**TABLE, "rows": [{"label": "r", "setting": "own/v"}]}},
+    }), encoding="utf-8")  # fmt: skip
+    bench = load(tmp_path)
+    every = {("own", "one"), ("own", "two"), ("pub", "three")}
+    of_system = {key for key in every if only in (None, key[0])}
+    assert bench.tables("paper", only).keys() == of_system
+    for setting, having in (("own/v", {"two", "three"}), ("own/t", {"one", "two"}), ("own/w", ())):
+        found = bench.tables("paper", only, setting)
+        assert found.keys() == {key for key in of_system if key[1] in having}
+    assert bench.tables("demo", only, "own/t").keys() == set()  # its demo stands there
+    assert bench.runs_of("own/v", ["demo"]) == {
+        RunKey("own/v", method, 1) for method in ("fedavg", "fedprox")
+    }
