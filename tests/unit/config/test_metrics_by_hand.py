@@ -153,3 +153,48 @@ def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it(
     of_runs = (RoundsTo(rounds_to=1), MegabytesTo(megabytes_to=1), Reached(reached_in_steps_of=1))
     assert all(metric.of_a_run for metric in of_runs) and not own[0].of_a_run
     assert all(metric.curve == OfRounds(name="accuracy") for metric in of_runs)
+
+
+@pytest.mark.parametrize(
+    ("of", "how", "unit", "rising", "expected"),
+    [
+        ("accuracy", "worst", "%", True, 10), ("accuracy", "best", "%", True, 90),
+        ("loss", "worst", "", False, 0.9), ("loss", "best", "", False, 0.1),
+        ("accuracy", "gap", "points", False, 80), ("loss", "gap", "", False, 0.8),
+        ("accuracy", "average", "%", True, 50), ("r2", "average", "", True, 0.5),
+        ("accuracy", "gini", "", False, 100 * 3.2 / 9), ("mae", "average", "", False, 0.5),
+    ],
+)  # fmt: skip
+def test_worse_is_less_of_what_rises_and_more_of_what_falls(
+    of: str, how: Any, unit: str, rising: bool, expected: float
+) -> None:
+    values = {"round": [3] * 3, of: [0.9, 0.1, 0.5], "test_samples": [1, 1, 1]}
+    run: Any = SimpleNamespace(rounds={"round": [3]}, clients=values, mixtures={})
+    reading = OverClients(of=of, over_clients=how).reading
+    assert (reading.unit, reading.rising) == (unit, rising)
+    ((number, value),) = reading.series(run)
+    assert number == 3 and value == pytest.approx(expected)
+    run.clients = {"round": [3]}
+    assert reading.series(run) == []
+
+
+def test_mixtures_are_read_where_clients_have_two_models() -> None:
+    """Of 2 clients at 3 weights; the fixed one is in their rows."""
+    mixtures = {
+        "weight": [0.0, 0.5, 1.0] * 2, "accuracy": [0.2, 0.4, 0.9, 0.8, 0.7, 0.1],
+        "loss": [3.0, 2.0, 1.0, 1.0, 2.0, 3.0], "test_samples": [1] * 3 + [3] * 3,
+    }  # fmt: skip
+    clients = {"round": [5, 5], "accuracy": [0.4, 0.7], "test_samples": [1, 3], "loss": [2.0, 2.5]}
+    run: Any = SimpleNamespace(rounds={"round": [2, 5]}, clients=clients, mixtures=mixtures)
+    for mix, weighted, expected in (
+        ("fixed", True, (40 + 3 * 70) / 4), ("fixed", False, 55), ("best", True, (40 + 210) / 4),
+        ("own", True, (90 + 240) / 4), ("own", False, 85),
+    ):  # fmt: skip
+        metric = OverClients(of="accuracy", over_clients="average", mix=mix, weighted=weighted)  # type: ignore[arg-type]
+        assert metric.reading.series(run) == [(5, pytest.approx(expected))]
+    run.mixtures = {}  # of a method with one model
+    metric = OverClients(of="accuracy", over_clients="average", mix="own", weighted=False)
+    assert metric.reading.series(run) == [(5, pytest.approx(55))]
+    for of, is_own in (("loss", False), ("accuracy", True)):  # clients choose by accuracy
+        metric = OverClients(of=of, over_clients="average", mix="released")
+        assert (metric.mixture == metric.at_mix("own").mixture) is is_own

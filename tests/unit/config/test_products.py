@@ -44,6 +44,9 @@ def test_mappings_vary_together_and_values_may_be_anything() -> None:
     found = made('"m{a}": {for: [{a: true, b: [1]}, {a: no, b: {c: 2}}], value: "{b}"}')
     assert found == {"mtrue": {"value": [1]}, "mfalse": {"value": {"c": 2}}}
     assert made('r: [{for: {1: [[x]]}, label: "{1}"}]') == {"r": [{"label": ["x"]}]}
+    inner = made('"{a}": {for: {a: [1, 2]}, r: [{for: {a: [x, y]}, label: "{a}"}], s: "{a}"}')
+    rows = [{"label": "x"}, {"label": "y"}]
+    assert inner == {"1": {"r": rows, "s": 1}, "2": {"r": rows, "s": 2}}
 
 
 def test_each_is_a_second_factor_that_is_merged() -> None:
@@ -153,6 +156,8 @@ def test_what_has_another_form_is_left_to_the_check(text: str) -> None:
 
 def test_a_rows_metric_says_what_differs() -> None:
     text = "tables: {t: {metric: {of: top5, mix: best}, rows: [{metric: {mix: fixed}}MORE]}}"
+    figures = write_out(made(text.replace("tables", "figures").replace("MORE", "")), "e.yaml")
+    assert figures == {"figures": {"t": {"rows": [{"metric": {"of": "top5", "mix": "fixed"}}]}}}
     table = write_out(made(text.replace("MORE", ", {}")), "e.yaml")["tables"]["t"]
     assert table["rows"] == [{"metric": {"of": "top5", "mix": "fixed"}}, {}]
     assert table["metric"] == {"of": "top5", "mix": "best"}

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from fedrepro.config.config_file import Overrides, Seeds
-from fedrepro.config.experiment import COMPACT
+from fedrepro.config.experiment import COMPACT, how_to_add
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution
 from fedrepro.config.searches import LONGEST, Searched, values_in
@@ -16,6 +17,7 @@ from fedrepro.config.searches import TEXT as TEXT_OF_A_SETTING
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 from support.refusals import refused
 from support.search_world import EXPERIMENT, SEARCH, settle
 
@@ -472,7 +474,7 @@ def test_a_name_that_another_method_has_is_not_taken(tmp_path: Path) -> None:
     methods = {"fedprox": {"mu": 0.1}, "mine": {"variant_of": "fedprox", "halved": True}}
     for same, entry in (
         (True, other), (True, {**other, "parent": "fedavg"}), (False, {**other, "mu": 0.4}),
-        (False, {**other, "halved": True}), (False, {"variant_of": "fedavg"}),
+        (False, {**other, "halved": True}), (False, {**other, "variant_of": "scaffold"}),
         (False, {**other, "variant_of": "mine"}),
     ):  # fmt: skip
         bench = bench_of(tmp_path, search={}, methods={**methods, "fedprox_mu0.3": entry})
@@ -506,3 +508,95 @@ def test_tables_are_those_of_a_system_or_with_a_setting(tmp_path: Path, only: st
     assert bench.runs_of("own/v", ["demo"]) == {
         RunKey("own/v", method, 1) for method in ("fedavg", "fedprox")
     }
+
+
+@pytest.mark.parametrize(
+    ("published", "chosen"), [({}, 0.1), ({"lr": 0.5}, 0.5), ({"optimizer.lr": 0.03}, 0.03)]
+)
+def test_a_key_s_published_value_comes_before_the_setting_s(
+    tmp_path: Path, published: dict[str, Any], chosen: float
+) -> None:
+    searched = {"method": "fedavg", "keys": {"lr": [0.01, 0.03]}, "published": published}
+    (trial,) = bench_of(tmp_path, {"methods": [searched]}).search("own", "grid", "paper").trials
+    assert trial.published.values == {"optimizer.lr": chosen}
+    assert len(trial.candidates) == (2 if chosen == 0.03 else 3)
+
+
+def test_a_hyperparameter_s_published_value_is_that_of_the_searched_setting(
+    tmp_path: Path,
+) -> None:
+    searched = [{"method": "ima+fedprox", "grid": {"fedprox.mu": [1.0], "ima.window": [3]}}]
+    methods = {"fedprox": {"mu": 0.7}}
+    bench = bench_of(
+        tmp_path, {"setting": "t", "methods": searched},
+        settings={"t": {"extends": "s", "methods": methods}},
+    )  # fmt: skip
+    (trial,) = bench.search("own", "grid", "paper").trials
+    assert trial.published.values == {"fedprox.mu": 0.7, "ima.window": 5}
+
+
+def test_the_league_s_rows_alone_have_readings_with_validation_samples(tmp_path: Path) -> None:
+    """A fifth of the samples, unless clients keep some anyway."""
+    kept = {"extends": "s", "partition": {**S["partition"], "validation": 0.1}}
+    rows = [
+        {"label": "1", "setting": "a", "league": "g"},
+        {"label": "2", "setting": "b", "league": "g"},
+        {"label": "3", "setting": "c"}, {"label": "4", "setting": "d", "league": "h"},
+    ]  # fmt: skip
+    compact = {
+        "settings": {"a": kept | {"partition": S["partition"]}, "b": kept,
+                     "c": {"extends": "s"}, "d": {"extends": "t"}},
+        "tables": {"x": {**TABLE, "rows": rows}},
+        "search": {"y": {**SEARCH, "setting": "a"}},
+    }  # fmt: skip
+    file = tmp_path / COMPACT / "own.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    bench = bench_of(tmp_path, search={})
+    names = {name: each for name, each in bench.settings.items() if "@validation" in name}
+    assert names.keys() == {"own/a@validation0.2", "own/d@validation0.2"}
+    assert {each.partition.validation for each in names.values()} == {0.2}
+    assert "fedprox_mu1.0" in names["own/a@validation0.2"].methods  # the search's
+
+
+def test_measures_of_one_s_own_are_read_as_they_say(tmp_path: Path) -> None:
+    """One of rounds that falls, and one that methods report of each client's training."""
+    (tmp_path / "measures").mkdir()
+    for name, per in (("drift", "round"), ("spent", "client")):
+        (tmp_path / f"measures/{name}.py").write_text(
+            '"""A measure."""\nfrom fedrepro.measures.base import Measure\n\n\n'
+            f'class Own(Measure):\n    words, unit, rising, per = "{name}", "s", False, "{per}"\n'
+        )
+
+    def with_measures(changes: dict[str, Any] | None = None, **experiment: Any) -> Workbench:
+        root = settle(tmp_path, changes, **experiment)
+        config = "plugins: {measures: measures}\n"
+        (root / "config/config.yaml").write_text(config, encoding="utf-8")
+        return load(root)
+
+    rows = [
+        {**ROWS[0], "metric": {"least": "drift"}},
+        {**ROWS[0], "label": "q", "metric": {"of": "spent", "over_clients": "average"}},
+    ]
+    bench = with_measures(search={}, tables={"x": {**TABLE, "rows": rows}})
+    least, average = (
+        target.table.metric_of(cell.row)
+        for target in [bench.table("own", "x", "paper")] for cell in target.cells[::2]
+    )  # fmt: skip
+    run: Any = SimpleNamespace(
+        rounds={"round": [1, 2], "drift": [3.0, 2.0]}, mixtures={},
+        clients={
+            "round": [2, 2], "spent": [1.0, 4.0], "train_samples": [1, 2], "test_samples": [9, 1],
+        },
+    )  # fmt: skip
+    assert least.reading.series(run) == [(2, 2.0)]
+    assert least.curve.reading.series(run) == [(1, 3.0), (2, 2.0)]
+    assert average.reading.series(run) == [(2, 3.0)]
+    with refused(key="search.grid.metric"):  # it is not computed on validation samples
+        with_measures({"metric": {"of": "spent", "over_clients": "average"}})
+
+
+def test_the_command_that_adds_a_system_is_named_where_it_is_not_there(tmp_path: Path) -> None:
+    bench_of(tmp_path)
+    assert "--with ima" in how_to_add("ima/fmnist-shards2", tmp_path)
+    assert how_to_add("own/s", tmp_path) == how_to_add("ima/fmnist-shards2", ROOT) == ""

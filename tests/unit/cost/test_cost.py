@@ -164,6 +164,9 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     found = CostEstimate(CostModel(bench, chosen(bench, ("ima/table_2",), None)))
     costs = found.cost_model.costs()
     assert {run: cost.steps for run, cost in costs.items()} == {child: 20, AVERAGE: 80}
+    # Whatever number of cores there is: one goes on where the other ends.
+    one_by_one = math.fsum(cost.seconds or 0 for cost in costs.values())
+    assert found.wall_seconds(costs.values(), 9) == pytest.approx(one_by_one)
     # Its model and one that it keeps for the child run, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
     # It is finished and has kept nothing.
@@ -312,6 +315,18 @@ def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
             DataShares(2, 600, 200, 2 * 3, False, 200),
         ),
         ("{scheme: at_server, share: 0.3}", DataShares(1, 300, 0, 3, False)),
+        # Each part is rounded before the next is taken: 250, 75 of 750, 202 of 675.
+        (
+            "{scheme: iid, clients: 3, server: 0.25, test_fraction: 0.1, validation: 0.3}",
+            DataShares(3, 473, 75, 3 * 2, False, 202),
+        ),
+        (
+            "{scheme: shards, clients: 3, classes_per_client: 2}",
+            DataShares(3, 1000, 0, 3 * 4, False),
+        ),
+        ("{scheme: paired_shards, clients: 3}", DataShares(3, 1000, 0, 3 * 4, False)),
+        # There are no more samples than all.
+        ("{scheme: natural, clients: 20}", DataShares(20, 1000, 0, 20 * (0.5 + 0.5), False)),
         ("{scheme: natural}", DataShares(10, 1000, 0, 10 * 1.5, False)),
         ("{scheme: dirichlet, clients: 5, alpha: 1}", DataShares(5, 1000, 0, 5 * 2.5, False)),
         # Two clients in each of ten domains.
@@ -326,6 +341,11 @@ def test_estimated_shares(bench: Workbench, partition: str, expected: DataShares
     file.write_text(file.read_text().replace("{scheme: iid, clients: 4}", partition))
     setting = load(bench.root).setting("ima/tiny")
     assert estimated_shares(setting, Data(1000, 0, (1,), "bytes", 2, 10, False)) == expected
+    unknown = estimated_shares(setting, Data(1000, 0, (1,), "bytes", 2, None, False))
+    if "domains" in partition or partition == "{scheme: natural}":
+        assert unknown is None
+    elif "natural" not in partition:
+        assert unknown == expected
 
 
 def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
@@ -651,6 +671,15 @@ def test_a_cell_has_the_seeds_of_the_tables_that_show_it(
     text = EXPERIMENT.replace("title: First", "title: First\n    seeds: {demo: [1], paper: [1, 2]}")
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     (cell,) = chosen(load(bench.root), ("ima/tiny", "fedprox"), scale)
+    assert [run.seed for run in cell.required] == seeds
+
+
+@pytest.mark.parametrize(("scale", "seeds"), [(None, [3]), ("demo", [3]), ("paper", [5, 6])])
+def test_a_cell_that_no_table_has_has_the_system_s_seeds_of_its_scale(
+    bench: Workbench, scale: str | None, seeds: list[int]
+) -> None:
+    bench = replaced(bench, ("title: Tiny", "title: Tiny\nseeds: {demo: [3], paper: [5, 6]}"))
+    (cell,) = chosen(bench, ("ima/tiny", "scaffold"), scale)
     assert [run.seed for run in cell.required] == seeds
 
 
@@ -1180,9 +1209,10 @@ def test_a_sample_takes_the_bytes_of_its_numbers_and_a_label(numbers: str, bytes
     assert Workload("m", (3, 5), numbers, 2, 1).pixels == (5 if numbers == "bytes" else 1)
 
 
+LONG = "  big: {extends: tiny, rounds: 50}\n  middle: {extends: tiny, rounds: 40}\n"
 WITH_FIGURES = """\
 figures:
-  hills:
+  lines_too:
     {kind: landscape, title: Hills, setting: big, columns: [{label: A, method: [fedavg, scaffold]}]}
   lines:
     kind: lines
@@ -1199,12 +1229,12 @@ search:
   all:
     {title: All, setting: big, validation: 0.2, methods: [{method: fedprox, grid: {mu: [0.01, 1]}}]}
   some:
-    {title: Some, setting: big, demo: tiny, validation: 0.2,
+    {title: Some, setting: big, demo: middle, validation: 0.2,
      methods: [{method: fedprox, grid: {mu: [0.01, 1, 2]}}]}
 tables:
   other:
     title: Other
-    column_settings: {FedProx: big}
+    column_settings: {FedAvg: big}
     rows: [{label: Big, setting: big}, {label: Small, setting: big, demo: tiny},
            {label: Tiny, setting: tiny}]
     columns: [{label: FedAvg, method: fedavg}, {label: FedProx, method: fedprox}]
@@ -1218,7 +1248,7 @@ tables:
 @pytest.fixture
 def drawn(bench: Workbench) -> Workbench:
     """With figures and searches; runs of setting big take minutes."""
-    return replaced(bench, ("tables:\n", f"  big: {{extends: tiny, rounds: 50}}\n{WITH_FIGURES}"))
+    return replaced(bench, ("tables:\n", f"{LONG}{WITH_FIGURES}"))
 
 
 def test_scale_demo_has_a_small_form_of_every_place_of_a_long_run(
@@ -1227,7 +1257,7 @@ def test_scale_demo_has_a_small_form_of_every_place_of_a_long_run(
     faults = [each.removeprefix("config/experiments/ima.yaml: ") for each in
               demo_faults.faults_at_demo(drawn, "ima")]  # fmt: skip
     assert sorted(fault.partition(": ")[0] for fault in faults) == [
-        "figures.hills.demo", "figures.lines.rows.a.demo", "figures.trend", "search.all.demo",
+        "figures.lines.rows.a.demo", "figures.lines_too.demo", "figures.trend", "search.all.demo",
         "tables.other.rows.Big.demo", "tables.other.rows.Tiny.demo",
     ]  # fmt: skip
 
@@ -1238,7 +1268,7 @@ def test_lines_are_of_every_kind_of_target_and_analyses_that_are_missing_are_job
     estimate = estimate_of(drawn)
     found = {(line.kind, line.name): line for line in estimate.lines()}
     assert {key: line.runs for key, line in found.items() if line.kind in ("figure", "search")} == {
-        ("figure", "ima/hills"): 2, ("figure", "ima/lines"): 2, ("search", "ima/all"): 2,
+        ("figure", "ima/lines_too"): 2, ("figure", "ima/lines"): 2, ("search", "ima/all"): 2,
         ("search", "ima/some"): 3,
     }  # fmt: skip
     assert found["table", "ima/done"].hours * 3600 == pytest.approx(AVERAGE_SECONDS)
@@ -1263,7 +1293,7 @@ TABLES = ("table_1", "table_2")
 @pytest.mark.parametrize(
     ("names", "items"),
     [
-        (("ima",), {"hills", "lines", "all", "some", "other", "done", *TABLES}),
+        (("ima",), {"lines_too", "lines", "all", "some", "other", "done", *TABLES}),
         (("ima/some",), {"some"}),
         (("ima/lines", "ima/done"), {"lines", "done"}), (("ima/done", "ima/done"), {"done"}),
     ],
