@@ -2,17 +2,27 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import ACCURACY, OfRounds
+from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells.paper_faults import faults_of
 from fedrepro.report.papers import published
-from fedrepro.report.papers.published import PrintedMetric
+from fedrepro.report.papers.published import (
+    Caption,
+    PrintedFigure,
+    PrintedMetric,
+    Published,
+    Spread,
+)
 from support.another_paper import FILES, settle
 
 PRINTED = 'table_1,1,MNIST,"IID, C=0.0","FedAvg, B=10",rounds,316,,\n'
@@ -198,6 +208,207 @@ def test_a_margin_of_most_of_a_fraction_is_doubted(bench: Path) -> None:
     cells = tuple(replace(cell, kind=unit) for cell in papers.cells)
     lines = [*faults_of(load(), replace(papers, cells=cells), "mcmahan")]
     assert any("more-clients: margin: 1: expected at most 0.2" in line for line in lines)
+
+
+# --- faults of what can be read, without its files ------------------------------------------------
+OWN = "mcmahan"
+Edit = Callable[[Published], Published]
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, Published]:
+    root = settle(tmp_path_factory.mktemp("paper"))
+    return load(root), published.load(root)
+
+
+def each_cell(**keys: Any) -> Edit:
+    return lambda papers: replace(
+        papers, cells=tuple(replace(cell, **keys) for cell in papers.cells)
+    )
+
+
+def more_cells(*settings: str, **keys: Any) -> Edit:
+    """Further cells like the first one."""
+    return lambda papers: replace(
+        papers,
+        cells=papers.cells
+        + tuple(replace(papers.cells[0], setting=name, **keys) for name in settings),
+    )
+
+
+def of_paper(**keys: Any) -> Edit:
+    return lambda papers: replace(
+        papers, systems={OWN: papers.systems[OWN].model_copy(update=keys)}
+    )
+
+
+def of_claim(**keys: Any) -> Edit:
+    return lambda papers: replace(papers, claims=(papers.claims[0].model_copy(update=keys),))
+
+
+def of_papers(**keys: Any) -> Edit:
+    return lambda papers: replace(papers, **keys)
+
+
+def scores(unit: str, *numbers: tuple[float, float | None, str], **keys: Any) -> Edit:
+    """Further printed cells: mean, spread and text of each."""
+    kind = PrintedMetric(unit=unit)
+
+    def edit(papers: Published) -> Published:
+        metrics = {**papers.systems[OWN].metrics, "score": kind}
+        some = tuple(
+            replace(papers.cells[0], metric="score", kind=kind, mean=mean, std=std, text=text,
+                    decimals=len(text.split()[0].partition(".")[2]), method=f"M{place}", **keys)
+            for place, (mean, std, text) in enumerate(numbers)
+        )  # fmt: skip
+        return replace(of_paper(metrics=metrics)(papers), cells=papers.cells + some)
+
+    return edit
+
+
+def spread(**keys: Any) -> Edit:
+    return of_paper(spread=Spread.model_validate({"source": "x", **keys}))
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(papers: Published) -> Published:
+        for one in edits:
+            papers = one(papers)
+        return papers
+
+    return edit
+
+
+def of_another(papers: Published) -> Published:
+    """A paper with faults of its own, of which nothing is said here."""
+    about = papers.systems[OWN].model_copy(update={"system": "other"})
+    cells = tuple(
+        replace(cell, system="other", item="table_8", metric="x") for cell in papers.cells[:2]
+    )
+    bad = papers.claims[0].model_copy(update={"system": "other", "place": []})
+    entry = papers.ledger[0].model_copy(update={"system": "other", "tables": ["table_9"]})
+    return replace(
+        papers,
+        cells=papers.cells + cells + cells,
+        systems={**papers.systems, "other": about},
+        claims=(*papers.claims, bad, bad),
+        ledger=(*papers.ledger, entry, entry),
+        notes={("other", "table_9"): ("x",)},
+    )
+
+
+SCORES = "metrics.score.unit: 'percent'"
+OF_SPREAD = "paper.yaml: spread."
+NOTED = {("mcmahan", "table_1_iid"): ("x",)}
+LIMIT = Spread(over="seeds", source="x", seeds=3, ddof=0)
+READ: dict[str, tuple[Edit, str]] = {
+    "nothing": (of_papers(), ""),
+    "of another paper": (of_another, ""),
+    "a unit that cannot be compared": (
+        each_cell(kind=PrintedMetric(unit="percent", better="less")), "metrics.rounds.unit: "
+    ),
+    "percent": (scores("percent", (0.7, None, "0.7"), (1.1, None, "1.1")), ""),
+    "a percentage of at most one": (
+        scores("percent", (0.7, None, "0.7"), (1.0, None, "1.0")), SCORES
+    ),
+    "a std of half of all": (both(scores("percent", (50, 70, "50 (70)")), spread(over="clients")),
+                             ""),
+    "a std of more": (both(scores("percent", (50, 71, "50 (71)")), spread(over="clients")),
+                      "std: 71: expected at most 71 of a percent"),
+    "a doubted std": (both(scores("percent", (50, 71, "50 (71)"), doubt="x"),
+                           spread(over="clients")), ""),
+    "a small std": (both(scores("percent", (50.0, 0.11, "50.0 (0.11)"),
+                                (50.0, 0.01, "50.0 (0.01)")), spread(over="clients")), ""),
+    "a std of a fraction": (both(scores("percent", (50.0, 0.09, "50.0 (0.09)"),
+                                        (50.0, 0.01, "50.0 (0.0123)")), spread(over="clients")),
+                            "metrics.score: the largest std is 0.09"),
+    "a std with the digits of its mean": (
+        both(scores("percent", (50.0, 0.09, "50.00 (0.09)")), spread(over="clients")), ""
+    ),
+    "a std of none": (scores("own", (5.0, 1.0, "5.0 (1.0)")), f"{OF_SPREAD}over: 'none': 1 cell "),
+    "seeds without a std": (of_paper(spread=LIMIT), f"{OF_SPREAD}over: 'seeds': no cell"),
+    "seeds": (both(scores("own", (5.0, 1.0, "5.0 (1.0)")), of_paper(spread=LIMIT)), ""),
+    "one seed": (both(scores("own", (5.0, 1.0, "5.0 (1.0)")), spread(over="seeds", ddof=1)),
+                 f"{OF_SPREAD}seeds: 1: "),
+    "two seeds": (both(scores("own", (5.0, 1.0, "5.0 (1.0)")),
+                       spread(over="seeds", seeds=2, ddof=1)), ""),
+    "a plug-in": (both(more_cells("IID, C=0.0", method="FedAvg+IMA"), of_paper(proposes=["+IMA"])),
+                  ""),
+    "no reference": (of_paper(references=["FedAvgg, B=10"]), "paper.yaml: references: 'FedAvgg, "),
+    "no caption": (of_papers(captions={}), "captions/table_1.md: missing"),
+    "no title": (of_papers(captions={(OWN, "table_1"): Caption("", ("x",))}), "table_1.md: miss"),
+    "no paragraph": (of_papers(captions={(OWN, "table_1"): Caption("x", ())}), "table_1.md: miss"),
+    "a note on a part": (of_papers(notes=NOTED), ""),
+    "a note on nothing": (of_papers(notes={(OWN, "table_2"): ("x",)}), "item: 'table_2'"),
+    "a figure of the text": (
+        of_papers(figures=(PrintedFigure(system=OWN, figure="2", item="", state="missing",
+                                         note=""),)), ""
+    ),
+    "a figure that is not there": (
+        of_papers(figures=(PrintedFigure(system=OWN, figure="2", item="figure_2",
+                                         state="in part", note="x"),)),
+        "figures.csv: item: 'figure_2'",
+    ),
+    "a claim on nothing": (of_claim(tables=["table_1", "table_2"]), "tables: 'table_2': expected"),
+    "a claim of sameness": (of_claim(quantifier="same", margin=None), "margin: missing"),
+    "one that nothing can test": (
+        of_claim(quantifier="same", margin=None, compact="No data."), ""
+    ),
+    "a claim without a test": (of_claim(compact=""), "compact: missing"),
+    "the other direction": (
+        of_claim(expect="more"), "expect: 'more': of rounds less is better, and no printed number"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "words"), READ.values(), ids=READ)
+def test_what_is_read_has_this_fault_alone(
+    read: tuple[Workbench, Published], edit: Edit, words: str
+) -> None:
+    bench, papers = read
+    # Further cells are in no table.
+    lines = [
+        line
+        for line in faults_of(bench, edit(papers), OWN)
+        if "printed cell" not in line or "printed cell" in words
+    ]
+    assert [words in line for line in lines] == [True] * bool(words), lines
+
+
+@pytest.mark.parametrize("some", ["a", "abc", "abcd"])
+def test_cells_in_no_table_are_counted_and_the_first_are_named(
+    read: tuple[Workbench, Published], some: str
+) -> None:
+    bench, papers = read
+    (line,) = faults_of(bench, more_cells(*some)(papers), OWN)
+    counts, *_, names = line.removeprefix(f"{FILES['cells']}: table_1: ").split(": ")
+    assert counts.startswith(f"{len(some)} of {20 + len(some)} printed cells ")
+    assert [name.split(", ")[1] for name in names.split("; ")] == [*some[:3]]
+    assert names.endswith("...") == (len(some) > 3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "better", "faults"),
+    [
+        (ACCURACY, "percent", "more", []),
+        (ACCURACY, "fraction", "more", ["unit"]),
+        (ACCURACY, "own", "less", ["unit", "better"]),
+        (OfRounds(name="loss"), "own", "less", []),
+        (OfRounds(name="loss"), "percent", "less", []),  # without a unit it may be one
+        (OfRounds(name="loss"), "fraction", "more", ["better"]),
+    ],
+)
+def test_a_table_s_numbers_have_the_printed_unit_and_direction(
+    read: tuple[Workbench, Published], metric: Any, unit: Any, better: Any, faults: list[str]
+) -> None:
+    bench, papers = read
+    experiment = bench.experiments[OWN]
+    table = experiment.tables["table_1"].model_copy(update={"metric": metric})
+    experiment = experiment.model_copy(update={"tables": {"table_1": table}})
+    papers = replace(each_cell(kind=PrintedMetric(unit=unit, better=better))(papers), claims=())
+    lines = [*faults_of(replace(bench, experiments={OWN: experiment}), papers, OWN)]
+    start = "reports/papers/mcmahan/paper.yaml: metrics.rounds."
+    assert [line.removeprefix(start).partition(":")[0] for line in lines] == faults
 
 
 def test_the_claim_of_the_page_is_judged(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -9,6 +10,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Quantifier
 from fedrepro.report.papers.leads import (
     LOOKS,
+    OPEN,
     POCOCK,
     Diverged,
     PairedTest,
@@ -64,15 +66,33 @@ def test_words_of_a_claim_about_the_mean(of: Quantifier) -> None:
     assert word(UP, WIDE, of=of) == "undecided"
     # Only the mean has to be within the margin.
     assert word(seeds(5.0, 5.1, 4.9), seeds(-5.0, -5.05, -4.9), of=of) == "too small to matter"
+    # It allows no single comparison to lag.
+    assert judge_leads([seeds(-0.4, -0.55, -0.45)], Rule(0.0, of, 0.5)).words == ("against",)
 
 
 def test_words_of_a_claim_that_two_are_the_same() -> None:
     """Within a margin of the text on both sides; without one it cannot be tested."""
-    assert word(NEAR, NEAR, of="same") == "holds"
+    assert word(NEAR, NEAR, of="same") == word(NEAR, of="same") == "holds"
     assert word(NEAR, UP, of="same") == word(NEAR, DOWN, of="same") == "does not hold"
     assert word(NEAR, WIDE, of="same") == "undecided"
-    without = judge_leads([NEAR], Rule(quantifier="same"))
-    assert (without.word, without.needs) == ("undecided", "")
+    for leads in (NEAR, UP, DOWN):
+        without = judge_leads([leads], Rule(quantifier="same"))
+        assert (without.word, without.needs) == ("undecided", "")
+    # What is farther apart than the margin does not lead; a run that diverged may hide the rest.
+    rule, lost = (
+        Rule(quantifier="same", margin=0.5),
+        {"left": Diverged(1, 0), "right": Diverged(0, 1)},
+    )
+    assert judge_leads([UP], rule).words == ("not behind",)
+    found = {
+        (name, side): judge_leads([leads], rule, [gone]).word
+        for name, leads in (("up", UP), ("down", DOWN))
+        for side, gone in lost.items()
+    }
+    assert found == {
+        ("up", "left"): "undecided", ("up", "right"): "does not hold",
+        ("down", "left"): "does not hold", ("down", "right"): "undecided",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("of", ["each", "average"])
@@ -95,6 +115,8 @@ def test_a_run_that_diverged_counts_as_the_worst_that_could_be(of: Quantifier) -
         ("small", "left"): "undecided",
         ("small", "right"): "undecided",
     }
+    # A verdict that stands in spite of it needs no word about it.
+    assert judge_leads([UP], Rule(0.0, of, 0.5), [Diverged(0, 1)]).why == ""
     found = judge_leads([UP, UP], Rule(0.0, of, 0.5), [none, Diverged(2, 0)])
     assert (found.words, found.needs) == (("leads", "undecided"), "")
     alone = judge_leads([DOWN], Rule(0.0, of, 0.5), [Diverged(0, 1)])
@@ -108,12 +130,19 @@ def test_a_lead_that_is_too_small_to_matter(of: Quantifier) -> None:
         small = seeds(middle - 0.05, middle, middle + 0.05)
         assert word(small, small, of=of) == "too small to matter" or middle > 0
         assert judge_leads([small], Rule(0.0, of, None)).word != "too small to matter"
+    # On neither side may it be beyond.
+    for sign in (1, -1):
+        assert word(seeds(0.4 * sign, 0.8 * sign, 0.1 * sign), of=of) == "undecided"
+    # Nor may a single one be, of a claim about each, though their mean is small.
+    across = seeds(1.0, -1.0, 0.5), seeds(-0.9, 1.05, -0.45)
+    assert word(*across, of=of) == ("too small to matter" if of == "average" else "undecided")
     # A claim to lag by at most a point is no claim of a lead.
     assert word(small, small, by=-1.0, of=of) == "holds"
 
 
 def test_what_is_not_computed_leaves_open_but_what_is_against() -> None:
     assert word(UP, {}) == word(UP, {}, of="average") == "undecided"
+    assert judge_leads([UP, {}], Rule()).needs == ""  # further seeds do not help
     assert word(DOWN, {}) == "does not hold"
     assert word(DOWN, {}, of="average") == "undecided"
 
@@ -133,6 +162,15 @@ def test_holms_family_is_the_claim_not_what_is_computed() -> None:
     assert found.tests[0] and found.tests[0].high is not None and found.tests[0].high < 0
 
 
+def test_against_is_corrected_at_the_level_of_the_look() -> None:
+    """Of five seeds, p = .019: against alone, as .0221 is the level, but not among two."""
+    lean = seeds(-1.0, -0.1, -0.9, -0.4, -0.77)
+    (p, _) = judge_leads([lean, lean], Rule()).ps
+    assert p is not None and POCOCK < p < 0.05
+    assert judge_leads([lean], Rule()).words == ("against",)
+    assert judge_leads([lean, lean], Rule()).words == ("against by itself",) * 2
+
+
 def test_against_is_beyond_the_margin() -> None:
     """An interval below zero that is within the margin, in part, is not against."""
     slight = seeds(-0.4, -0.55, -0.45)
@@ -142,6 +180,10 @@ def test_against_is_beyond_the_margin() -> None:
     assert far.words == ("against",)
     wanted = stats.ttest_1samp([-0.8, -0.85, -0.9], -0.5).pvalue
     assert far.ps[0] == pytest.approx(wanted)
+    # The mean is tested against the claimed lead itself.
+    assert far.overall and far.overall.p == pytest.approx(
+        stats.ttest_1samp([-0.8, -0.85, -0.9], 0.0).pvalue
+    )
 
 
 def test_intervals_are_those_of_the_look() -> None:
@@ -182,6 +224,38 @@ def test_an_open_claim_says_how_many_seeds_decide() -> None:
     assert (both.word, both.needs) == ("undecided", str(wanted))
     assert judge_leads([seeds(1.0)], Rule()).needs == "at least 2"
     assert judge_leads([seeds(0.01, 9.0, -9.0)], Rule()).needs == "more than 100"
+
+
+def spread_out(n: int, *pairs: tuple[float, float]) -> list[dict[int, float]]:
+    """Leads of these means and deviations over ``n`` seeds, which move all alike."""
+    steps = np.linspace(-1.0, 1.0, n)
+    steps /= np.std(steps, ddof=1)
+    return [seeds(*map(float, mean + std * steps)) for mean, std in pairs]
+
+
+@pytest.mark.parametrize(
+    ("rule", "pairs", "decided"),
+    [
+        (Rule(), [(2.0, 1.0)], "holds"),
+        (Rule(), [(0.9, 1.0), (0.4, 0.9)], "holds"),
+        (Rule(margin=0.5), [(1.5, 1.0), (0.0, 0.4)], "not behind, ahead on average"),
+        (Rule(margin=0.5), [(-1.2, 1.0), (-1.0, 1.0), (0.3, 1.0)], "does not hold"),
+        (Rule(margin=0.5), [(0.05, 0.6)], "too small to matter"),
+        (Rule(1.0, "amount"), [(1.6, 0.7)], "holds"),
+        (Rule(1.0, "average"), [(3.0, 2.0), (0.1, 0.5)], "holds"),
+        (Rule(0.0, "more", 0.5), [(-0.5, 1.0), (-0.2, 0.5)], "does not hold"),
+        (Rule(0.0, "same", 0.5), [(0.1, 0.4), (-0.2, 0.3)], "holds"),
+    ],
+)
+def test_a_forecast_is_the_first_number_of_seeds_that_decides(
+    rule: Rule, pairs: list[tuple[float, float]], decided: str
+) -> None:
+    for have in (2, 3):
+        found = judge_leads(spread_out(have, *pairs), rule)
+        assert found.word in OPEN
+        later = ((n, judge_leads(spread_out(n, *pairs), rule).word) for n in range(have + 1, 101))
+        seeds_needed, word = next((n, word) for n, word in later if word not in OPEN)
+        assert (found.needs, word) == (str(seeds_needed), decided)
 
 
 SPREAD = Spread(over="seeds", source="known", seeds=5, ddof=1)

@@ -24,6 +24,7 @@ NEMENYI = {
 def test_scores_that_differ_by_rounding_errors_only_share_their_rank() -> None:
     assert 0.1 + 0.2 != 0.3
     assert ranks([0.3, 0.1 + 0.2, 1.0, -math.inf]) == [2.5, 2.5, 1.0, 4.0]
+    assert ranks([70.0, 70.0001, 70.0002]) == [3.0, 2.0, 1.0]
 
 
 @pytest.mark.parametrize(("methods", "q"), NEMENYI.items())
@@ -49,6 +50,7 @@ def test_mean_ranks_are_over_methods_that_every_setting_has() -> None:
     assert both is not None
     assert both.means == {"a": 1.5, "b": 1.5}
     assert both.settings == 2
+    assert both.critical == critical_difference(2, 2)
     assert mean_ranks([[{"a": 1.0}], [{"a": 1.0, "b": 2.0}]]) is None
     assert mean_ranks([]) is None
 
@@ -60,6 +62,7 @@ def test_rows_of_one_setting_count_once() -> None:
     assert both is not None
     assert both.means == {"a": 1.5, "b": 1.5}
     assert both.settings == 2
+    assert both.critical == critical_difference(2, 2)
 
 
 def test_groups_are_the_longest_that_do_not_differ() -> None:
@@ -67,6 +70,14 @@ def test_groups_are_the_longest_that_do_not_differ() -> None:
     assert means.groups == [("a", "b", "c")]
     assert means.apart_from("d") == (["a", "b", "c"], [])
     assert means.apart_from("a") == ([], ["d"])
+    # What is as far apart as the critical difference differs.
+    exact = MeanRanks({"a": 1.0, "b": 2.0, "c": 3.0}, 9, 2.0)
+    assert exact.groups == [("a", "b"), ("b", "c")]
+    assert (exact.apart_from("a"), exact.apart_from("c")) == (([], ["c"]), (["a"], []))
+    assert exact.apart_from("b") == ([], [])
+    # Ranks of three methods are at most two apart.
+    for critical, can_decide in ((1.9, True), (2.0, True), (2.1, False)):
+        assert MeanRanks(exact.means, 9, critical).can_decide == can_decide
     wide = MeanRanks({"a": 1.0, "b": 2.0, "c": 2.5, "d": 3.5}, 9, 1.75)
     assert wide.groups == [("a", "b", "c"), ("b", "c", "d")]
 

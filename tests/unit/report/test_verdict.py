@@ -144,6 +144,29 @@ def three(mean: float, std: float) -> Estimate:
     return Estimate.of([mean - std, mean, mean + std])
 
 
+@pytest.mark.parametrize(
+    ("cell", "ours", "spread", "lent", "std"),
+    [
+        # One seed of ours scatters as the printed ones, whose spread is that of a population.
+        (printed(80.0, 0.8), Estimate.of([80.5]), FEDGO, None, 0.8 * math.sqrt(5 / 4)),
+        (printed(80.0, 0.8), Estimate(2, 80.5, 1.5, None), FEDGO, None, 1.5),
+        (printed(), Estimate.of([80.5]), NO_SPREAD, Borrowed(0.3, 2, "next door"), 0.3),
+        (printed(decimals=0), three(80.6, 0.4), NO_SPREAD, None, 0.4),
+        (printed(), three(80.6, 0.699), NO_SPREAD, None, 0.699),
+    ],
+)
+def test_a_forecast_is_what_so_many_seeds_with_this_spread_say(
+    cell: PrintedCell, ours: Estimate, spread: Spread, lent: Borrowed | None, std: float
+) -> None:
+    found = judge(cell, ours, spread, 2.0, borrowed=lent)
+    later = (
+        (n, judge(cell, Estimate(n, ours.mean, std, None), spread, 2.0).word)
+        for n in range(ours.n + 1, 101)
+    )
+    needed = next(n for n, word in later if word != "undecided")
+    assert (found.word, found.needs) == ("undecided", str(needed))
+
+
 def test_the_least_number_of_seeds() -> None:
     assert [least_seeds(lambda n, at=at: n >= at, 3) for at in (2, 4, 57, MOST)] == [4, 4, 57, MOST]
     assert least_seeds(lambda n: n > MOST, 3) is None
@@ -286,6 +309,11 @@ def test_a_methods_own_scatter_about_the_others() -> None:
     assert Paired.of(own, [twins[0], other, twins[1]], 0.0).others == 3
     assert Paired.of(own, [twins[0]], 0.05) is None
     assert Paired.of(own, [], 0.05) is None and Paired.of([1.0], [[2.0]], 0.05) is None
+    # Methods are compared by what a seed does to them, however high they are: -2, -1, 2 is the
+    # median of -2, -1, 3 and -2, 3, -1 and -1, -1, 2, and leaves 0, 2, -1 of -2, 1, 1.
+    levels = [[11.0, 12.0, 16.0], [50.0, 55.0, 51.0], [90.0, 90.0, 93.0]]
+    apart = Paired.of([70.0, 73.0, 73.0], levels, 0.05)
+    assert apart == Paired(pytest.approx(math.sqrt(7 / 3)), 3, 3)
 
 
 def test_one_method_that_scatters_widens_its_own_limit_only() -> None:
@@ -351,3 +379,22 @@ def test_a_computed_difference_is_told_in_the_printed_unit(
     decimals = len(text.partition(".")[2]) if "e" not in text else 0
     cell = replace(printed(float(text), decimals=decimals), text=text)
     assert judge_computed(cell, ours).why == f"The difference of {words}."
+
+
+@pytest.mark.parametrize(
+    ("text", "std", "ours", "our_std", "word"),
+    [("300", None, 300, None, "agrees"), ("300", None, 301, None, "differs"),
+     ("0.25", None, 0.26, None, "agrees"), ("0.25", None, 0.2612, None, "differs"),
+     ("1.5e6", None, 1.6e6, None, "agrees"), ("1.5e6", None, 1.61e6, None, "differs"),
+     ("0.25", 0.05, 0.25, 0.06, "agrees"), ("0.25", 0.05, 0.25, 0.08, "differs"),
+     ("0.25", 0.05, 0.28, 0.05, "differs"), ("0.25", 0.05, 0.26, None, "agrees"),
+     ("0.25", None, 0.26, 0.9, "agrees")],
+)  # fmt: skip
+def test_a_computed_number_agrees_within_its_last_printed_digit(
+    text: str, std: float | None, ours: float, our_std: float | None, word: str
+) -> None:
+    """Mean and spread; a count only if it is equal."""
+    decimals = len(text.partition(".")[2]) if "e" not in text else 0
+    cell = replace(printed(float(text), std, decimals=decimals), text=text)
+    found = judge_computed(cell, ours, our_std)
+    assert (found.word, found.basis) == (word, "arithmetic")

@@ -140,7 +140,6 @@ def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
     errors = [
         share**2 * variance_of(cell.std or 0.0, spread) / spread.seeds
         for cell, share in shares.items()
-        if share
     ]
     total = math.fsum(errors)
     degrees = total**2 * (spread.seeds - 1) / math.fsum(error**2 for error in errors)

@@ -31,7 +31,7 @@ from pydantic import BeforeValidator
 
 from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
 from fedrepro.report.papers.limits import Basis, Limit, in_words, least_seeds, limit_of
-from fedrepro.report.papers.published import PrintedCell, Spread, Unit
+from fedrepro.report.papers.published import MOST, PrintedCell, Spread, Unit
 
 Word = Literal["agrees", "undecided", "differs", "not comparable"]
 WORDS: tuple[Word, ...] = ("agrees", "undecided", "differs", "not comparable")
@@ -46,7 +46,6 @@ ERRORS: dict[Basis, tuple[float, float]] = {
 # In printed units. Near 0 or 100 % a point is a lot: the tolerance is a quarter of the error rate
 # (or of the rate itself) if that is smaller.
 TOLERANCE: dict[Unit, float] = {"percent": 1.0, "fraction": 0.01, "own": 0.0}
-WHOLE: dict[Unit, float] = {"percent": 100.0, "fraction": 1.0, "own": math.inf}
 SHARE_OF_THE_RATE = 0.25
 # Numbers farther apart than this do not agree, whatever the paper claims.
 WIDEST: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
@@ -221,6 +220,5 @@ def rounding(printed: PrintedCell) -> float:
 def tolerance(printed: PrintedCell) -> float:
     """The distance that is close enough without a claimed effect; smaller near 0 and near 100 %."""
     assert printed.mean is not None
-    whole = WHOLE[printed.unit]
-    rate = max(0.0, min(printed.mean, whole - printed.mean))
+    rate = min(printed.mean, MOST[printed.unit] - printed.mean)
     return min(TOLERANCE[printed.unit], SHARE_OF_THE_RATE * rate)

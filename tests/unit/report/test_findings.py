@@ -1,0 +1,178 @@
+"""What a claim's comparisons count: twins, measures that cannot be, seeds that diverged."""
+
+from typing import Any
+
+import pytest
+
+from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
+from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.leads import PairedTest
+from fedrepro.report.papers.published import Unit
+
+STEPS = (-1.0, 0.5, 0.0, -0.5, 1.0)
+
+
+def claim(**keys: Any) -> Claim:
+    return Claim.model_validate({
+        "system": "s", "name": "x", "says": "x", "source": "x", "basis": "table",
+        "tables": ["table_1"], "left": {"method": "A"}, "right": {"method": "B"},
+        "expect": "more", **keys,
+    })  # fmt: skip
+
+
+def side(name: str, mean: float, spread: float = 0.1, seeds: int = 5, **keys: Any) -> Side:
+    values = {seed: mean + spread * step for seed, step in enumerate(STEPS[:seeds], 1)}
+    return Side(name, values, **keys)
+
+
+def found(
+    *sides: tuple[Side, Side], asked: Claim | None = None, unit: Unit = "percent", **keys: Any
+) -> Finding:
+    pairs = [
+        CompactPair(0, place, f"{left.name} against {right.name}", right.name)
+        for place, (left, right) in enumerate(sides, 1)
+    ]
+    return finding_of(asked or claim(), pairs, sides, keys.pop("margin", 0.5), unit, **keys)
+
+
+def names(pairs: Any) -> list[str]:
+    return [pair.words for pair in pairs]
+
+
+OURS = side("ours", 60.0, 0.3)
+FIRST = side("first", 50.0)
+
+
+def shifted(by: float, seed: int = 3, scale: float = 1.0, **keys: Any) -> Side:
+    """A rival that one seed separates from the first by this."""
+    values = {each: value * scale for each, value in FIRST.by_seed.items()}
+    values[seed] += by
+    return Side("again", values, **keys)
+
+
+@pytest.mark.parametrize(
+    ("again", "is_twin"),
+    [
+        (shifted(0.05), True),
+        (shifted(-0.05), True),
+        (shifted(0.06), False),
+        (shifted(0.0, diverged=(6,)), False),
+        (Side("again", {1: FIRST.by_seed[1]}), False),
+        (Side("again", {**FIRST.by_seed, 6: 50.0}), False),
+    ],
+)
+def test_a_comparison_that_no_seed_separates_from_another_counts_once(
+    again: Side, is_twin: bool
+) -> None:
+    other = side("other", 40.0)
+    made = found((OURS, other), (OURS, FIRST), (OURS, again))
+    assert (names(made.twins) == ["ours against again"]) == is_twin
+    assert len(made.pairs) == len(made.words) == (2 if is_twin else 3)
+    # It is the comparison that has a twin: both of its sides.
+    apart = side("ours, too", 61.0, 0.3)
+    assert not found((OURS, FIRST), (apart, again)).twins
+    assert not found((FIRST, OURS), (again, apart)).twins
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale", "apart", "is_twin"),
+    [("fraction", 0.01, 0.0004, True), ("fraction", 0.01, 0.0006, False), ("own", 1.0, 0.0, False)],
+)
+def test_twins_are_as_close_as_the_unit_allows(
+    unit: Unit, scale: float, apart: float, is_twin: bool
+) -> None:
+    """Numbers such as rounds have no distance that is close: equal ones are two comparisons."""
+    first = shifted(0.0, scale=scale)
+    made = found((OURS, first), (OURS, shifted(apart, scale=scale)), unit=unit, margin=None)
+    assert bool(made.twins) == is_twin
+
+
+def test_one_seed_shows_no_twins_nor_does_one_that_diverged() -> None:
+    one, gone = side("a", 50.0, seeds=1), side("a", 50.0, diverged=(6,))
+    for rival in (one, gone):
+        assert not found((OURS, rival), (OURS, rival._replace(name="b"))).twins
+    assert not found((OURS, gone), (OURS, FIRST)).twins
+
+
+def test_what_cannot_have_the_measure_is_no_comparison() -> None:
+    nothing = Side("nothing", {}, impossible=True)
+    made = found((OURS, FIRST), (OURS, nothing), (nothing, FIRST))
+    assert made.word == "holds" and names(made.pairs) == ["ours against first"]
+    assert names(made.impossible) == ["ours against nothing", "nothing against first"]
+    # Of what is only not made yet, it is undecided; where nothing can be, all is shown.
+    assert found((OURS, FIRST), (OURS, Side("later", {}))).word == "undecided"
+    none = found((OURS, nothing), (nothing, FIRST))
+    assert (none.word, len(none.pairs), none.impossible) == ("not computed", 2, [])
+
+
+def test_leads_and_means_are_over_the_seeds_that_both_have() -> None:
+    left = Side("left", {1: 60.0, 2: 62.0, 3: 90.0})
+    right = Side("right", {0: 10.0, 1: 55.0, 2: 55.5})
+    for expect, sign in (("more", 1), ("less", -1)):
+        (row,) = found((left, right), asked=claim(expect=expect)).comparisons
+        assert row.test and (row.test.seeds, row.test.lead) == (2, sign * 5.75)
+        assert row.means == (61.0, 55.25)
+
+
+def test_a_verdict_names_the_first_rivals_that_it_is_against() -> None:
+    ahead = [side(name, 70.0 + place) for place, name in enumerate("abcde")]
+    wide = side("wide", 60.0, 2.0)
+    made = found(*((OURS, rival) for rival in (FIRST, wide, *ahead[:3])))
+    assert made.verdict == "does not hold, against a, b, c"
+    made = found(*((OURS, rival) for rival in (FIRST, *ahead)))
+    assert made.verdict == "does not hold, against a, b, c and 2 more"
+    near = side("near", 60.0, 0.2)
+    made = found((OURS, FIRST), (OURS, near), (OURS, wide))
+    assert made.words == ("leads", "not behind", "undecided")
+    assert made.verdict == "leads on average, open for 1 of 3"
+
+
+@pytest.mark.parametrize(
+    ("by", "compact", "word"),
+    [(3.0, False, "holds"), (3.0, True, "holds in direction"), (20.0, False, "does not hold"),
+     (20.0, True, "holds in direction")],
+)  # fmt: skip
+def test_small_runs_test_the_direction_of_an_amount(by: float, compact: bool, word: str) -> None:
+    asked = claim(quantifier="amount", by=by)
+    made = found((OURS, FIRST), asked=asked, margin=None, compact=compact)
+    assert (made.word, made.by) == (word, 0.0 if compact else by)
+    assert bool(made.why) == compact
+    behind = found((FIRST, OURS), asked=asked, margin=None, compact=compact)
+    assert behind.word == "does not hold"
+    assert found((OURS, FIRST), asked=claim(by=by), margin=None, compact=True).by == by
+
+
+def test_each_run_that_diverged_is_counted_once() -> None:
+    """Whichever side it is on, and however many comparisons its cell is in."""
+    ours = OURS._replace(diverged=(6, 7))
+    lost = side("lost", 50.0, 0.5, diverged=(8,))
+    made = found((ours, FIRST), (ours, lost))
+    assert made.diverged == 3 and made.word == "undecided"
+    assert "ours, seeds 6 and 7" in made.why and "lost, seed 8" in made.why
+    assert found((OURS, FIRST), (OURS, lost)).word == "holds"
+    assert found((FIRST, OURS)).word == "does not hold"
+    assert found((FIRST, ours)).word == "undecided"
+    assert found((ours, FIRST), (OURS, FIRST)).diverged == 2
+
+
+def test_small_runs_decide_nothing_before_the_first_look() -> None:
+    """It is the mean over all comparisons that needs five seeds."""
+    fewer = side("fewer", 40.0, seeds=4)
+    for rivals, word, needs in (
+        ((FIRST, fewer), "undecided", "5"),
+        ((FIRST, side("whole", 40.0)), "holds", ""),
+    ):
+        made = found(*((OURS, rival) for rival in rivals), compact=True)
+        assert (made.word, made.needs) == (word, needs)
+        assert found(*((OURS, rival) for rival in rivals)).word == "holds"
+    # What is open is so by its own forecast.
+    wide = side("wide", 59.9, 9.0, seeds=4)
+    small, paper = found((OURS, wide), compact=True), found((OURS, wide))
+    assert small.word == paper.word == "undecided" and small.needs == paper.needs != "5"
+
+
+def test_what_is_counted_has_no_tally_of_tests() -> None:
+    test = PairedTest(0, 1.0, None, None, None)
+    about = ("holds", "", None, (test, test), ("leads", "leads"), (None, None))
+    assert Finding(*about, counted=True).tally == ""
+    assert Finding(*about).tally == "2 of 2 comparisons lead"

@@ -1,0 +1,189 @@
+"""The printed cells that a claim compares, and what they say of it; tests/unit/report/test_leads.py
+has Welch's test of single pairs."""
+
+from typing import Any
+
+import pytest
+
+from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
+from fedrepro.report.papers.published import (
+    PrintedCell,
+    PrintedMetric,
+    Published,
+    Spread,
+    System,
+)
+from fedrepro.report.papers.selectors import CompactSelector
+
+SEEDS = Spread(over="seeds", source="known", seeds=5, ddof=1)
+
+
+def claim(**keys: Any) -> Claim:
+    return Claim.model_validate({
+        "system": "s", "name": "x", "says": "x", "source": "x", "basis": "table",
+        "tables": ["table_1"], "left": {"method": "A"}, "right": {"method": "B"},
+        "expect": "more", **keys,
+    })  # fmt: skip
+
+
+def cell(method: str, text: str, std: float | None = None, **keys: str) -> PrintedCell:
+    place = {"dataset": "d", "setting": "one", "metric": "acc", "item": "table_1", "system": "s"}
+    return PrintedCell(
+        **place | keys, table="1", method=method, mean=float(text) if text else None, std=std,
+        text=text, decimals=len(text.partition(".")[2]), doubt="", kind=PrintedMetric(),
+    )  # fmt: skip
+
+
+# --- which cells ----------------------------------------------------------------------------------
+LABELS = ("A", "B", "A + I", "B + I", "+ I", "A.C", "AxC", "Ref")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "wanted"),
+    [
+        ({"column": "A"}, {"column": "B"}, "A 1/B 1, A 2/B 2"),
+        ({"column": "A"}, {"column": ["B", "Ref", "A"]}, "A 1/B 1, A 1/Ref 1, A 2/B 2, A 2/Ref 2"),
+        ({"column": ["A", "B"], "row": "1"}, {"column": "Ref"}, "A 1/Ref 1, B 1/Ref 1"),
+        ({"column": "* + I", "row": "2"}, {"column": "*"}, "A + I 2/A 2, B + I 2/B 2"),
+        ({"column": ["* + I", "*.C"], "row": "1"}, {"column": ["*", "*xC"]},
+         "A + I 1/A 1, A + I 1/AxC 1, B + I 1/B 1, A.C 1/A 1, A.C 1/AxC 1"),
+        ({"column": "*C", "row": "1"}, {"column": "others"},
+         "A.C 1/A 1, A.C 1/B 1, A.C 1/A + I 1, A.C 1/B + I 1, A.C 1/+ I 1, "
+         "AxC 1/A 1, AxC 1/B 1, AxC 1/A + I 1, AxC 1/B + I 1, AxC 1/+ I 1"),
+        ({"row": "1", "column": ["A", "Ref"]}, {"row": "2"}, "A 1/A 2, Ref 1/Ref 2"),
+        ({"row": "1", "column": "A"}, {"row": "2", "column": "*"}, ""),
+        ({"row": "1", "column": "Ref*"}, {"column": "A"}, ""),
+        ({"row": "1", "column": ["A"]}, {}, ""),
+    ],
+)  # fmt: skip
+def test_cells_are_compared_by_their_labels(
+    left: dict[str, Any], right: dict[str, Any], wanted: str
+) -> None:
+    """Of columns and rows; a dot in a label is a dot, and a star is never empty."""
+    cells = [{"row": row, "column": column} for row in "12" for column in LABELS]
+    pairs = CompactSelector(**left).pairs_with(CompactSelector(**right), cells, ["Ref"])
+    told = [tuple(f"{cells[place]['column']} {cells[place]['row']}" for place in pair)
+            for pair in pairs]  # fmt: skip
+    assert sorted("/".join(pair) for pair in told) == sorted(filter(None, wanted.split(", ")))
+
+
+@pytest.mark.parametrize(("expect", "sign"), [("more", 1), ("less", -1)])
+def test_a_claim_compares_the_numbers_of_all_its_tables(expect: str, sign: int) -> None:
+    about = dict.fromkeys(("system", "name", "title", "changes", "paper"), "s")
+    system = System.model_validate({**about, "spread": SEEDS, "references": ["Ref"]})
+    cells = (
+        cell("A", "3.0"), cell("B", "1.0"), cell("Ref", "9.0"), cell("C", ""),
+        cell("A", "5.0", item="table_2"), cell("B", "9.0", item="table_2", setting="two"),
+        cell("C", "4.5", item="table_2"),
+        cell("B", "8.0", item="table_3"), cell("B", "7.0", system="other"),
+    )  # fmt: skip
+    papers = Published(cells, {"s": system, "other": system})
+    asked = claim(tables=["table_1", "table_2"], right={"method": "others"}, expect=expect)
+    compared = [(pair.left.text, pair.right.text, pair.lead) for pair in pairs_of(asked, papers)]
+    assert compared == [
+        ("3.0", "1.0", 2.0 * sign), ("3.0", "4.5", -1.5 * sign),
+        ("5.0", "1.0", 4.0 * sign), ("5.0", "4.5", 0.5 * sign),
+    ]  # fmt: skip
+
+
+# --- what they say --------------------------------------------------------------------------------
+def pairs_with(*texts: tuple[str, str], std: float | None = None) -> list[Pair]:
+    both = [
+        (cell("A", left, std, setting=str(at)), cell("B", right, std, setting=str(at)))
+        for at, (left, right) in enumerate(texts)
+    ]
+    return [Pair(left, right, left.mean - right.mean) for left, right in both]
+
+
+@pytest.mark.parametrize(
+    ("keys", "texts", "said"),
+    [
+        ({}, [("61.0", "60.0"), ("60.0", "60.0")], ("supports but for ties", 1, 1)),
+        ({}, [("61.0", "60.0"), ("59.9", "60.0")], ("does not support", 1, 0)),
+        ({}, [("60.0", "60.0"), ("59.9", "60.0")], ("does not support", 0, 1)),
+        # Only the mean counts.
+        ({"quantifier": "more"}, [("63.0", "60.0"), ("59.0", "60.0")], ("supports", 1, 0)),
+        ({"quantifier": "average"}, [("63.0", "60.0"), ("60.0", "60.0")], ("supports", 1, 1)),
+        ({"quantifier": "average"}, [("61.0", "60.0"), ("58.0", "60.0")],
+         ("does not support", 1, 0)),
+        # Rounding may have changed a lead by half a unit of both last digits, here by .55.
+        ({"by": 1.45}, [("60.9", "60")], ("supports", 1, 0)),
+        ({"by": 1.5}, [("60.9", "60")], ("does not support", 0, 0)),
+        # And a mean of leads by the mean of that, here by .325.
+        ({"by": 1.2, "quantifier": "average"}, [("60.9", "60"), ("60.9", "60.0")],
+         ("supports", 1, 0)),
+        ({"by": 1.25, "quantifier": "average"}, [("60.9", "60"), ("60.9", "60.0")],
+         ("does not support", 1, 0)),
+        # To lag by at most a point; equal numbers are ties only where any lead will do.
+        ({"by": -1.0}, [("59.5", "60.0"), ("58.95", "60.0")], ("supports", 2, 0)),
+        ({"by": -1.0}, [("58.8", "60.0")], ("does not support", 0, 0)),
+        ({"by": 1.0}, [("60.0", "60.0")], ("does not support", 0, 0)),
+    ],
+)  # fmt: skip
+def test_what_printed_numbers_say(
+    keys: dict[str, Any], texts: list[tuple[str, str]], said: tuple[str, int, int]
+) -> None:
+    pairs = pairs_with(*texts)
+    made = judge_printed(claim(**keys), pairs)
+    assert (made.word, made.held, made.ties) == said
+    assert (made.of, made.beyond) == (len(pairs), None)
+    assert made.lead == pytest.approx(sum(pair.lead for pair in pairs) / len(pairs))
+
+
+def test_the_furthest_against_comes_first_and_ties_come_last() -> None:
+    pairs = pairs_with(("59.0", "60.0"), ("60.0", "60.0"), ("62.0", "60.0"), ("57.0", "60.0"))
+    assert [pair.lead for pair in judge_printed(claim(), pairs).against] == [-3.0, -1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("of", "leads", "said"),
+    [
+        # 2.306 x sqrt(2 / 5) is 1.458: one of two is not beyond it.
+        ("each", ("1.5", "1.43"), ("supports within the spread", 1)),
+        ("each", ("1.5", "1.6"), ("supports", 2)),
+        # 2.12 x sqrt(1 / 5) is 0.948: their mean is, though neither is.
+        ("average", ("1.0", "1.0"), ("supports", 0)),
+        ("average", ("0.9", "0.9"), ("supports within the spread", 0)),
+        ("each", ("1.6", "0.0"), ("supports but for ties", 1)),
+    ],
+)
+def test_leads_within_the_printed_spread(
+    of: str, leads: tuple[str, str], said: tuple[str, int]
+) -> None:
+    pairs = pairs_with(*((lead, "0.0") for lead in leads), std=1.0)
+    made = judge_printed(claim(quantifier=of), pairs, SEEDS)
+    assert (made.word, made.beyond) == said
+    # Over clients, or where one of all has none, a spread says nothing.
+    gap = [pairs[0], Pair(cell("A", leads[1]), pairs[1].right, pairs[1].lead)]
+    other = [pairs[0], Pair(pairs[1].left, cell("B", "0.0", 0.0), pairs[1].lead)]
+    clients = SEEDS.model_copy(update={"over": "clients"})
+    for some, spread in ((pairs, clients), (gap, SEEDS), (other, SEEDS)):
+        assert judge_printed(claim(quantifier=of), some, spread).beyond is None
+
+
+@pytest.mark.parametrize(
+    ("lead", "keys", "ddof", "beyond"),
+    [
+        ("1.5", {}, 1, 1),
+        ("1.5", {}, 0, 0),  # of a population of five the variance is 5/4 of what is printed
+        ("1.7", {}, 0, 1),
+        ("2.5", {"by": 1.0}, 1, 1),
+        ("2.4", {"by": 1.0}, 1, 0),  # beyond the claimed lead, not beyond zero
+    ],
+)
+def test_a_lead_is_beyond_the_spread_by_more_than_is_claimed(
+    lead: str, keys: dict[str, Any], ddof: int, beyond: int
+) -> None:
+    spread = SEEDS.model_copy(update={"ddof": ddof})
+    made = judge_printed(claim(**keys), pairs_with((lead, "0.0"), std=1.0), spread)
+    assert made.beyond == beyond
+
+
+@pytest.mark.parametrize(("lead", "word"), [("0.7", "within the spread"), ("0.8", "supports")])
+def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: str) -> None:
+    """The mean of a - b and b - c is half of a - c: 2.306 x sqrt(2 x (1/2)^2 / 5) is 0.729."""
+    first, last = cell("A", str(2 * float(lead)), 1.0), cell("C", "0.0", 1.0)
+    middle = cell("B", "0.5", 1.0)
+    pairs = [Pair(a, b, a.mean - b.mean) for a, b in ((first, middle), (middle, last))]
+    assert judge_printed(claim(quantifier="average"), pairs, SEEDS).word.endswith(word)
