@@ -77,9 +77,9 @@ def berka(tables: dict[str, bytes], address: str | None) -> tuple[DatasetSpec, d
 
 
 def celeba(address: str | None, **damage: bytes) -> tuple[DatasetSpec, dict[str, bytes]]:
-    """Celebrity 7 with three images, 9 with two, 8 with one."""
-    owners = {"000001.jpg": 9, "000002.jpg": 7, "000003.jpg": 7, "000004.jpg": 8}
-    owners |= {"000005.jpg": 7, "000006.jpg": 9}
+    """Celebrity 7 with three images, 10 with two, 8 with one."""
+    owners = {"000001.jpg": 10, "000002.jpg": 7, "000003.jpg": 7, "000004.jpg": 8}
+    owners |= {"000005.jpg": 7, "000006.jpg": 10}
     images = {
         f"img_align_celeba/{name}": encoded((40 * at, 0, 0), 12, "JPEG")
         for at, name in enumerate(owners)

@@ -1,5 +1,6 @@
 """Prepared data appear whole or not at all, and open at once."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedrepro.data.dataset import open_dataset
+from fedrepro.data import dataset as opening
+from fedrepro.data import prepare as preparing
+from fedrepro.data.dataset import open_dataset, refuse_damage
 from fedrepro.data.prepare import prepare
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import new_token
@@ -19,7 +22,12 @@ from support.tiny_disk import tiny_disk
 CONTENTS = idx_files(train=60, test=20)
 
 
-def make(tmp_path: Path, contents: dict[str, bytes] = CONTENTS, **keys: object) -> Path:
+def make(
+    tmp_path: Path,
+    contents: dict[str, bytes] = CONTENTS,
+    again: bool = False,
+    **keys: object,
+) -> Path:
     write_packed(contents, tmp_path / "archives")
     return prepare(
         "d",
@@ -27,6 +35,7 @@ def make(tmp_path: Path, contents: dict[str, bytes] = CONTENTS, **keys: object) 
         tmp_path / "archives",
         downloads=tmp_path / "downloads",
         root=tmp_path / "data",
+        again=again,
     )
 
 
@@ -61,8 +70,15 @@ def test_equal_files_for_equal_input_and_nothing_done_twice(tmp_path: Path) -> N
 
 def test_a_changed_entry_or_file_is_prepared_again(tmp_path: Path) -> None:
     before = open_dataset("d", make(tmp_path).parent)
-    make(tmp_path, mean=(0.5,), std=(0.2,))
-    assert open_dataset("d", tmp_path / "data").mean == (0.5,)
+    about = tmp_path / "data/d/meta.json"
+    os.utime(about, (1e9, 1e9))
+    make(tmp_path, again=True)
+    assert about.stat().st_mtime == 1e9  # by which Snakemake goes: it is as it was
+    for mean in (0.5, 0.4):
+        os.utime(about, (1e9, 1e9))
+        make(tmp_path, mean=(mean,), std=(0.2,))
+        assert open_dataset("d", tmp_path / "data").mean == (mean,)
+        assert about.stat().st_mtime > 1e9
     make(tmp_path, idx_files(train=70))
     after = open_dataset("d", tmp_path / "data")
     assert len(after.train) == 70
@@ -88,6 +104,42 @@ def test_a_truncated_file_is_not_opened_and_prepare_recovers(
     assert "\n" not in str(raised.value)
     make(tmp_path)
     assert len(open_dataset("d", tmp_path / "data").train) == 60
+
+
+@pytest.mark.parametrize("name", ["train_x.npy", "train_y.npy", "test_x.npy", "test_y.npy"])
+def test_a_changed_bit_is_found_in_every_array_and_a_further_byte_at_once(
+    name: str, tmp_path: Path
+) -> None:
+    path = make(tmp_path) / name
+    refuse_damage("d", tmp_path / "data")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with refused("damaged", file="data/d", names=name):
+        refuse_damage("d", tmp_path / "data")
+    make(tmp_path)
+    assert path.read_bytes() != whole  # sums are not looked at whenever data are used
+    make(tmp_path, again=True)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + b"\0")
+    with refused("damaged", file="data/d", names=name):
+        open_dataset("d", tmp_path / "data")
+    make(tmp_path)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_data_in_the_format_of_another_version_are_prepared_again(
+    change: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = opening.FORMAT
+    with monkeypatch.context() as patch:
+        for module in (opening, preparing):
+            patch.setattr(module, "FORMAT", now + change)
+        make(tmp_path)
+    with refused("damaged", file="data/d"):
+        open_dataset("d", tmp_path / "data")
+    make(tmp_path)
+    assert open_dataset("d", tmp_path / "data").meta["format"] == now
 
 
 def test_what_a_killed_call_left_is_not_taken(tmp_path: Path) -> None:

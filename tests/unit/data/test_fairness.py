@@ -200,7 +200,7 @@ def test_damaged_tables_of_a_bank(
 def test_celeba(tmp_path: Path) -> None:
     dataset = served(tmp_path, raw.celeba)
     assert dataset.input_shape == (3, 6, 6)
-    # Celebrity 7, with images 2, 3 and 5, comes before 9; 8 has too few.
+    # Celebrity 7, with images 2, 3 and 5, comes before 10; 8 has too few.
     assert dataset.train.group.tolist() == [1, 0, 0, 0, 1]
     assert dataset.train.y.tolist() == [1, 0, 1, 1, 0]
     assert dataset.meta["class_names"] == ["not Smiling", "Smiling"]

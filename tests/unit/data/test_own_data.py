@@ -1,6 +1,7 @@
 """Users' tables and images: names stay text, held-out rows unseen, images as viewers show them."""
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ NAMES = (
     ["9007199254740993", "9007199254740992", "18446744073709551617"],
     ["2020-01-01", "2020-1-1", "1/1/2020"],
     ["0x10", "16", "1_6", "inf"],
+    [" a", "b ", "c d", " 7"],
 )
 
 
@@ -78,10 +80,10 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["label", "group"])
 def test_names_that_look_the_same_are_refused(tmp_path: Path, key: str) -> None:
-    rows = ["1,a,b", "2,b,a", "3,a ,b", "4,b, a"]
     keys = {"label": "y", "group": "z"} if key == "label" else {"label": "z", "group": "y"}
-    with refused(names=("differ", "spaces")):
-        prepared(tmp_path, "x,y,z", rows[:3] if key == "label" else ["1,a,b", "2,a ,c"], **keys)
+    for name in ("a ", " a"):
+        with refused(names=("differ", "spaces")):
+            prepared(tmp_path, "x,y,z", ["1,a,b", "2,b,a", f"3,{name},b"], **keys)
 
 
 def test_an_empty_name_is_missing(tmp_path: Path) -> None:
@@ -155,6 +157,25 @@ def test_a_test_set_follows_the_statistics_of_training_rows(tmp_path: Path) -> N
     by_hand = (np.arange(30, 40) - kept.mean()) / kept.std()
     assert np.allclose(test.x[:, 0], by_hand, atol=1e-5)
     assert not np.allclose(dataset.test.x[:, 0], by_hand, atol=1e-2)
+
+
+def test_what_the_same_numbers_stand_for_is_told(tmp_path: Path) -> None:
+    """Gaps that happen to be filled in as they are by hand, and who standardises."""
+    about, keys = tmp_path / "data/own/meta.json", {"group": "g", "standardise": False}
+    rows = ["1,0,a", "3,1,a", "2,0,b", "2,1,b"]
+    made = prepared(tmp_path, "x,y,g", rows, **keys).meta
+    os.utime(about, (1e9, 1e9))
+    gaps = prepared(tmp_path, "x,y,g", [*rows[:3], ",1,b"], **keys)
+    assert gaps.train.missing is not None and gaps.train.missing.sum() == 1
+    assert gaps.meta["content_sha256"] == made["content_sha256"]
+    assert "missing_sha256" in gaps.meta and "missing_sha256" not in made
+    assert about.stat().st_mtime > 1e9  # Snakemake sees that they are others
+    prepared(tmp_path, "x,y,g", rows, **keys)
+    os.utime(about, (1e9, 1e9))
+    own = prepared(tmp_path, "x,y,g", rows, **{**keys, "standardise": "per_client"})
+    assert own.client_standardised == (0,) and not own.standardised
+    assert own.meta["content_sha256"] == made["content_sha256"]
+    assert about.stat().st_mtime > 1e9
 
 
 def test_own_data_are_read_again_when_their_reader_has_changed(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ def test_characters_a_small_vocabulary_and_numbers_to_predict(tmp_path: Path) ->
     assert numbers.train.y.tolist() == [10, 2, 10, 2]
     rows = [{**row, "warm": at % 2, "new": 1} for at, row in enumerate(ROWS)]
     path = written(tmp_path, "jsonl", rows)
+    alone = prepared(tmp_path, path, **{**keys, "task": "multi_label", "label": ["warm"]})
+    assert alone.train.y.tolist() == [[0], [1], [0], [1]] and alone.outputs == 1
     several = prepared(tmp_path, path, **{**keys, "task": "multi_label", "label": ["warm", "new"]})
     assert several.train.y.tolist() == [[0, 1], [1, 1], [0, 1], [1, 1]]
     assert several.meta["class_names"] == ["warm", "new"]
@@ -144,6 +146,7 @@ def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: P
         ("[1]", "own.jsonl:2: expected an object"),
         ('{"review": "a"}', "column: 'stars'"),
         ('{"review": ["a"], "stars": 1}', "own.jsonl:2: review: .*expected text or a number"),
+        ('{"review": null, "stars": 1}', "own.jsonl:2: review: .*expected text or a number"),
     ):
         path.write_text(f"{json.dumps(ROWS[0])}\n{line}\n")
         with pytest.raises(UserError, match=said):
@@ -151,6 +154,18 @@ def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: P
     for keys in ({}, {"label": "y", "task": "next_word"}):
         with pytest.raises(ValidationError, match="a `label`, or `task: next_word` without one"):
             entry("text", path="x", text="t", length=4, **keys)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_clients_classes_and_texts_are_called_as_the_file_writes_them(
+    tmp_path: Path, form: str
+) -> None:
+    names = ["007", "7", "7.0", "NA"]
+    rows = [{"review": name, "stars": name, "shop": name} for name in names]
+    keys = {"text": "review", "label": "stars", "group": "shop", "length": 8, "test_fraction": 0}
+    data = prepared(tmp_path, written(tmp_path, form, rows), tokenizer="characters", **keys)
+    assert data.group_names == data.meta["class_names"] == names
+    assert (data.train.x > 0).sum(1).tolist() == [3, 1, 3, 2]
 
 
 def test_ids_are_stored_as_whole_numbers(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from fedrepro.data.partition import assigning as module
 from fedrepro.data.partition.assigning import of_server, stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.support.errors import UserError
-from support.refusals import refused
+from support.refusals import Fault, refused
 
 ADAPTER: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
 LABELS = np.repeat(np.arange(10), 60)
@@ -239,6 +239,11 @@ def test_a_client_of_whom_nothing_is_marked_for_testing(tmp_path: Path) -> None:
     assert [each.tolist() for each in loaded.test] == [[1], []]
     assert loaded.test_counts.tolist() == [[0, 1], [0, 0]]
     assert loaded.fits(np.array([0, 1, 1, 0]))
+    validated = spec("natural", given_test=True, minimum=2, validation=0.5)  # of what is left
+    both = make_partition(np.zeros(6, int), np.repeat([0, 1], 3), validated, 1, np.arange(6) < 1)
+    assert both.test is not None and both.validation is not None
+    sizes = [[len(each) for each in part] for part in (both.train, both.validation, both.test)]
+    assert sizes == [[1, 1], [1, 2], [1, 0]]
     # Nor can one be trained on whose samples are all marked.
     with refused(names=("0", "samples")):
         make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 0)
@@ -431,17 +436,21 @@ def test_nothing_in_the_file_is_pickled(tmp_path: Path) -> None:
 
 def test_what_deals_otherwise_has_another_name() -> None:
     dealt: dict[str, Partition] = {}
-    for test, validation, stratified, server in itertools.product(
-        (0.0, 0.2), (0.0, 0.25), (False, True), (0.0, 0.5)
+    for test, validation, stratified, server, seed in itertools.product(
+        (0.0, 0.2), (0.0, 0.25), (False, True), (0.0, 0.5), (None, 0)
     ):
         keys = {"test_fraction": test, "validation": validation, "stratified": stratified}
-        chosen = spec("dirichlet", clients=4, alpha=5.0, server=server, **keys)
+        chosen = spec("dirichlet", clients=4, alpha=5.0, server=server, seed=seed, **keys)
         made = make_partition(LABELS, None, chosen, 1)
         known = dealt.setdefault(chosen.name, made)
         for kind in ("train", "test", "validation"):
             one, other = getattr(known, kind) or (), getattr(made, kind) or ()
             assert all(map(np.array_equal, one, other)) and len(one) == len(other), keys
-    assert len(dealt) == 14  # who holds nothing out is not stratified
+    assert len(dealt) == 28  # who holds nothing out is not stratified
+    assert [made.seed for made in dealt.values()] == [1, 0] * 14
+    for key in ("test_fraction", "validation", "server"):
+        names = {spec("iid", clients=4, **{key: 0.2 + more}).name for more in (0, 1e-9, 1e-7)}
+        assert len(names) == 3, key
 
 
 def test_names_are_path_safe_and_tell_schemes_apart() -> None:
@@ -484,6 +493,52 @@ def test_what_cannot_be_met_is_one_line(chosen: PartitionSpec, line: str) -> Non
     with pytest.raises(UserError, match=re.escape(line)) as raised:
         make_partition(LABELS, GROUPS, chosen, 1)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        spec("iid", clients=600),
+        spec("shards", clients=300, classes_per_client=2),
+        spec("paired_shards", clients=300),
+        spec("labels", clients=60, classes_per_client=10),
+        spec("dirichlet", clients=1, alpha=1.0, minimum=600),
+        spec("natural", clients=7),
+        spec("natural", minimum=86),
+    ],
+    ids=lambda chosen: chosen.name,
+)
+def test_what_can_just_be_met_is_met(chosen: PartitionSpec) -> None:
+    """Of 600 samples in 10 classes and in 7 groups, of which 5 have 86."""
+    made = make_partition(LABELS, GROUPS, chosen, 1)
+    assert len(made.train) == (chosen.clients or 5)
+    assert made.samples == (430 if chosen.clients is None else 600)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fault"),
+    [
+        # 300 are left beside the server's, and 9 classes without the fifth.
+        (spec("iid", clients=301, server=0.5), {"key": "clients", "value": 301, "names": "300"}),
+        (
+            spec("labels", clients=2, classes_per_client=10),
+            {"key": "classes_per_client", "value": 10, "names": "9"},
+        ),
+    ],
+)
+def test_what_is_missing_does_not_count(chosen: PartitionSpec, fault: Fault) -> None:
+    with refused(**fault):
+        make_partition(LABELS if chosen.server else LABELS[LABELS != 4], None, chosen, 1)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_numbers_as_targets_are_dealt_out_as_one_class(kind: str) -> None:
+    targets = np.linspace(-1, 3, 600).astype(kind)
+    for chosen in (spec("iid", clients=7, test_fraction=0.2), spec("natural", stratified=True)):
+        made = make_partition(targets, GROUPS, chosen, 1)
+        assert made.train_counts.shape == (7, 1) and made.fits(targets)
+    with refused(key="scheme", value="shards", names=("iid", "natural")):
+        make_partition(targets, GROUPS, SPECS[1], 1)
 
 
 def test_a_natural_client_is_named() -> None:
@@ -540,6 +595,7 @@ def test_alphas_too_small_for_floats_end(monkeypatch: pytest.MonkeyPatch) -> Non
         ("dirichlet", {"clients": 5, "alpha": float("inf")}),
         ("dirichlet", {"clients": 5, "alpha": 1.0, "minimum": 0}),
         ("shards", {"clients": 5}),
+        ("natural", {"given_test": True, "test_fraction": 0.2}),
     ],
 )
 def test_wrong_schemes_are_refused(scheme: str, keys: dict[str, Any]) -> None:

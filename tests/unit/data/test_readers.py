@@ -20,6 +20,7 @@ from fedrepro.data.readers.content import RawSamples
 from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
 from support.raw_data import (
+    IDX_NAMES,
     cifar10_archive,
     cifar10_entry,
     cifar10_files,
@@ -27,9 +28,12 @@ from support.raw_data import (
     ends_whole,
     entry,
     idx,
+    idx_entry,
+    idx_files,
     png_of_16_bits,
     sha256,
     tiff_of_16_bits,
+    write_packed,
     write_zip,
 )
 from support.refusals import Fault, refused
@@ -52,6 +56,7 @@ def test_idx(tmp_path: Path) -> None:
     assert np.array_equal(read_idx(path), array)
     for content, line in [
         (idx(array)[:-1], "truncated"),
+        (idx(array) + b"\0", "truncated"),
         (idx(array)[:9], "not an IDX file"),
         (b"", "not an IDX file"),
         (b"\0\0\x0d" + idx(array)[3:], "not an IDX file"),
@@ -59,6 +64,14 @@ def test_idx(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(UserError, match=line):
             read_idx(path)
+
+
+def test_idx_files_of_different_lengths(tmp_path: Path) -> None:
+    contents = idx_files(train=20, test=10)
+    contents[IDX_NAMES["test_labels"]] = idx(np.arange(9, dtype=np.uint8))
+    write_packed(contents, tmp_path / "archives")
+    with refused(names=(IDX_NAMES["test_labels"], "9", "10")):
+        prepared(tmp_path, idx_entry(contents), tmp_path / "archives")
 
 
 def test_cifar10_binary(tmp_path: Path) -> None:
@@ -125,6 +138,57 @@ def test_jpeg_parquet(tmp_path: Path) -> None:
     assert np.abs(dataset.test.x[0, :, 0, 0].astype(int) - np.array(GREEN)).max() < 8
     smaller = prepared(tmp_path, spec.model_copy(update={"side": 3}))
     assert smaller.input_shape == (3, 3, 3)
+
+
+def clear(background: str) -> bytes:
+    """An image of 4 x 4 of which the first pixel is transparent, the second half so."""
+    pixels = np.full((4, 4, 4), 0 if background == "white" else 255, np.uint8)
+    pixels[..., 3] = 255
+    pixels[0, :2, 3] = 0, 128
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("background", "shown"), [("white", 255), ("black", 0)])
+@pytest.mark.parametrize("form", ["parquet", "folder"])
+def test_the_entry_says_on_what_transparent_pixels_are(
+    background: str, shown: int, form: str, tmp_path: Path
+) -> None:
+    images = [encoded(RED), clear(background)]  # the second as the first
+    if form == "parquet":
+        spec: Any = parquet(tmp_path / "p", split=["train"] * 2, label=[0, 1], jpeg=images)
+    else:
+        files = dict(zip(("train/a/1.png", "train/b/2.png"), images, strict=True))
+        path = str(folder_of(tmp_path / "i", files))
+        spec = entry("image_folder", path=path, height=4, width=4, test_fraction=0)
+    spec = spec.model_copy(update={"background": background})
+    image = prepared(tmp_path, spec).train.x[1].astype(int)
+    assert (image[:, 0, 0] == shown).all() and (image[:, 0, 2:] == 255 - shown).all()
+    assert (abs(image[:, 0, 1] - 127.5) < 1).all()  # half of each
+
+
+def test_a_parquet_file_of_dictionaries_and_of_clients_as_numbers(tmp_path: Path) -> None:
+    """As pandas writes categories; clients are in the order of their numbers."""
+    columns = {
+        "split": pa.array(["train", "test", "train"]).dictionary_encode(),
+        "label": pa.array([1, 0, 0], pa.int8()).dictionary_encode(),
+        "jpeg": pa.array([encoded(colour) for colour in (RED, GREEN, BLUE)], pa.large_binary()),
+        "who": pa.array([10, 10, 9]),
+    }
+    data = prepared(tmp_path, parquet_of(tmp_path / "p", **columns))
+    assert data.group_names == ["9", "10"] and data.train.group is not None
+    assert (data.train.group.tolist(), data.train.y.tolist()) == ([1, 0], [1, 0])
+    assert data.test is not None and data.test.group is not None
+    assert (data.test.group.tolist(), data.test.y.tolist()) == ([1], [0])
+    columns["split"] = pa.array(["train", "test", "train"], pa.large_string())
+    again = prepared(tmp_path, parquet_of(tmp_path / "p", **columns))
+    assert again.meta["content_sha256"] == data.meta["content_sha256"]
+    turned = io.BytesIO()  # as many pixels
+    Image.new("RGB", (8, 2)).save(turned, "PNG")
+    columns["jpeg"] = pa.array([encoded(RED), turned.getvalue(), encoded(RED)])
+    with refused(names=("1", "0", "row")):
+        prepared(tmp_path, parquet_of(tmp_path / "p", **columns))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +260,32 @@ def test_image_folder(write: Callable[[Path, dict[str, bytes]], Path], tmp_path:
     assert dataset.test.y.tolist() == [1]
     grey = entry("image_folder", path=str(path), height=4, width=4, channels=1)
     assert prepared(tmp_path, grey).input_shape == (1, 4, 4)
+
+
+def test_which_files_of_a_folder_are_images(tmp_path: Path) -> None:
+    """By their endings in small letters or not, in the order of their names, and none hidden."""
+    shades = {"b.PNG": 20, "a.png": 10, "c/1.Png": 30, "a2.png": 11}
+    files = {f"train/cat/{name}": encoded((shade, 0, 0)) for name, shade in shades.items()}
+    files |= {f"train/dog/{at}.png": encoded((at, 0, 9)) for at in range(3)}
+    hidden = {"train/cat/.thumbs/1.png": b"x", "train/dog/._1.png": b"x"}
+    path = folder_of(tmp_path / "i", {**files, **hidden})
+    keys: dict[str, Any] = {"path": str(path), "height": 4, "width": 4, "layout": "class"}
+    data = prepared(tmp_path, entry("image_folder", **keys, test_fraction=0))
+    assert data.train.x[:, 0, 0, 0].tolist() == [10, 11, 20, 30, 0, 1, 2]
+    assert data.train.y.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    halved = prepared(tmp_path, entry("image_folder", **keys, test_fraction=0.5))
+    assert halved.test is not None and (len(halved.test), halved.meta["test_fraction"]) == (4, 0.5)
+    (path / "test/cat").mkdir(parents=True)  # without images in it
+    assert prepared(tmp_path, entry("image_folder", **keys)).meta["test_fraction"] == 0.2
+    (path / "train/dog/9.png").symlink_to(tmp_path / "nothing")
+    with pytest.raises((UserError, OSError), match=r"9\.png"):
+        prepared(tmp_path, entry("image_folder", **keys, test_fraction=0.4))
+
+
+def test_two_folders_of_which_none_is_train_are_no_images(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "i.zip", {f"{at}/train/cat/1.png": encoded(RED) for at in "ab"})
+    with refused(names=("i.zip", "train/CLASS")):
+        prepared(tmp_path, entry("image_folder", path=str(path), height=4, width=4))
 
 
 def test_image_folder_without_test(tmp_path: Path) -> None:
@@ -431,11 +521,47 @@ def test_tabular_csv(tmp_path: Path) -> None:
         ),
         ("sick\n1\n0\n", {}, {"names": ("column", "left")}),
         (TABLE, {"test_fraction": 0.01}, {"names": ("4", "samples")}),
+        (TABLE, {"test_fraction": 0.99}, {"names": ("4", "samples")}),
+        (TABLE.replace("train", "test"), {"split": "when"}, {"names": ("when", "'train'")}),
+        (TABLE, {"standardise": "per_client", "split": "when"}, {"names": "'per_client'"}),
+        (TABLE, {"standardise": "per_client", "test_fraction": 0.5}, {"names": "'per_client'"}),
+        ("a|b;c;d\n1|2;3;4\n", {}, {"names": ("header", "';'")}),
+        (
+            TABLE.replace("60", "much").replace("2,,", "2,5,"),
+            {"label": ["age", "id"], "task": "regression"},
+            {"names": ("label", "age", "'much'", "3")},
+        ),
+        (
+            TABLE.replace("60", "much").replace("2,,", "2,5,"),
+            {"label": ["id", "age"], "task": "regression"},
+            {"names": ("label", "age", "'much'", "3")},
+        ),
+        # Of five values that are there, three are numbers: the others are mistakes.
+        ("a,sick\n1,1\n2,0\n3,1\nx,0\ny,1\n,0\n,1\n", {}, {"names": ("a", "'x'", "3", "5")}),
     ],
 )
 def test_faults_in_a_table(text: str, keys: dict[str, Any], fault: Fault, tmp_path: Path) -> None:
     with refused(**fault):
         prepared(tmp_path, table(tmp_path, text, **keys))
+
+
+def test_what_becomes_of_words_truths_and_several_numbers_to_predict(tmp_path: Path) -> None:
+    """Half of `code` are numbers, so it is words; `old` is a number; `b` is before `a`."""
+    text = "code,old,b,a\n1,TRUE,5,0.5\n2,FALSE,6,1.5\nx,FALSE,7,2.5\ny,TRUE,8,3.5\n"
+    keys: dict[str, Any] = {"standardise": False, "test_fraction": 0, "task": "regression"}
+    data = prepared(tmp_path, table(tmp_path, text, label=["b", "a"], **keys))
+    assert data.meta["features"] == ["old", "code_1", "code_2", "code_x", "code_y"]
+    assert data.train.x[:, 0].tolist() == [1, 0, 0, 1]
+    assert data.meta["class_names"] == ["b", "a"] and data.outputs == 2
+    assert data.train.y.tolist() == [[5, 0.5], [6, 1.5], [7, 2.5], [8, 3.5]]
+    assert "test_fraction" in data.meta and data.train.missing is None
+
+
+def test_a_table_that_is_split_has_no_fraction_for_testing(tmp_path: Path) -> None:
+    data = prepared(tmp_path, table(tmp_path, split="when", task="binary"))
+    assert "test_fraction" not in data.meta
+    assert (data.classes, data.outputs) == (2, 1)
+    assert prepared(tmp_path, table(tmp_path, split="when")).outputs == 2
 
 
 def test_a_table_that_is_not_utf_8(tmp_path: Path) -> None:
