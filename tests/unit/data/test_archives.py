@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.data.fetching.archives import gunzip, opened_around, take_out, unpack
+from fedrepro.data.fetching.archives import BLOCK, gunzip, opened_around, take_out, unpack
 from fedrepro.support.errors import UserError
 from support.raw_data import write_zip
 from support.refusals import refused
@@ -38,10 +38,10 @@ def tar_with(path: Path, kind: bytes) -> Path:
     return path
 
 
-def zip_with_link(path: Path) -> Path:
+def zip_with(path: Path, kind: int) -> Path:
     with zipfile.ZipFile(path, "w") as file:
         member = zipfile.ZipInfo("link")
-        member.external_attr = (stat.S_IFLNK | 0o777) << 16
+        member.external_attr = (kind | 0o777) << 16
         file.writestr(member, "/etc/passwd")
     return path
 
@@ -88,8 +88,9 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
     refusal(tar_with(tmp_path / "a.tar", kind), tmp_path / "out", "is a link or a device")
 
 
-def test_links_in_zip_are_refused(tmp_path: Path) -> None:
-    refusal(zip_with_link(tmp_path / "a.zip"), tmp_path / "out", "is a link or a device")
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
+def test_links_and_devices_in_zip_are_refused(kind: int, tmp_path: Path) -> None:
+    refusal(zip_with(tmp_path / "a.zip", kind), tmp_path / "out", "is a link or a device")
 
 
 def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
@@ -115,7 +116,12 @@ def test_gunzip_refuses_damage_and_more_than_expected(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"x" * 1000
     with refused(names=("999", "bytes")):
         gunzip(packed, tmp_path / "b", 999)
-    packed.write_bytes(packed.read_bytes()[:-9])
+    packed.write_bytes(gzip.compress(bytes(2 * BLOCK + 1)))  # more than is read at a time
+    gunzip(packed, tmp_path / "d", 2 * BLOCK + 1)
+    assert (tmp_path / "d").stat().st_size == 2 * BLOCK + 1
+    with refused(names=(str(2 * BLOCK), "bytes")):
+        gunzip(packed, tmp_path / "e", 2 * BLOCK)
+    packed.write_bytes(gzip.compress(b"x" * 1000)[:-9])
     with refused(names=("a.gz", "truncated")):
         gunzip(packed, tmp_path / "c", 1000)
 

