@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.data.fetching import http
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.support.errors import UserError
 from support.loopback import Loopback, serving
@@ -40,6 +41,11 @@ def test_so_many_connections_and_each_goes_on_where_the_last_broke_off(
         assert fetch(server, part).read_bytes() == CONTENT
         starts = [int(wanted[6:-1]) if wanted else 0 for _, wanted in server.asked]
     assert starts == [at * length for at in range(needed)]
+
+
+def test_how_long_a_server_is_waited_for_is_as_documented() -> None:
+    """In docs/data.md."""
+    assert (http.PATIENCE, http.WINDOW, http.SLOWEST, http.TRIES) == (10, 30, 1000, TRIES)
 
 
 def test_what_is_there_as_a_whole_is_not_asked_for(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fedrepro.data.catalogue.kinds import IdxFiles, JpegParquet, TabularCsv, Tex
 from fedrepro.data.fetching import own_files
 from fedrepro.data.fetching.raw_files import download
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.prepare import recipe_of
 from fedrepro.support.plugins import content_of
 from support.raw_data import entry, idx_entry, idx_files
 
@@ -47,6 +48,12 @@ def test_all_but_words_and_sources_makes_other_data(spec: Any) -> None:
             assert same == (key in WORDS | OF_SOURCES), (key, default)
     assert digest_of(spec, 7) != digest_of(spec) == digest_of(spec, spec.revision)
     assert meaning_of(spec, 1).get("revision") is None
+
+
+def test_what_was_prepared_before_is_known_again() -> None:
+    """By the recipes of every meta.json that there is: another one prepares all data again."""
+    recipes = [recipe_of(spec, "0" * 64)[:8] for spec in ENTRIES]
+    assert recipes == ["fb5e3dd3", "b6935ce2", "7092b8b8", "fa390a44"]
 
 
 def test_of_a_file_to_fetch_its_name_and_content_count_and_not_its_sources() -> None:

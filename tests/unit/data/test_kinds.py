@@ -108,6 +108,129 @@ def test_who_has_clients_holds_out_with_them(kind: str, keys: dict[str, Any], sh
     assert entry.test_fraction == share
 
 
+TEXTS = dict.fromkeys(("title", "licence", "citation", "path"), "x")
+SHA = {"name": "x", "sha256": "0" * 64}
+OWN = {
+    "tabular_csv": {"label": "y"},
+    "image_folder": {"height": 1, "width": 1},
+    "text": {"text": "t", "label": "y", "length": 1},
+    "arrays": {},
+    "digit_five": {},
+    "downsampled_imagenet": {},
+    "plugin": {"function": "f"},
+}
+FEW = {"class_names": ["a"]}
+FETCHED = {
+    "question_pairs": {"file": SHA, "tokenizer": "x", "length": 8},
+    "plays": {"archive": SHA, "folder": "a/b"},
+    "pixel_csv": {"file": SHA, "height": 1, "width": 1, "test_fraction": 0.5, **FEW},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "fitting", "others"),
+    [
+        ("image_folder", "height", (1, 4096), (0, 4097, 1.5)),
+        ("image_folder", "test_fraction", (0, 0.999), (1, -0.001, ".5")),
+        ("image_folder", "channels", (1, 3), (2, 4)),
+        ("arrays", "test_fraction", (0, 0.999, None), (1, -0.001)),
+        ("text", "length", (1, 10**6), (0,)),
+        ("text", "words", (5, 10**6), (4,)),
+        ("text", "label", ("y",), (None, ["y"])),
+        ("tabular_csv", "label", ("y",), (["y"], ["y", "z"], [])),
+        ("question_pairs", "length", (8, 512), (7,)),
+        ("digit_five", "parts", (1, 10), (0, 11)),
+        ("downsampled_imagenet", "classes", (["n00000001"],), (["n0000001"], ["N00000001"])),
+        ("plugin", "function", ("f", "Waves_2"), ("2f", "a-b", "", "a.b")),
+        ("plays", "most", (1, None), (0,)),
+        ("plays", "folder", ("a", "a/b-c_d"), ("/a", "../a", "a b", "")),
+        ("pixel_csv", "mean", (None,), ([0.5],)),
+        ("pixel_csv", "std", (None,), ([0.5],)),
+        ("pixel_csv", "homepage", ("http://x", "https://x"), ("ftp://x", "x", "http:// x")),
+        ("pixel_csv", "surrogate_for", ("a_b.c-1",), ("A", "-a", "a b")),
+        ("pixel_csv", "file", (SHA,), ({**SHA, "sha256": "A" * 64}, {**SHA, "sha256": "0" * 63})),
+        ("pixel_csv", "file", ({**SHA, "size": 1},), ({**SHA, "size": 0}, {**SHA, "name": ".x"})),
+    ],
+)
+def test_each_key_takes_what_fits_and_nothing_beyond(
+    kind: str, key: str, fitting: tuple[Any, ...], others: tuple[Any, ...]
+) -> None:
+    about = {name: text for name, text in TEXTS.items() if kind in OWN or name != "path"}
+    keys = {"kind": kind, **about, **{**OWN, **FETCHED}[kind]}
+    read = TypeAdapter(DatasetSpec).validate_python
+    for value in fitting:
+        got = getattr(read({**keys, key: value}), key)
+        assert (list(got) if isinstance(got, tuple) else got) == value or key == "file"
+    for value in others:
+        with pytest.raises(ValidationError):
+            read({**keys, key: value})
+
+
+@pytest.mark.parametrize(
+    ("keys", "fits"),
+    [
+        ({"label": ["y"], "task": "regression"}, True),
+        ({"label": ["y", "z"], "task": "multi_label"}, True),
+        ({"label": "y", "task": "next_word"}, False),
+        ({"label": None, "task": "next_word"}, True),
+        ({"label": ["y"], "task": "binary"}, False),
+        ({"label": [], "task": "regression"}, False),
+        ({"mean": [0.5, 0.5], "std": [0.5]}, False),
+        ({"mean": [0.5], "std": [0.5, 0.5]}, False),
+        ({"mean": [0.5, 0.5], "std": [0.5, 0.5]}, True),
+    ],
+)
+def test_keys_that_go_together(keys: dict[str, Any], fits: bool) -> None:
+    entry = {"kind": "text", **TEXTS, **OWN["text"], **keys}
+    if fits:
+        TypeAdapter(DatasetSpec).validate_python(entry)
+    else:
+        with pytest.raises(ValidationError):
+            TypeAdapter(DatasetSpec).validate_python(entry)
+
+
+PACKED = {"name": "x.gz", "size": 1, "sha256": "0" * 64}
+
+
+def test_the_size_of_what_is_unpacked_is_stated() -> None:
+    """Whatever hash it has: without it an archive could hold any number of bytes."""
+    for name in ("sha256", "md5"):
+        keys = {"name": "x", name: HASHES[name], "packed": PACKED}
+        assert RawFile.model_validate({**keys, "size": 1}).size == 1
+        with pytest.raises(ValidationError, match="`size`"):
+            RawFile.model_validate(keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "fitting", "others"),
+    [
+        ("clients", (1, 10**6), (0, -1)),
+        ("alpha", (1e-9, 1e9), (0, -1, float("inf"), float("nan"))),
+        ("minimum", (1,), (0,)),
+        ("test_fraction", (0, 0.999), (1, -0.1)),
+        ("validation", (0, 0.999), (1, -0.1)),
+        ("server", (0, 0.999), (1, -0.1)),
+        ("seed", (None, 0, 2**32 - 1), (-1, 2**32)),
+    ],
+)
+def test_each_key_of_a_scheme_takes_what_fits(
+    key: str, fitting: tuple[Any, ...], others: tuple[Any, ...]
+) -> None:
+    keys = {"scheme": "dirichlet", "clients": 2, "alpha": 1.0}
+    read = TypeAdapter(PartitionSpec).validate_python
+    for value in fitting:
+        assert getattr(read({**keys, key: value}), key) == value
+    for value in others:
+        with pytest.raises(ValidationError):
+            read({**keys, key: value})
+    for share, fits in ((1e-9, True), (1.0, True), (0, False), (1.001, False)):
+        if fits:
+            assert read({"scheme": "at_server", "share": share}).clients == 1
+        else:
+            with pytest.raises(ValidationError):
+                read({"scheme": "at_server", "share": share})
+
+
 HASHES = {"sha256": "0" * 64, "md5": "0" * 32}
 
 
