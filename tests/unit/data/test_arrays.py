@@ -119,6 +119,58 @@ def test_arrays_that_are_not_what_they_should_be(x: Any, y: Any, fault: Fault) -
     assert "\n" not in str(raised.value)
 
 
+PIXELS = np.arange(40 * 4, dtype=np.uint8).reshape(40, 4)
+PLAIN = X.astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("clients", "test", "task", "fault"),
+    [
+        ([(PIXELS, Y), (PLAIN, Y)], None, "", {"key": "clients.1", "names": "uint8"}),
+        ([(PLAIN, Y), (X, Y)], None, "", {"key": "clients.1", "names": "float32"}),
+        ([(PIXELS, Y), (PIXELS, Y)], (PLAIN, Y), "", {"key": "test", "names": "uint8"}),
+        ([(PLAIN, Y)], (PLAIN[:, :3], Y), "", {"key": "test", "names": "4"}),
+        ([(PLAIN, Y)], None, "binary", {"key": "task", "value": "binary", "names": "3"}),
+        ([(PLAIN, Y % 2)], (PLAIN, Y), "", {"names": ("test", "2", "training")}),
+        ([(PLAIN, Y + 1)], None, "", {"names": "1"}),
+        ([(PLAIN, np.roll(Y, -1) - 1)], None, "", {"key": "clients.0.y, row 2", "value": -1}),
+        ([(PLAIN, PLAIN), (PLAIN, PLAIN[:, 0])], None, "regression", {"key": "clients.1"}),
+        ([(PLAIN, Y)], None, "multi_label", {"key": "clients.0.y", "value": [40]}),
+        ([(PLAIN, PLAIN)], None, "multi_label", {"key": "clients.0.y"}),
+        ([], None, "", {"key": "clients"}),
+    ],
+)
+def test_samples_that_do_not_go_together_are_one_line(
+    clients: Any, test: Any, task: str, fault: Fault
+) -> None:
+    with refused(**fault) as raised:
+        dataset_of(clients, test, task or "classification")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "outputs"),
+    [(PLAIN, 4), (PLAIN[:, 0], 1), (PLAIN[:, :1], 1), (PLAIN.reshape(40, 2, 2), 1)],
+)
+def test_how_many_numbers_are_predicted(y: Any, outputs: int) -> None:
+    data = dataset_of([(PLAIN, y), (PLAIN, y)], task="regression")
+    assert (data.outputs, data.train.y.dtype) == (outputs, np.float32)
+    assert np.array_equal(data.train.y, np.concatenate([y, y]))
+    assert data.train.group is not None and np.bincount(data.train.group).tolist() == [40, 40]
+    other = dataset_of([(PLAIN, y[::-1]), (PLAIN, y)], task="regression")
+    assert other.meta["content_sha256"] != data.meta["content_sha256"]
+    if y.ndim == 2 and y.shape[1] == 4:  # the same bytes as other targets
+        places = np.zeros((40, 4, 2), np.float32)
+        apart = [dataset_of([(places, each)], task="regression") for each in (y, y[..., None])]
+        assert apart[0].meta["content_sha256"] != apart[1].meta["content_sha256"]
+        assert [each.outputs for each in apart] == [4, 4]
+
+
+def test_an_array_that_could_be_masked_is_read_where_nothing_is() -> None:
+    whole = np.ma.masked_array(PLAIN, mask=False)
+    assert np.array_equal(dataset_of([(whole, Y)]).train.x, PLAIN)
+
+
 class Dicts(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return 40

@@ -67,7 +67,10 @@ def losses(data: Any, **keys: Any) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("keys", [("image", "label"), ("pixel_values", "labels"), ("x", "target")])
+@pytest.mark.parametrize(
+    "keys",
+    [("image", "label"), ("pixel_values", "labels"), ("x", "target"), ("x", "y"), ("x", "targets")],
+)
 def test_samples_as_dicts_are_those_as_pairs(keys: tuple[str, str]) -> None:
     wanted = dataset_of([(X, Y)]).meta["content_sha256"]
     assert dataset_of([Samples(keys=keys)]).meta["content_sha256"] == wanted
