@@ -81,6 +81,36 @@ def test_a_comparison_averages_the_last_rounds_not_the_first() -> None:
     assert table["mean"].tolist() == [4.0, 0.0] and table["gain"].tolist() == [0.0, -4.0]
 
 
+def test_a_comparison_pairs_seeds_and_has_no_mean_of_what_diverged() -> None:
+    """Groups of one method are numbered; without a seed in common, means are compared."""
+    first = [run_of({"x": [1.0, 2.0]}, 1), run_of({"x": [3.0, 6.0]}, 2)]
+    second = [run_of({"x": [0.0, 5.0]}, 2), run_of({"x": [9.0, 1.0]}, 1)]
+    gone = [run_of({"x": [1.0, 2.0]}, 1), run_of({"x": [3.0, 6.0]}, 2, diverged=2)]
+    other = [run_of({"x": [7.0]}, seed, diverged) for seed, diverged in ((3, None), (4, 1))]
+    groups = [first, second, run_of({"x": [4.5]}, 3), gone, other]
+    table = fr.compare(groups, of="x")
+    assert table.index.name == "x" and [*table.index] == [f"m {number}" for number in range(1, 6)]
+    assert table["seeds"].tolist() == [2, 2, 1, 2, 2]
+    assert table["diverged"].tolist() == [0, 0, 0, 1, 1]
+    nan = math.nan
+    assert table["mean"].tolist() == pytest.approx([4, 3, 4.5, nan, nan], nan_ok=True)
+    spreads = [math.sqrt(8), math.sqrt(8), nan, nan, nan]
+    assert table["std"].tolist() == pytest.approx(spreads, nan_ok=True)
+    assert table["gain"].tolist() == pytest.approx([0, -1, 0.5, nan, nan], nan_ok=True)
+    scores = {"test_accuracy": [0.5], "test_loss": [3.0]}
+    named = fr.compare({"a": run_of(scores), 7: [run_of(scores)]})  # type: ignore[dict-item]
+    assert named.index.name == "test_accuracy" and [*named.index] == ["a", "7"]
+    assert [*fr.compare([run_of(scores)]).index] == ["m"]
+    for nothing in ([], {}, {"a": []}, {"a": first, "b": []}, [[]]):
+        with pytest.raises(UserError):
+            fr.compare(nothing, of="x")  # type: ignore[arg-type]
+    late = run_of({"x": [4.0]}, 3)
+    late.manifest["arithmetic"] = "stacked"
+    assert len(fr.compare([first, late], of="x")) == 2
+    with pytest.raises(UserError, match=r"per client; stacked"):
+        fr.compare({"a": [*first, late]}, of="x")
+
+
 # --- what train is given --------------------------------------------------------------------------
 def test_one_value_needs_no_list() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())  # can be called, and iterated over

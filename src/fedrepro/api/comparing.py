@@ -147,19 +147,16 @@ def _named(
     Raises:
         UserError: if there are no runs, or if those of a group differ in their arithmetic.
     """
-    if isinstance(runs, Mapping):
-        named = {str(name): _listed(group) for name, group in runs.items()}
-    else:
-        groups = [_listed(group) for group in runs]
-        alike = [group[0].method for group in groups]
-        named = {
-            group[0].method
-            if alike.count(group[0].method) == 1
-            else f"{group[0].method} {number}": group
-            for number, group in enumerate(groups, 1)
-        }
-    if not named or not all(named.values()):
+    groups = [_listed(group) for group in (runs.values() if isinstance(runs, Mapping) else runs)]
+    if not groups or not all(groups):
         raise UserError("fedrepro: runs: expected at least one run, and one in each list")
+    methods = [group[0].method for group in groups]
+    numbered = [
+        name if methods.count(name) == 1 else f"{name} {number}"
+        for number, name in enumerate(methods, 1)
+    ]
+    names = runs if isinstance(runs, Mapping) else numbered
+    named = dict(zip(map(str, names), groups, strict=True))
     for name, group in named.items():
         identities = [Identity.of(run.manifest) for run in group]
         if not may_average(identities, across=across):

@@ -8,6 +8,7 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.methods.adaptive_weighting.rule import Observed
+from fedrepro.papers.aaggff.hindsight import best_fixed
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import play, replay, rule_of
 from support.refusals import Fault, refused
@@ -110,6 +111,46 @@ def test_regret_is_reckoned_after_every_round() -> None:
     assert replay(rule_of("afl"), 4, log(losses)).rounds["regret"].isna().all()
 
 
+def test_no_fixed_decision_is_better_than_the_best() -> None:
+    """It is Cover's portfolio: log(1 + <p, r>) is log <p, 1 + r>, as p sums to 1.
+
+    By his condition a decision is the best if no client's mean of (1 + r_k) / <p, 1 + r> is above
+    1, which also bounds by how much another one can be better.
+    """
+    random = np.random.default_rng(4)
+    for scale in ([1.0, 1.1, 0.6], [1.0, 1.0, 0.1]):
+        returns = 1 + random.exponential(size=(30, 3)) * scale
+        best, least = best_fixed(returns - 1)
+        means = (returns / (returns @ best)[:, None]).mean(0)
+        assert 30 * (means.max() - 1) < 1e-8 and best.sum() == pytest.approx(1)
+        assert least == pytest.approx(-np.log(returns @ best).sum()) and 0.1 < best.max() < 0.99
+
+
+def test_a_replayed_log_has_what_each_client_got_and_what_was_decided() -> None:
+    """A rule for samples: weights are over those that took part, coefficients over all."""
+    rounds = list(log([[1, 2], [4, 1], [2, 3]], [[0, 3], [1, 3], [0, 1]], 4))
+    result, rule = replay(rule_of("aaggff_d"), 4, rounds), rule_of("aaggff_d")
+    weights, coefficients, decision = [], [], None
+    for played in play(rule, 4, rounds):
+        decision = played.decision.memory["decision"]
+        weights += list(played.decision.weights)
+        coefficients += list(decision[played.seen.cohort])
+    assert result.clients["weight"].tolist() == pytest.approx(weights)
+    assert result.clients["coefficient"].tolist() == pytest.approx(coefficients)
+    assert sum(weights[:2]) == pytest.approx(1) != pytest.approx(sum(coefficients[:2]))
+    assert result.decision == pytest.approx(decision)
+    bounds = [rule.regret_bound(number, 4, 0.5) for number in (1, 2, 3)]
+    assert result.rounds["bound"].tolist() == pytest.approx(bounds) and len(set(bounds)) == 3
+    assert result.rounds["participants"].tolist() == [2, 2, 2]
+
+
+def test_of_many_clients_the_regret_is_linearised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedrepro.papers.aaggff.replay.HINDSIGHT", 3)
+    for clients, linearised in ((3, False), (4, True)):
+        rounds = log([[1.0, 2.0, 4.0, 3.0][:clients]] * 2)
+        assert replay(rule_of("aaggff_s"), clients, rounds).linearised == linearised
+
+
 def test_decision_losses_are_of_what_was_decided_before() -> None:
     """Who is not in a sample responds as those in it do on average (eq. 10)."""
     rule, p = rule_of("aaggff_d"), np.full(3, 1 / 3)
@@ -175,6 +216,20 @@ def test_long_and_wide_logs_say_the_same(tmp_path: Path) -> None:
     for (cohort, losses), (same, equal) in zip(one.rounds, other.rounds, strict=True):
         assert cohort.tolist() == same.tolist() and losses.tolist() == equal.tolist()
     assert read_log(long, clients=10).clients == 10
+    # What else a log has is left out; the highest client may first take part later.
+    more = "round,client,note,loss\n1,3,9,3\n2,1,8,4\n2,5,8,6\n"
+    log, n = write(tmp_path / "more.csv", more), write(tmp_path / "n.csv", "n\n1\n2\n3\n4\n5\n6\n")
+    seen = [*read_log(log, sizes=n).observed()]
+    assert [each.sizes.tolist() for each in seen] == [[4], [2, 6]]
+    assert [(each.round, each.clients, each.cohort.tolist()) for each in seen] == [
+        (0, 6, [3]), (1, 6, [1, 5])
+    ]  # fmt: skip
+    assert [each.losses.tolist() for each in seen] == [[3], [4, 6]]
+    np.save(tmp_path / "wide.npy", np.array([[1, 9, 3], [9, 5, 6]]))
+    for (_, losses), (_, same) in zip(
+        read_log(tmp_path / "wide.npy").rounds, read_log(wide).rounds, strict=True
+    ):
+        assert losses.tolist() == same.tolist()
 
 
 def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
@@ -194,6 +249,8 @@ def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
         ("round,client,loss\n1,0,1\n3,0,1\n", {"names": ("2", "1")}),
         ("round,client,loss\n1,0,1\n1,0,2\n", {"names": ("1", "client")}),
         ("round,client,loss\n1,0.5,1\n", {"names": ("client", "numbers")}),
+        ("round,client,loss\n1,0,1\n1,-1,2\n", {"names": ("client", "0")}),
+        ("round,client,loss\n1,0,1\n,1,2\n", {"names": ("round", "0")}),
     ],
 )
 def test_damaged_logs(tmp_path: Path, losses: str, fault: Fault) -> None:
@@ -211,8 +268,13 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n2\n3\n"))
     with refused(names=("positive", "numbers")):
         read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n0\n"))
-    with refused(key="clients", value=1, names="2"):
-        read_log(losses, clients=1)
+    with refused(names=("positive", "numbers")):
+        read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\ninf\n"))
+    with refused(names=("0", "1")):  # clients are numbered from 0
+        read_log(losses, write(tmp_path / "who.csv", "x\n0\n-1\n"))
+    for clients in (0, 1):
+        with refused(key="clients", value=clients, names="2"):
+            read_log(losses, clients=clients)
     with refused(key="name", value="losses.txt"):
         read_log(tmp_path / "losses.txt")
     with refused(names=("such", "file")):
@@ -228,13 +290,44 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pd.read_csv(tmp_path / "out/clients.csv")
     expected = np.array([1, 3 * np.exp(0.1)])
     assert table["weight"].to_numpy()[:2] == pytest.approx(expected / expected.sum())
+    assert [*table] == ["round", "client", "loss", "response", "weight", "coefficient"]
+    assert pd.read_csv(tmp_path / "out/rounds.csv")["participants"].tolist() == [2, 2]
     assert "largest weights" in capsys.readouterr().out
+
+
+def test_the_command_shows_the_last_rounds_and_their_largest_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{number},{10 + number % 2},{20 - number},3,0" for number in range(1, 15)]
+    losses = write(tmp_path / "losses.csv", "\n".join(("a,b,c,d,e", *rows)))
+    command = ["--losses", str(losses), "--cdf", "frechet", "--fidelity"]
+    for fidelity in ("released", "paper"):
+        out = ["--out", str(tmp_path / fidelity)]
+        assert main(["replay", "aaggff_s", *command, fidelity, *out]) == 0
+        shown = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        rule = rule_of("aaggff_s", fidelity, {"cdf": "frechet"})
+        result = replay(rule, 5, read_log(losses).observed())
+        kept = pd.read_parquet(tmp_path / fidelity / "clients.parquet")
+        assert kept["weight"].tolist() == pytest.approx(result.clients["weight"].tolist())
+        shown = [cells for cells in shown if cells[0].isdigit()]
+        assert [cells[0] for cells in shown] == [str(number) for number in range(3, 15)]
+        last = result.rounds.iloc[-1]
+        for cell, value in zip(shown[-1][1:5], last[1:], strict=True):
+            assert cell == ("–" if np.isnan(value) else f"{value:.6g}")
+        largest = result.clients.tail(5).nlargest(3, "weight")
+        pairs = zip(largest["client"], largest["weight"], strict=True)
+        assert shown[-1][5] == ", ".join(f"{client}: {weight:.4f}" for client, weight in pairs)
+    who = write(tmp_path / "who.csv", "\n".join(("a,b", *["1,2"] * 14)))
+    more = ["--clients", "7", "--participants", str(who)]
+    assert main(["replay", "aaggff_d", *command, "paper", *more]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("7 clients")
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--set", "tilt"], "--set: 'tilt': expected NAME=NUMBER"),
+        (["--set", "tilt=1=2"], "--set: 'tilt=1=2': expected NAME=NUMBER"),
         (["--cdf", "gumbel"], "hyperparameter: 'cdf'"),
         (["--participants", "none.csv"], "none.csv: no such file"),
     ],

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import Execution
+from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import later
 from fedrepro.methods import facts
-from fedrepro.provenance import fingerprint
+from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
+from fedrepro.support import plugins
 from fedrepro.support.plugins import content_of
 from fedrepro.support.typed_yaml import Typed
 from support.places import ROOT
@@ -176,7 +177,65 @@ def test_what_a_paper_changes_in_a_run_is_code_of_the_runs_that_ask_for_it() -> 
     asked = [fingerprint.code_of_setting(each.setting) for each in (plain, drawn, lying)]
     names = [[path.name for path in each] for each in asked]
     assert names == [[], ["cohorts_numpy_legacy.py"], ["given_byzantine.py"]]
-    assert len({fingerprint.of_code(each) for each in (plain, drawn, lying)}) == 3
+    both = run_spec("fedgo", cohorts={"stream": "numpy_legacy", "seed": 7}, byzantine=2)
+    every = (plain, drawn, lying, both)
+    assert len({fingerprint.of_code(each) for each in every}) == 4
+    assert {*names[1], *names[2]} <= {path.name for path in fingerprint.code_of_spec(both)}
+    parts = {"paper superfed cohorts_numpy_legacy", "paper fedgo given_byzantine"}
+    assert numerics.of_run(both).keys() - numerics.of_run(plain).keys() == parts
+
+
+OWN = {
+    "methods/mine.py": "from methods.deep import helper\n"
+    "from fedrepro.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    table = 'table.txt'\n",
+    "methods/deep/helper.py": "half = 0.5\n",
+    "methods/table.txt": "1",
+    "measures/own.py": "from fedrepro.measures.base import Measure\nclass Own(Measure):\n"
+    "    words, rising, per = 'own', True, 'client'\n"
+    "    def of_outputs(self, outputs, targets):\n        return 1.0\n",
+    "losses/apart.py": "def apart(outputs, targets):\n    return outputs.mean()\n",
+    "models/net.py": "from torch import nn\ndef net(shape, outputs):\n    return nn.Linear(4, 3)\n",
+}
+
+
+def own_spec(root: Path, name: str = "") -> RunSpec:
+    """A run with a plug-in of each kind, one file of which may have another text."""
+    for file, text in OWN.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(f"{text}{'2' if file == name else ''}\n", encoding="utf-8")
+    (root / "config").mkdir()
+    (root / "config/config.yaml").write_text("plugins: { methods: methods }\n")
+    kinds = {kind: root / kind for kind in ("methods", "models", "measures", "losses")}
+    folders = plugins.Folders(root=root, **kinds)
+    evaluate = {"clients": True, "measures": ["own"]}
+    return run_spec("mine", model="net", loss="apart", evaluate=evaluate, plugins=folders)
+
+
+def test_each_plug_in_s_file_counts_and_is_found_by_its_name(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path / "bench")
+    files = fingerprint.files_of_code(spec)
+    ours = {f"plugins/{name}" for name in OWN if name.endswith(".py")}
+    assert {name for name in files if name.startswith("plugins/")} == ours
+    assert "engine/round.py" in files and list(files) == sorted(files)
+    for name, digest in files.items():
+        place = fingerprint.file_of_code(name, spec.plugins)
+        assert place is not None and syntax_of(place[0] / place[1]).digest == digest
+    kinds = {f"plugins/{kind}" for kind in ("methods", "models", "measures", "losses")}
+    assert fingerprint.checkouts_of(files, spec.plugins).keys() == {"fedrepro", *kinds}
+    some = [name for name in files if not name.startswith("plugins/m")]
+    assert fingerprint.checkouts_of(some, spec.plugins).keys() == {"fedrepro", "plugins/losses"}
+    parts = {"core", "method mine", "model net", "measure own", "loss apart"}
+    assert numerics.of_run(spec).keys() == parts
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_plug_in_s_file_makes_another_run(tmp_path: Path, name: str) -> None:
+    """Also one that code reads; for runs with ids and for those of before."""
+    before, after = own_spec(tmp_path / "before"), own_spec(tmp_path / "after", name)
+    assert fingerprint.of_code(before) != fingerprint.of_code(after)
+    then, now = numerics.of_run(before), numerics.of_run(after)
+    part = {"losses": "loss apart", "measures": "measure own", "models": "model net"}
+    assert numerics.differing(then, now) == [part.get(name.partition("/")[0], "method mine")]
 
 
 def test_a_run_is_what_can_change_its_numbers() -> None:

@@ -1,9 +1,14 @@
 """The one rule by which a result is, or is not, the one that would be made now."""
 
+import os
+import re
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fedrepro.provenance import fingerprint, identity, machine
 from fedrepro.provenance.identity import Identity, Meaning, differences, identity_of
@@ -201,3 +206,13 @@ def test_a_sentence_names_the_first_differences_and_counts_the_others() -> None:
 )
 def test_a_value_is_shown_short_and_cannot_move_the_cursor(value: object, text: str) -> None:
     assert identity.shown(value) == text
+
+
+def test_facts_of_a_machine_are_those_of_this_one() -> None:
+    facts = machine.machine()
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert facts["python"].startswith(python) and facts["machine"] == os.uname().machine
+    assert facts["system"] == os.uname().sysname
+    assert facts["vector_instructions"] == torch.backends.cpu.get_cpu_capability()
+    names = re.findall(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    assert not names or facts["processor"] == names[0].strip()

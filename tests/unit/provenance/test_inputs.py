@@ -65,6 +65,19 @@ def test_the_digest_of_a_partition_is_of_who_holds_which_sample() -> None:
     assert inputs.digest_of(again) == digests[1]
 
 
+def test_what_identifies_a_partition_counts_its_clients() -> None:
+    """And the empty cells of a table if clients hold rows out that are in its statistics."""
+    whole = replace(tiny_run.dataset(), meta={"missing_sha256": "m"})
+    for partition in (held([0, 1], [2]), held([0, 1], [2], [5], test=([3], [4], [6]))):
+        digest = inputs.digest_of(partition)
+        clients = len(partition.train)
+        assert inputs.held_by(partition, whole) == {"partition_sha256": digest, "clients": clients}
+    fitted = replace(whole, standardised=True)
+    partition = held([0, 1], [2], test=([3], [4]))
+    assert inputs.held_by(partition, fitted)["missing_sha256"] == "m"
+    assert "missing_sha256" not in inputs.held_by(held([0, 1], [2]), fitted)
+
+
 def test_each_fact_of_the_data_is_stated_under_its_own_key() -> None:
     facts: dict[str, Any] = {"mean": (1.0,), "std": (2.0, 3.0), "client_standardised": (0, 1)}
     data = replace(dataset(), **facts, meta={"content_sha256": "x"})
@@ -102,6 +115,22 @@ def test_a_partition_of_another_scheme_is_another_with_a_record_or_without(
     assert len(found) == (words is not None)
     if words:
         assert words in found[0].recorded and found[0].recorded.count(" instead of ") == len(keys)
+
+
+def test_a_partition_is_made_of_groups_and_of_what_the_data_hold_out() -> None:
+    train = replace(tiny_run.dataset().train, group=np.arange(150) // 30)
+    setting, marked = (
+        tiny_run.run_spec(partition={"scheme": "natural", "given_test": given}).setting
+        for given in (False, True)
+    )
+    grouped = replace(dataset(), train=train)
+    made = inputs.make_partition_of(setting, 1, grouped, NONE)
+    assert [sorted(rows) for rows in made.train] == np.arange(150).reshape(5, 30).tolist()
+    out = replace(grouped, train=replace(train, held_out=np.arange(150) % 10 == 0))
+    made = inputs.make_partition_of(marked, 1, out, NONE)
+    assert made.test is not None
+    assert sorted(np.concatenate(made.test)) == list(range(0, 150, 10))
+    assert {*np.concatenate(made.train)} == {*range(150)} - {*range(0, 150, 10)}
 
 
 def test_a_partition_without_a_record_counts_if_it_is_the_one_that_is_made_now() -> None:

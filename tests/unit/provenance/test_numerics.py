@@ -57,6 +57,45 @@ def test_code_that_nobody_blessed_is_other_code(entries: dict[str, dict[str, str
     assert numerics.of_run(run_spec())["core"] == numerics.today()["core"]
 
 
+def test_an_id_is_that_of_today_by_any_of_its_former_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not the other way round; where a part has several ids, each is compared."""
+    monkeypatch.setattr(numerics, "FORMER", {"new": ("older", "oldest")})
+    for then, now, parts in (
+        ({"a": "oldest"}, {"a": "new"}, []),
+        ({"a": "new"}, {"a": "older"}, ["a"]),
+        ({"a": "x older"}, {"a": "x new"}, []),
+        ({"a": "x older"}, {"a": "y new"}, ["a"]),
+        ({"a": "x"}, {"a": "x new"}, ["a"]),
+        ({"a": "x new"}, {"a": "x"}, ["a"]),
+        ({"a": "1", "b": "2"}, {"a": "1"}, ["b"]),
+        ({"b": "1"}, {"b": "2", "a": "1"}, ["a", "b"]),
+    ):
+        assert numerics.differing(then, now) == parts
+
+
+def test_a_renamed_part_is_found_by_its_name_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numerics, "RENAMED", {"method former": "method latter"})
+    then = Identity.of({"numerics": {"method former": "1", "core": "2"}})
+    now = Identity(code={"method latter": "1", "core": "2"})
+    assert differences(then, now) == []
+    (one,) = differences(then, Identity(code={"method latter": "3", "core": "2"}))
+    assert (one.key, one.recorded, one.wanted) == ("method latter", "1", "3")
+
+
+def test_an_analysis_has_its_own_id_and_those_of_the_method_that_it_calls(
+    entries: dict[str, dict[str, str]],
+) -> None:
+    file = fingerprint.PACKAGE / "papers/aaggff/regret_of_run.py"
+    entries["analysis regret_of_run"]["id"] = "blessed"
+    assert numerics.of_analysis(file) == "analysis regret_of_run: blessed"
+    entries["method aaggff_s"]["id"] = "older"
+    words = numerics.of_analysis(file, "aaggff_s+fedavg")
+    assert words.startswith("analysis regret_of_run: blessed core: ")
+    assert " method aaggff_s: older method fedavg: " in words
+
+
 def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
     tmp_path: Path, entries: dict[str, dict[str, str]]
 ) -> None:
@@ -343,6 +382,8 @@ def test_a_plugin_that_was_edited_in_between_signs_nothing(tmp_path: Path) -> No
         ("nn.init.xavier_uniform_(net[0].weight)", True),
         ("net[0].bias.data.fill_(0.1)", True),
         ("net.load_state_dict({})", True),
+        ("load_file(shape)", True),
+        ("net.extra = dict(weights=1)", True),
         ("net.keeps_weights = nn.init.zeros_(net[0].bias) is not None", False),  # they always were
     ],
 )

@@ -59,6 +59,37 @@ def test_code_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(ONE, monkeypatch) == (first, True)  # it was no more
 
 
+def test_all_that_a_process_used_is_remembered_and_not_only_what_was_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read(ONE, monkeypatch)
+    forget()
+    for name, code in (("one.py", ONE), ("other.py", OTHER)):
+        Path(name).write_text(code)
+        syntax_of(Path(name))
+    remember()
+    for code in (OTHER, ONE):
+        Path("code.py").write_text(code)
+        forget()
+        syntax_of(Path("code.py"))
+        assert not syntax._new
+
+
+def digest_of(code: str) -> str:
+    return syntax.read_syntax(code.encode(), Path("code.py")).digest
+
+
+def test_what_behaves_differently_has_another_digest() -> None:
+    values = ("0", "1", "None", "False", "0.0", "-0.0", "''", "b''", "[]", "()", "{}", "...", "f''")
+    statements = [f"x = {value}" for value in values]
+    statements += ["x: int = 0", "x += 0", "pass", "raise A", "raise B", "raise", "return_ = x"]
+    statements += ["from . import x", "from .. import x", "from .x import x", "import x"]
+    assert len({*map(digest_of, statements)}) == len(statements)
+    same = {"raise A('x')": "raise A", "raise A from e": "raise A", "x = u'a'": "x = 'a'"}
+    same |= {"def f():\n 'doc'\n return 1": "def f():\n return 1", "x = f'a'": "x = f'' f'a'"}
+    assert all(digest_of(one) == digest_of(other) for one, other in same.items())
+
+
 @pytest.mark.parametrize("text", ["", "{}", "0\n{}\n", "a\nb\nc", "\xff"])
 def test_what_is_damaged_is_read_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(ONE, monkeypatch)[0]

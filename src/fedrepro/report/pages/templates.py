@@ -144,20 +144,21 @@ def whole(value: float) -> str:
 def size(value: float) -> str:
     """A size in the unit that gives one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
+        if value < 999.5:  # which rounds to 1000
             return f"{value:.3g}{THIN}{unit}"
         value /= 1000
     return f"{value:.3g}{THIN}TB"
 
 
 def span(seconds: float) -> str:
-    """A duration in its two largest units."""
+    """A duration in the unit that suits it."""
     if seconds < 100:
         return f"{seconds:.3g}{THIN}s"
     minutes = round(seconds / 60)
     if minutes < 60:
         return f"{seconds / 60:.3g}{THIN}min"
-    return f"{seconds / 3600:.3g}{THIN}h"
+    hours = seconds / 3600
+    return f"{f'{hours:.3g}' if hours < 999.5 else whole(hours)}{THIN}h"
 
 
 def plain(value: object) -> str:
