@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image
 
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import RunKey, TableTarget
+from fedrepro.config.targets import FigureTarget, RunKey, TableTarget
 from fedrepro.measures.base import Reading
 from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
@@ -193,6 +194,60 @@ def test_standings_count_settings_not_matches_and_rank_their_own_method() -> Non
     assert ALL not in {each["group"] for each in told}
 
 
+def test_the_league_s_files_have_each_method_s_own_numbers_in_each_match() -> None:
+    """One that diverged is last, one without a result has no rank; less may be better."""
+    seeds = (1, 2, 3)
+    numbers = {"Own": (60.0, 1.0), "FedAvg": (50.0, 2.0), "Gone": None, "Alone": "missing"}
+    one = played_of("one, 50 %", numbers, own="Own", seeds=seeds)
+    two = played_of("two", {"FedAvg": (5.0, 1.0), "Own": (7.0, 0.5)}, rising=False, own="Own",
+                    setting="s/b", seeds=seeds)  # fmt: skip
+    other = played_of("three", {"Own": (1.0, 0.0), "FedAvg": (1.0, 0.0)}, own="Own",
+                      setting="s/c", group="other", seeds=seeds)  # fmt: skip
+    league = league_of(one, two, other, own="Own")
+    rows = [
+        dict(zip(league_page.HEADER, row, strict=True)) for row in league_page._csv_rows(league)
+    ]
+    assert [(row["group"], row["match"], row["method"]) for row in rows] == [
+        *(("skew", "one, 50 %", name) for name in numbers),
+        ("skew", "two", "FedAvg"), ("skew", "two", "Own"),
+        ("other", "three", "Own"), ("other", "three", "FedAvg"),
+    ]  # fmt: skip
+    own, average, gone, alone, second, third = rows[:6]
+    assert [row["own"] == "true" for row in rows] == [flag == "T" for flag in "TFFFFTTF"]
+    assert [row["seeds"] for row in rows] == ["3", "3", "0", "0", "3", "3", "3", "3"]
+    assert [row["rank"] for row in rows] == ["1.0", "2.0", "3.0", "", "1.0", "2.0", "1.5", "1.5"]
+    assert (own["mean"], float(own["std"])) == ("60.0", pytest.approx(1.0))
+    assert float(average["std"]) == pytest.approx(2.0) and gone["mean"] == alone["mean"] == ""
+    assert (own["metric"], own["setting"], second["metric"], second["setting"]) == (
+        "accuracy", "s/a", "loss", "s/b"
+    )  # fmt: skip
+    for row, played, lead in ((own, one, 10.0), (third, two, -2.0)):
+        test = played.lead("Own")
+        assert test is not None and test.lead == pytest.approx(lead)
+        told = [float(row[key]) for key in ("lead_over_fedavg", "low", "high")]
+        assert told == pytest.approx([test.lead, test.low, test.high])
+    assert average["lead_over_fedavg"] == gone["low"] == alone["high"] == ""
+    assert [row["why_not_ranked"] for row in rows[1:4]] == ["", "diverged", "no result"]
+    latex = league_page.as_latex(league)
+    tables = latex.split("\\begin{tabular}")[1:]
+    assert [table[: table.index("}") + 1] for table in tables] == ["{lrrr}", "{lrr}"]
+    assert [table.count("\\end{tabular}") for table in tables] == [1, 1]
+    lines = {line.split(" & ")[0]: line.split(" & ")[1:] for line in tables[0].splitlines()}
+    estimate = one.entry("Own").estimate
+    assert estimate is not None
+    assert lines["\\textbf{Own}"][0] == f"60.00 $\\pm$ {estimate.half_width:.2f}"
+    assert lines["Gone"] == ["diverged", "--", "-- \\\\"] and lines["Alone"][0] == "--"
+    assert lines["FedAvg"][2] == "1.50 \\\\" and "50 \\%" in tables[0]
+    told = league_page.as_json(league)
+    assert [match["rising"] for match in told["matches"]] == [True, False, True]
+    assert [match["seeds"] for match in told["matches"]] == [[1, 2, 3]] * 3
+    methods = {each["name"]: each for each in told["matches"][0]["methods"]}
+    assert methods["Own"]["values"] == {str(seed): one.entry("Own").values[seed] for seed in seeds}
+    assert [methods[name]["rank"] for name in numbers] == [1.0, 2.0, 3.0, None]
+    assert methods["Own"]["lead_over_fedavg"]["lead"] == pytest.approx(10.0)
+    assert methods["FedAvg"]["lead_over_fedavg"] is None
+
+
 # --- a claim's page -------------------------------------------------------------------------------
 def test_witnesses_of_a_claim_are_the_others_that_share_a_run(tmp_path: Path) -> None:
     runs = {
@@ -338,6 +393,128 @@ def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
     assert [key[1] for key, _ in told["largest"]] == ["b", "c", "a"]
     assert [effect.change for _, effect in told["largest"]] == [-9.0, 4.0, 1.0]
     assert told["kinds"] == {"code": ["a", "b", "c", "d"]} and told["total"] == 4
+
+
+def target_of(kind: type, system: str, item: str, **about: Any) -> Any:
+    target = object.__new__(kind)
+    for key, value in {"system": system, "item": item, "scale": "paper", **about}.items():
+        object.__setattr__(target, key, value)
+    return target
+
+
+def papers_of() -> Published:
+    """Two systems, of which the second has no table; a table in two parts."""
+    about = {"title": "S", "changes": "", "paper": "", "spread": {"over": "none", "source": ""}}
+    systems = {
+        name: System.model_validate({"system": name, "name": name.upper(), **about})
+        for name in ("s", "t")
+    }
+    doubted = number("D", "S", "A", "m")
+    cells = [
+        *(replace(doubted, item="table_10", table="10", doubt=doubt) for doubt in ("", "x", "y")),
+        replace(doubted, item="table_2", table="2"),
+    ]
+    return Published(
+        systems=systems,
+        cells=tuple(cells),
+        ledger=(SimpleNamespace(number="7", topic="Of what"),),  # type: ignore[arg-type]
+        claims=(SimpleNamespace(anchor="s-c", says="It is so."),),  # type: ignore[arg-type]
+        captions={("s", "table_2"): SimpleNamespace(title="The caption")},  # type: ignore[dict-item]
+    )
+
+
+def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
+    """Tables of papers in natural order, then those of one's own; claims of their own system."""
+    papers = papers_of()
+    table = SimpleNamespace(title="Own title", published=None)
+    demo = SimpleNamespace(
+        scale="demo",
+        cells=[SimpleNamespace(demo=each, paper=None) for each in
+               (None, SimpleNamespace(n=0), SimpleNamespace(n=2), SimpleNamespace(n=1))],
+    )  # fmt: skip
+    targets = {
+        ("s", "table_10"): target_of(TableTarget, "s", "table_10", table=table),
+        ("s", "table_10_part"): target_of(TableTarget, "s", "table_10_part", table=table),
+        ("own", "table_1"): target_of(TableTarget, "own", "table_1", table=table),
+    }
+    counts = {
+        ("s", "table_10"): Counter(printed=3, agrees=2, arithmetic_agree=1),
+        ("s", "table_2"): Counter(printed=1, differs=1),
+        ("s", "table_10_part"): Counter(printed=2, agrees=1),
+    }
+    views = [
+        SimpleNamespace(compact=None),
+        SimpleNamespace(compact="a"),
+        SimpleNamespace(compact=1),
+    ]
+    claims = {
+        "groups": [{"about": papers.systems["t"], "views": views[2:]},
+                   {"about": papers.systems["s"], "views": views[:2]}],
+        "findings": {"s": {"total": 2}}, "summary": "sum", "league": True,
+    }  # fmt: skip
+    bench: Any = None
+    page = overview.start_page(
+        bench, papers, targets, {("s", "table_10"): demo}, counts, claims, {}, "compact"  # type: ignore[dict-item]
+    )  # fmt: skip
+    first, second = page["systems"]
+    assert [(state.page, state.title) for state in first.tables] == [
+        ("s/table_2.html", "The caption"), ("s/table_10.html", "Own title"),
+        ("s/table_10_part.html", "Own title"),
+    ]  # fmt: skip
+    assert [state.covered for state in first.tables] == [False, True, True]
+    assert [state.again for state in first.tables] == [False, False, True]
+    assert [state.doubted for state in first.tables] == [0, 2, 0]
+    assert [state.demo for state in first.tables] == [None, overview.Progress(2, 3), None]
+    assert [state.counts for state in first.tables] == [
+        counts["s", item] for item in ("table_2", "table_10", "table_10_part")
+    ]  # fmt: skip
+    whole = Counter(printed=4, agrees=2, differs=1, arithmetic_agree=1)
+    assert first.counts == page["counts"] == whole and second.counts == Counter()
+    assert (first.compact, second.compact) == ({"total": 2}, None)
+    assert (first.first, second.first) == (views[1], views[2])
+    assert [state.page for state in page["own"]] == ["own/table_1.html"] and not second.tables
+    assert (page["arithmetic"], page["league"], page["scale"]) == (1, True, "compact")
+
+
+def test_the_search_finds_everything_by_its_address() -> None:
+    papers = papers_of()
+    figure = SimpleNamespace(title="A figure")
+    targets = {
+        ("own", "figure_10"): target_of(FigureTarget, "own", "figure_10", figure=figure),
+        ("own", "figure_9"): target_of(FigureTarget, "own", "figure_9", figure=figure),
+    }
+    record = SimpleNamespace(run=RunKey("s/a", "m", 3), page=Path("runs/s/a/m/seed3.html"))
+    facts = [{"name": "ima", "kind": "wrapper"}]
+    found = overview.all_pages(papers, targets, facts, [record])  # type: ignore[arg-type,list-item]
+    assert [address for address, *_ in found] == [
+        "own/figure_9.html", "own/figure_10.html", "s/table_2.html", "s/table_10.html",
+        "methods/ima.html", "claims.html#s-c", "discrepancies.html#item-7", "runs/s/a/m/seed3.html",
+    ]  # fmt: skip
+    titles, kinds = ([each[at] for each in found] for at in (1, 2))
+    assert titles[0].endswith(": A figure") and titles[0].startswith("own, ")
+    assert titles[2:6] == ["S, Table 2: The caption", "S, Table 10", "ima", "It is so."]
+    assert kinds[4:] == ["wrapper", "claim", "discrepancy", "run"] and len({*kinds[:4]}) == 1
+
+
+def test_parts_name_the_tables_whose_methods_have_them() -> None:
+    def target(item: str, *methods: str) -> Any:
+        runs = [RunKey("own/a", method, seed) for method in methods for seed in (1, 2)]
+        figure = SimpleNamespace(title="")
+        return target_of(FigureTarget, "own", item, figure=figure, runs=runs)
+
+    targets = {
+        ("own", "figure_1"): target("figure_1", "ima+fedavg", "fedprox"),
+        ("own", "figure_2"): target("figure_2", "fedavg", "ima+fedprox"),
+    }
+    bench: Any = SimpleNamespace(
+        targets=lambda scale: targets if scale == "paper" else {},
+        setting=lambda name: name, compose=lambda _, method: (method, {}),
+    )  # fmt: skip
+    used = overview.tables_of_parts(bench, papers_of())
+    pages = {part: {use["page"] for use in uses} for part, uses in used.items()}
+    both = {"own/figure_1.html", "own/figure_2.html"}
+    assert pages == {"ima": both, "fedavg": both, "fedprox": both}
+    assert all(len(uses) == 2 for uses in used.values())
 
 
 def test_readings_of_tables_are_in_natural_order_with_their_discrepancies() -> None:
