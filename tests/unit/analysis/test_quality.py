@@ -27,6 +27,7 @@ from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
+from fedrepro.support.plugins import Folders
 from support.manifests import follow
 from support.synthetic_world import FOLDER, RESULT, RUN, write_experiment
 
@@ -67,13 +68,18 @@ def test_precision_and_recall_of_points_on_a_line() -> None:
     assert quality.precision_and_recall(made, real, 1) == (0.75, 0.75)
     near = made[:3]
     assert quality.precision_and_recall(near, real, 1) == (1.0, 0.25)
-    assert math.isnan(quality.precision_and_recall(made[:2], real)[1])
+    for few in (2, 3):  # and one more than neighbours is enough
+        assert math.isnan(quality.precision_and_recall(made[:few], real)[1])
+        assert math.isnan(quality.precision_and_recall(made, real[:few])[0])
 
 
 def test_diversity_is_the_mean_distance_within_a_class() -> None:
     samples = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0], [1.0, 1.0]])
     labels = torch.tensor([0, 0, 0, 1])
     assert quality.diversity(samples, labels) == pytest.approx({0: (5 + 8 + 5) / 3})
+    assert quality.diversity(samples, torch.tensor([2, 0, 0, 2])) == pytest.approx(
+        {0: 5, 2: 2**0.5}
+    )
 
 
 def test_a_copy_is_at_distance_0_however_long_it_is() -> None:
@@ -147,6 +153,46 @@ def test_one_bad_epoch_does_not_end_it() -> None:
     falling = [1 / number for number in range(1, 2 * judging.PATIENCE)]
     assert not judging._converged([*falling, 10.0])
     assert judging._converged([*falling, *[10.0] * judging.PATIENCE])
+    assert judging._converged([1.0, 2.0, *[1.5] * judging.PATIENCE])  # of all before, the least
+    assert not judging._converged([]) and not judging._converged([1.001 * judging.ENOUGH])
+    assert judging._converged([5.0, judging.ENOUGH])
+
+
+OWN = """
+import torch
+from torch import nn
+def net(shape, outputs):
+    frozen, head = nn.Linear(4, 4), nn.Linear(4, outputs)
+    nn.init.eye_(frozen.weight), nn.init.zeros_(frozen.bias)
+    nn.init.zeros_(head.weight), nn.init.zeros_(head.bias)
+    body = nn.Sequential(nn.Flatten(), frozen.requires_grad_(False), nn.Dropout({}))
+    made = nn.Sequential()
+    made.add_module("body", body), made.add_module("head", head)
+    made.keeps_weights = True
+    return made
+"""
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_orders_and_dropout_follow_from_the_seed_and_what_is_frozen_stays(
+    tmp_path: Path, dropout: float
+) -> None:
+    """With weights of its own, and samples that are all alike where nothing but masks differs."""
+    (tmp_path / "net.py").write_text(OWN.format(dropout), encoding="utf-8")
+    folders = Folders(root=tmp_path, models=tmp_path)
+    judge = Evaluator.model_validate({"model": "net", "lr": 0.1, "batch_size": 16}, context=folders)
+    samples = two_blobs()
+    if dropout:
+        alike = torch.zeros_like(samples.y)
+        samples = TensorSamples(torch.ones_like(samples.x), alike, samples.scaling)
+    losses = []
+    for seed in (0, 1, 1):
+        trained = judging.train(samples, 2, judge, seed, 1, folders)
+        losses.append(trained.loss)
+        state = trained.module.state_dict()
+        assert torch.equal(state["body.1.weight"], torch.eye(4))
+        assert state["head.weight"].any() and not trained.module.training
+    assert losses[1] == losses[2] != losses[0]
 
 
 def test_the_loss_of_an_epoch_is_the_mean_over_samples() -> None:

@@ -2,10 +2,14 @@
 
 import csv
 import json
+from dataclasses import fields, replace
 from functools import cache
 
 import pytest
+import torch
+from torch import nn
 
+from fedrepro.papers.fedgo import counting
 from fedrepro.papers.fedgo import study_cost as cost
 from fedrepro.papers.fedgo.study_cost import MILLION, Schedule, Variant
 from support.places import ROOT
@@ -119,3 +123,64 @@ def test_traffic() -> None:
     assert gan.once_up - ours.once_up == gan.once_down - ours.once_down == five
     with pytest.raises(ValueError, match="DaFKD"):
         cost.traffic(Variant("DaFKD"), networks(), SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("method", "generator", "images", "clients", "server"),
+    [
+        ("FedAvg", "", "", {"rounds", "cohort", "samples", "client_epochs"}, {"rounds", "cohort"}),
+        (
+            "FedDF", "", "", {"rounds", "cohort", "samples", "client_epochs"},
+            {"rounds", "cohort", "images", "server_epochs"},
+        ),
+        (
+            "FedGO", "G1", "D1",
+            {"rounds", "cohort", "samples", "client_epochs", "clients", "discriminator_epochs"},
+            {
+                "rounds", "cohort", "images", "server_epochs", "generator_steps", "critic_steps",
+                "batch",
+            },
+        ),
+        (
+            "FedGO", "G3", "D2",
+            {
+                "rounds", "cohort", "samples", "client_epochs", "clients", "discriminator_epochs",
+                "critic_steps", "gan_rounds", "gan_epochs",
+            },
+            {"rounds", "cohort", "images", "server_epochs"},
+        ),
+    ],
+)  # fmt: skip
+def test_costs_follow_from_the_part_of_the_schedule_that_they_are_of(
+    method: str, generator: str, images: str, clients: set[str], server: set[str]
+) -> None:
+    """Also where two parts have the same number in the paper."""
+    variant = Variant(method, generator, images)
+    for count, parts in ((cost.clients_operations, clients), (cost.server_operations, server)):
+        usual = count(variant, networks(), SCHEDULE)
+        changing = {
+            part.name
+            for part in fields(Schedule)
+            if count(
+                variant,
+                networks(),
+                replace(SCHEDULE, **{part.name: 2 * getattr(SCHEDULE, part.name)}),
+            )
+            != usual
+        }
+        assert changing == parts, count.__name__
+
+
+def test_counting_leaves_a_network_as_it_was() -> None:
+    """Its mode, its statistics; transposed convolutions count, float buffers are sent."""
+    net = nn.Sequential(nn.ConvTranspose2d(3, 5, 2), nn.BatchNorm2d(5), nn.Conv2d(5, 1, 3))
+    for training in (True, False):
+        net.train(training)
+        before = {name: leaf.clone() for name, leaf in net.state_dict().items()}
+        macs = counting.multiply_adds(net, (3, 4, 4))
+        assert net.training == training
+        assert all(torch.equal(leaf, before[name]) for name, leaf in net.state_dict().items())
+    assert macs >= 3 * 5 * 4 * 16 + 5 * 9 * 9
+    assert counting.weights(net) == 3 * 5 * 4 + 5 * 9
+    assert counting.parameters(net) == 3 * 5 * 4 + 5 + 5 + 5 + 5 * 9 + 1
+    assert counting.sent_bytes(net) == 4 * (counting.parameters(net) + 5 + 5)

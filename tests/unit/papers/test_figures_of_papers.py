@@ -2,7 +2,9 @@
 
 import math
 import re
+import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,37 @@ def test_a_mixture_is_the_mean_over_clients_and_seeds_with_their_spread(world: W
     )
 
 
+def test_a_line_of_several_methods_has_the_runs_of_each_at_its_scale(world: Workbench) -> None:
+    """Such as one for each data set; those that have not finished are no part of it."""
+    target = target_of(world, "figure_2_5", (7,))
+    setting, weights = f"ima/{SETTINGS[1]}", [0.0, 1.0]
+    both: Any = SimpleNamespace(
+        label="both",
+        methods_at=lambda scale: ("mild", "strong") if scale == target.scale else ("strong",),
+    )
+    figure: Any = SimpleNamespace(panels=target.figure.panels[1:], columns=[both])
+    rounds = world.setting(setting).rounds
+    numbers = list(range(1, rounds + 1))
+    for method, scores in {"mild": [0.2, 0.4], "strong": [0.6, 0.8]}.items():
+        run = replace(target.runs[0], setting=setting, method=method, seed=7)
+        folder = write_run(world, run, [0.5] * rounds)
+        table = {"client": [0, 0], "weight": weights, "accuracy": scores}
+        pd.DataFrame(table).to_parquet(folder / "mixtures.parquet")
+        follow(folder, "mixtures.parquet")
+        objective = [10 * scores[0] * number / rounds for number in numbers]
+        path = world.root / run.analysis("regrets")
+        write_regret(path, round=numbers, objective=objective)
+    line = figure_mixtures._mixture(world, target, SETTINGS[1], both)
+    assert line is not None
+    assert line.points == [(0.0, pytest.approx(40)), (1.0, pytest.approx(60))]
+    (row,) = figure_objective.draw(world, target, figure).rows
+    assert row[1:] == ("both", str(rounds), "4", "2", "6", "2")
+    shutil.rmtree(folder)
+    write_run(world, run, [0.5] * (rounds - 1), status="diverged")
+    (row,) = figure_objective.draw(world, target, figure).rows
+    assert row[1:] == ("both", str(rounds), "2", "2", "2", "1")
+
+
 def test_regret_is_the_mean_over_seeds_and_its_excesses_are_summed(world: Workbench) -> None:
     target = target_of(world, "figure_regret", (1, 2))
     regrets = {1: [0.5, 2.5, None, 3.0], 2: [1.5, 2.0, 4.5, 5.0]}
@@ -162,6 +195,18 @@ def test_shares_are_means_over_seeds_and_the_largest_distance_is_told() -> None:
     ]
     assert numbers_in(drawn.sees) == [9.0]
     assert drawn.caption.endswith("p = 0.01, 0.50.")
+    far = {
+        **case,
+        "weights": [0.7, 0.1, 0.2],
+        "sampled": [[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.1, 0.7, 0.2]],
+    }
+    other = Drawn("", ())
+    figure_shares._add(other, "unequal", far)
+    assert [row[-1] for row in other.rows] == ["30.0", "50.0", "20.0"]
+    assert numbers_in(other.sees) == [40.0]
+    less = {**far, "weights": [0.8, 0.2, 0.2], "sampled": [[0.3, 0.4, 0.3]]}
+    figure_shares._add(other, "less", less)
+    assert numbers_in(other.sees)[-1] == 50.0  # a share that is too small by so much
     (panel,) = drawn.panels
     spans = re.findall(
         r'd="M([\d.]+),[\d.]+H([\d.]+)" stroke="[^"]*" stroke-width="1.6"', panel.svg

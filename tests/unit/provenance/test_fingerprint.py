@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import later
 from fedrepro.methods import facts
+from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
 from fedrepro.support import plugins
@@ -238,6 +240,25 @@ def test_each_plug_in_s_file_makes_another_run(tmp_path: Path, name: str) -> Non
     assert numerics.differing(then, now) == [part.get(name.partition("/")[0], "method mine")]
 
 
+@pytest.mark.parametrize(
+    "change", [{"channels_last": False}, {"function": "twocnn_earlier"}, {"family": "linear"}]
+)
+def test_a_model_s_entry_counts_beside_its_module(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, entry = "superfed_twocnn", models.MODELS["superfed_twocnn"]
+    spec = run_spec(model=name)
+    before = fingerprint.of_code(spec), numerics.of_registered(name)
+    other = {**models.MODELS, name: entry._replace(**change)}
+    monkeypatch.setattr(models, "MODELS", other)
+    fingerprint._of_code.cache_clear()
+    try:
+        after = fingerprint.of_code(spec), numerics.of_registered(name)
+    finally:
+        fingerprint._of_code.cache_clear()
+    assert before[0] != after[0] and before[1] != after[1]
+
+
 def test_a_run_is_what_can_change_its_numbers() -> None:
     found = files("superfed_mm")
     assert {
@@ -363,6 +384,9 @@ def test_files_are_hashed_without_the_place_of_absolute_paths(
     assert hashes[0] == hashes[1]
     (folder / "of/page.j2").rename(folder / "page.j2")
     assert fingerprint.of_files([folder, tmp_path / place / "mine.py"]) != hashes[0]
+    ours = fingerprint.PACKAGE / "report/pages/cost.py"  # of two in the package, each is itself
+    digest = hashlib.sha256(ours.read_bytes()).hexdigest()
+    assert fingerprint.of_files([ours]) == fingerprint.of_text(f"report/pages/cost.py {digest}")
     # Relative paths as they are: hashes that are recorded stay.
     monkeypatch.chdir(tmp_path)
     digest = hashlib.sha256(b"1").hexdigest()
