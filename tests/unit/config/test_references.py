@@ -160,6 +160,7 @@ def test_the_nearest_statement_of_a_hyperparameter_wins(tmp_path: Path) -> None:
         methods={
             "fedprox": {"mu": 0.1, "halved": True}, "mine": {"variant_of": "fedprox", "mu": 0.3},
             "ours": {"variant_of": "mine", "squared": True},
+            "fedprox_mu0.9": {"variant_of": "mine", "mu": 0.9},
         },
         settings={"t": {"extends": "s", "methods": {"fedprox": {"mu": 0.5, "squared": False},
                                                     "mine": {"halved": False}}}},
@@ -167,13 +168,16 @@ def test_the_nearest_statement_of_a_hyperparameter_wins(tmp_path: Path) -> None:
     stated = {
         (setting, method): bench.run_spec(f"own/{setting}", method, 1).hyperparameters["fedprox"]
         for setting in "st"
-        for method in ("fedprox", "mine", "ours", "ours_mu0.7")
+        for method in ("fedprox", "mine", "ours", "ours_mu0.7", "fedprox_mu0.9_squaredtrue")
     }
     plain, changed = {"mu": 0.1, "halved": True}, {"mu": 0.5, "halved": True, "squared": False}
+    longest = {"mu": 0.9, "squared": True}  # a name's longest beginning that is a method's
     assert stated == {
         ("s", "fedprox"): plain, ("s", "mine"): plain | {"mu": 0.3},
         ("s", "ours"): plain | {"mu": 0.3, "squared": True},
         ("s", "ours_mu0.7"): plain | {"mu": 0.7, "squared": True},
+        ("s", "fedprox_mu0.9_squaredtrue"): plain | longest,
+        ("t", "fedprox_mu0.9_squaredtrue"): changed | longest | {"halved": False},
         ("t", "fedprox"): changed, ("t", "mine"): changed | {"mu": 0.3, "halved": False},
         ("t", "ours"): changed | {"mu": 0.3, "halved": False, "squared": True},
         ("t", "ours_mu0.7"): changed | {"mu": 0.7, "halved": False, "squared": True},
@@ -542,6 +546,7 @@ def test_the_league_s_rows_alone_have_readings_with_validation_samples(tmp_path:
         {"label": "1", "setting": "a", "league": "g"},
         {"label": "2", "setting": "b", "league": "g"},
         {"label": "3", "setting": "c"}, {"label": "4", "setting": "d", "league": "h"},
+        {"label": "5", "setting": "own/s", "league": "h"},
     ]  # fmt: skip
     compact = {
         "settings": {"a": kept | {"partition": S["partition"]}, "b": kept,

@@ -482,8 +482,19 @@ def test_a_method_that_is_alike_stands_in() -> None:
 
 def test_methods_share_what_does_not_change_their_work() -> None:
     mild, strong = (
-        tiny_run.run_spec("fedprox", hyperparameters={"fedprox": {"mu": mu, "unused": True}})
-        for mu in (0.1, 1.0)
+        tiny_run.run_spec(
+            "fedprox",
+            hyperparameters={
+                "fedprox": {
+                    "mu": mu,
+                    "unused": True,
+                    "server_epochs": len(other),
+                    "decay_rounds": 3,
+                },
+                other: {"steps": 4},
+            },
+        )
+        for mu, other in ((0.1, "scaffold"), (1.0, "fednova"))
     )
     key = MethodKey.of(mild)
     assert key == MethodKey.of(strong)
