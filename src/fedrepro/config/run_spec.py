@@ -122,5 +122,5 @@ def _described(source: ResolvedSource) -> str:
         case ResolvedFile():
             return f"file {source.sha256}"
         case ResolvedData():
-            return f"data {source.dataset} share {source.share:g}"
+            return f"data {source.dataset} share {source.share!r}".removesuffix(".0")
     return source

@@ -11,12 +11,14 @@ import yaml
 from fedrepro.config.config_file import Overrides, Seeds
 from fedrepro.config.experiment import COMPACT, how_to_add
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import Execution
+from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile
 from fedrepro.config.searches import LONGEST, Searched, values_in
 from fedrepro.config.searches import TEXT as TEXT_OF_A_SETTING
+from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import Typed, validate
 from support.places import ROOT
 from support.refusals import refused
 from support.search_world import EXPERIMENT, SEARCH, settle
@@ -77,6 +79,8 @@ NAMES: list[tuple[dict[str, Any], str, Any]] = [
      "panels.p.points.1.demo", "u"),
     (figure({"kind": "landscape", "title": "H", "setting": "s", "columns": COLUMNS}, demo="u"),
      "figures.f.demo", "u"),
+    ({"search": {"x": {**SEARCH, "setting": "u", "methods": [
+        {"method": "fedavg", "keys": {"optimizer.lr": [1.0]}}]}}}, "search.x.setting", "u"),
     ({"computed": {"c": {"kind": "client_statistics", "title": "C", "settings": {"D": "u"}}}},
      "computed.c.settings.D", "u"),
 ]  # fmt: skip
@@ -219,7 +223,7 @@ def test_a_run_is_executed_as_the_configuration_says(tmp_path: Path) -> None:
     assert spec.digest == bench.run_spec("own/s", "fedavg", 1).digest
     overridden = load(tmp_path, Overrides(device="cpu")).config
     assert (overridden.device, overridden.executor, overridden.threads) == ("cpu", "parallel", 3)
-    (tmp_path / "config/config.yaml").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "config/config.yaml").write_text("# nothing\n", encoding="utf-8")
     assert load(tmp_path).run_spec("own/s", "fedavg", 1).execution == Execution()
     assert Execution() == Execution("auto", "cpu", 1, 10)
 
@@ -605,3 +609,106 @@ def test_the_command_that_adds_a_system_is_named_where_it_is_not_there(tmp_path:
     bench_of(tmp_path)
     assert "--with ima" in how_to_add("ima/fmnist-shards2", tmp_path)
     assert how_to_add("own/s", tmp_path) == how_to_add("ima/fmnist-shards2", ROOT) == ""
+
+
+# --- what identifies a run ------------------------------------------------------------------------
+# By key of a setting, values that make other runs: each of a part's keys has one, at least.
+OTHERS: dict[str, list[Any]] = {
+    "byzantine": [1, 2], "dataset": ["berka"], "model": ["twonn"], "rounds": [9], "epochs": [3],
+    "partition": [{**S["partition"], "clients": 3}, {"scheme": "iid", "clients": 4}],
+    "participation": [0.5], "batch_size": [7], "lr_decay": [0.9, {"factor": 0.9, "every": 2}],
+    "optimizer": [
+        {"lr": 0.2}, {"lr": 0.1, "momentum": 0.9}, {"lr": 0.1, "weight_decay": 0.1},
+        {"lr": 0.1, "name": "adam"}, {"lr": 0.1, "name": "adam", "betas": [0.9, 0.99]},
+    ],
+    "lr_schedule": ["cosine", [1.0], [1.0, 0.5]], "decay_from": [1],
+    "cohorts": [{"stream": "numpy_legacy", "seed": seed} for seed in (1, 2)],
+    "evaluate": [
+        {"clients": False}, {"clients": True, "every": 2}, {"clients": True, "groups": True},
+        {"clients": True, "groups": True, "per_class": 3},
+    ],
+    "noise": [
+        {"kind": "pair", "rate": 0.1}, {"kind": "symmetric", "rate": 0.1},
+        {"kind": "pair", "rate": 0.2}, {"kind": "pair", "rate": 0.1, "everywhere": True},
+    ],
+    "attack": [
+        {"kind": "sign_flip", "share": 0.1}, {"kind": "gaussian", "share": 0.1},
+        {"kind": "sign_flip", "share": 0.2}, {"kind": "sign_flip", "share": 0.1, "scale": 2},
+    ],
+    "availability": [
+        {"dropout": 0.1}, {"partial": 0.1}, {"deadline": 2}, {"deadline": 2, "spread": 0.5},
+        {"deadline": 2, "late": "partial"}, {"period": 4},
+    ],
+    "class_weights": ["balanced", [1.0, 2.0]], "scaling": ["unit", "symmetric"],
+    "augment": ["flip"], "precision": ["bfloat16", "tf32"],
+    "stop": [{"patience": 2}, {"at": 90}, {"patience": 2, "measure": "loss"}],
+    "save_models_at": [{"fedavg": [1]}, {"fedavg": [2]}],
+}  # fmt: skip
+# Not part of a run; what stands in `methods` is part of it as hyperparameters.
+OUTSIDE: dict[str, Any] = {
+    "note": "A caveat.", "stands_for": "t", "resources": {"mem_mb": 5},
+    "evaluator": {"model": "twonn"}, "methods": {"fedprox": {"mu": 3.0}},
+    "released": {"A1": {"rounds": 3}},
+}  # fmt: skip
+
+
+def test_every_key_of_a_setting_but_those_outside_makes_another_run(tmp_path: Path) -> None:
+    """Two runs that differ in one are never taken for one; a key at its default changes nothing."""
+    plain = bench_of(tmp_path).run_spec("own/s", "fedavg", 1)
+
+    def digest_of(**keys: Any) -> str:
+        setting = validate(Setting, {**S, **keys}, "here")
+        setting._name = "own/s"
+        return replace(plain, setting=setting).digest
+
+    digests = [digest_of(**{key: value}) for key in OTHERS for value in OTHERS[key]]
+    # These need a folder of plug-ins.
+    own = [plain.setting.model_copy(update={"loss": name}) for name in ("mine", "other")]
+    watched = plain.setting.evaluate.model_copy(update={"measures": ["mine"]})
+    own.append(plain.setting.model_copy(update={"evaluate": watched}))
+    digests += [replace(plain, setting=setting).digest for setting in own]
+    assert len({plain.digest, *digests}) == 1 + len(digests)
+    assert {digest_of(**{key: value}) for key, value in OUTSIDE.items()} == {plain.digest}
+    elsewhere = {"loss", "extends", "inputs"}
+    assert {*OTHERS, *OUTSIDE, *elsewhere} == {*Setting.model_fields}
+    defaults = {key: Setting.model_fields[key].default for key in OTHERS}
+    stated = {key: value for key, value in defaults.items() if value is None or value in (0, 1.0)}
+    assert digest_of(**stated) == plain.digest
+    for key, values in OTHERS.items():
+        part = getattr(validate(Setting, {**S, key: values[0]}, "here"), key)
+        if isinstance(part, Typed) and key != "partition":
+            named = {name for value in values for name in value}
+            assert named | {"measures"} >= {*type(part).model_fields}, key
+
+
+def test_every_part_of_a_specification_but_its_execution_makes_another_run(tmp_path: Path) -> None:
+    plain = bench_of(tmp_path).run_spec("own/s", "fedavg", 1)
+    name, entry = load(tmp_path).weights["efficientnet_b0"]
+    sources: list[Any] = [
+        "server", ResolvedFile(Path("x"), "a" * 64), ResolvedFile(Path("x"), "b" * 64),
+        ResolvedData("mnist", 0.5), ResolvedData("fmnist", 0.5), ResolvedData("mnist", 0.25),
+        ResolvedData("mnist", 0.12345678), ResolvedData("mnist", 0.12345679),
+        plain, replace(plain, seed=2),
+    ]  # fmt: skip
+    others = [
+        replace(plain, seed=2), replace(plain, method="b"), replace(plain, composition="b"),
+        replace(plain, hyperparameters={"fedavg": {"a": 1}}),
+        replace(plain, hyperparameters={"fedavg": {"a": 1.5}}),
+        replace(plain, hyperparameters={"b": {"a": 1}}), replace(plain, weights=(name, entry)),
+        *(replace(plain, inputs={"unlabelled": source}) for source in sources),
+        replace(plain, inputs={"b": "server"}),
+        replace(plain, inputs={"b": "server", "unlabelled": "server"}),
+    ]  # fmt: skip
+    digests = {each.digest for each in (plain, *others)}
+    assert len(digests) == 1 + len(others)
+    for same in (
+        replace(plain, execution=Execution("parallel", "cuda", 4, 3)),
+        replace(plain, data_size=None),
+    ):
+        assert same.digest == plain.digest
+    moved = replace(plain, inputs={"unlabelled": ResolvedFile(Path("y"), "a" * 64)})
+    assert moved.digest in digests  # its content counts, not its name
+    shares = {0.5: "0.5", 1.0: "1", 0.0333: "0.0333", 1e-05: "1e-05"}
+    for share, written in shares.items():  # as in results that have landed
+        given = replace(plain, inputs={"b": ResolvedData("mnist", share)}).description()["given"]
+        assert given == {"b": f"data mnist share {written}"}

@@ -545,6 +545,7 @@ def test_the_shipped_tables_know_every_run() -> None:
         assert Rates(**vars(table)).text() == (FOLDER / (
             "cpu.json" if device == "cpu" else "h100.json"
         )).read_text(encoding="utf-8")  # fmt: skip
+    assert Rates.read("cuda:1").machine == Rates.read("cuda").machine != Rates.read("cpu").machine
     bench = load(ROOT)
     for scale in SCALES:
         model = CostModel(bench, chosen(bench, (), scale))
