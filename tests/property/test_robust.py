@@ -135,9 +135,9 @@ def test_clipped_keeps_directions_and_bounds_norms(long: float) -> None:
         "a": torch.tensor([[3 * long, 0.0], [0.3, 0.0]]),
         "b": torch.tensor([[4 * long], [0.4]]),
     }
-    found = clipped(deltas, 1.0)
-    torch.testing.assert_close(found["a"], torch.tensor([[0.6, 0.0], [0.3, 0.0]]))
-    torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]))
+    found = clipped(tree.apply(Tensor.float, deltas), 1.0)
+    torch.testing.assert_close(found["a"], torch.tensor([[0.6, 0.0], [0.3, 0.0]]).float())
+    torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]).float())
 
 
 def test_a_rule_in_a_clip_selects_by_clipped_updates() -> None:
