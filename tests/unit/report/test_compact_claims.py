@@ -103,7 +103,13 @@ def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
     cell = cell_of(run_of(1, 12.0), run_of(2, None), run_of(3, None, "diverged"))
     assert by_seed(cell, last=30) == {1: 12.0, 2: 30.0}
     assert by_seed(cell) == {1: 12.0}
-    assert by_seed(cell_of(run_of(1, None), run_of(2, None)), last=30) == {1: 30.0, 2: 30.0}
+    never = cell_of(run_of(1, None), run_of(2, None))
+    assert by_seed(never, last=30) == {1: 30.0, 2: 30.0}
+    # Of several methods the best counts, which is none where none arrives.
+    several = replace(never, paper=replace(never.paper, methods=("fedavg", "fedprox")))
+    assert by_seed(several, last=30) == {}
+    other = replace(cell.paper, runs=(*cell.paper.runs, replace(run_of(4, 9.0), method="fedprox")))
+    assert by_seed(replace(cell, paper=other), last=30) == {1: 12.0, 2: 30.0}
 
 
 def test_nor_do_their_divergences() -> None:
@@ -176,6 +182,31 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         none = judge_compact(bench, claim, computed, 0.5)
         assert none and none.word == "not computed"
         assert ("core" in none.why) is said
+    # What is finished and has no number can have none; what has not ended, or is stale, may.
+    place = next(at for at, each in enumerate(columns) if each.label == "FedDF")
+    for changes, left_out in (
+        ({}, True), ({"state": "not run"}, False), ({"changed": ("rounds",)}, False),
+    ):  # fmt: skip
+        empty = [
+            replace(
+                cell,
+                paper=replace(
+                    cell.paper,
+                    runs=tuple(
+                        replace(run, value=None, **(changes if run.seed == 5 else {}))
+                        for run in cell.paper.runs
+                    ),
+                ),
+            )
+            if cell.column == place
+            else cell
+            for cell in table.cells
+        ]
+        some = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(empty))}
+        without = judge_compact(bench, claim, some, 0.5)
+        assert without and [pair.rival for pair in without.impossible] == ["FedDF"] * 2 * left_out
+        assert without.word == ("holds" if left_out else "undecided")
+        assert (("fedgo/compact-dir0.1", ("feddf",)) in without.runs) != left_out
     for column, direction, word in (
         ("FedGO", "more", "undecided"),  # the paper's method, with the worst seed left out
         ("FedDF", "more", "holds"),

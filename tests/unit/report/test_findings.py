@@ -92,6 +92,8 @@ def test_one_seed_shows_no_twins_nor_does_one_that_diverged() -> None:
     for rival in (one, gone):
         assert not found((OURS, rival), (OURS, rival._replace(name="b"))).twins
     assert not found((OURS, gone), (OURS, FIRST)).twins
+    two = side("a", 50.0, seeds=2)
+    assert found((OURS, two), (OURS, two._replace(name="b"))).twins
 
 
 def test_what_cannot_have_the_measure_is_no_comparison() -> None:
@@ -121,6 +123,8 @@ def test_a_verdict_names_the_first_rivals_that_it_is_against() -> None:
     assert made.verdict == "does not hold, against a, b, c"
     made = found(*((OURS, rival) for rival in (FIRST, *ahead)))
     assert made.verdict == "does not hold, against a, b, c and 2 more"
+    apart = found((OURS, FIRST), asked=claim(quantifier="same", margin=0.5))
+    assert apart.verdict == "does not hold"  # none is against it by falling behind
     near = side("near", 60.0, 0.2)
     made = found((OURS, FIRST), (OURS, near), (OURS, wide))
     assert made.words == ("leads", "not behind", "undecided")
@@ -136,7 +140,8 @@ def test_small_runs_test_the_direction_of_an_amount(by: float, compact: bool, wo
     asked = claim(quantifier="amount", by=by)
     made = found((OURS, FIRST), asked=asked, margin=None, compact=compact)
     assert (made.word, made.by) == (word, 0.0 if compact else by)
-    assert bool(made.why) == compact
+    assert bool(made.why) == compact and made.margin is None
+    assert found((OURS, FIRST), asked=asked, margin=0.25, compact=compact).margin == 0.25
     behind = found((FIRST, OURS), asked=asked, margin=None, compact=compact)
     assert behind.word == "does not hold"
     assert found((OURS, FIRST), asked=claim(by=by), margin=None, compact=True).by == by
@@ -165,6 +170,13 @@ def test_small_runs_decide_nothing_before_the_first_look() -> None:
         made = found(*((OURS, rival) for rival in rivals), compact=True)
         assert (made.word, made.needs) == (word, needs)
         assert found(*((OURS, rival) for rival in rivals)).word == "holds"
+    # Of comparisons that share no seed there is no mean.
+    later = [
+        one._replace(by_seed={5 + seed: value for seed, value in one.by_seed.items()})
+        for one in (OURS, FIRST)
+    ]
+    apart = found((FIRST, OURS), (later[0], later[1]), compact=True)
+    assert apart.overall is None and apart.word == "undecided"
     # What is open is so by its own forecast.
     wide = side("wide", 59.9, 9.0, seeds=4)
     small, paper = found((OURS, wide), compact=True), found((OURS, wide))

@@ -1,10 +1,12 @@
 """The printed cells that a claim compares, and what they say of it; tests/unit/report/test_leads.py
 has Welch's test of single pairs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fedrepro.report.cells.claims import judge_claim, margin_of
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
 from fedrepro.report.papers.published import (
@@ -13,6 +15,7 @@ from fedrepro.report.papers.published import (
     Published,
     Spread,
     System,
+    Unit,
 )
 from fedrepro.report.papers.selectors import CompactSelector
 
@@ -187,3 +190,89 @@ def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: str) ->
     middle = cell("B", "0.5", 1.0)
     pairs = [Pair(a, b, a.mean - b.mean) for a, b in ((first, middle), (middle, last))]
     assert judge_printed(claim(quantifier="average"), pairs, SEEDS).word.endswith(word)
+
+
+# --- what is counted, and how small a lead does not matter ----------------------------------------
+@pytest.mark.parametrize(
+    ("keys", "counted", "word", "words"),
+    [
+        ({}, [(3, 2), (5, 0)], "holds", ("leads", "leads")),
+        ({}, [(3, 2), (5, 5)], "does not hold", ("leads", "against")),
+        ({}, [(3, 2), (5, None)], "undecided", ("leads", "not computed")),
+        ({}, [(None, 2), (1, 5)], "does not hold", ("not computed", "against")),
+        ({}, [(3, 2), (1, 0)], "holds", ("leads", "leads")),  # none of a thing is a count
+        ({"expect": "less"}, [(2, 3), (0, 5)], "holds", ("leads", "leads")),
+        ({"by": 2.0}, [(4, 2), (5, 0)], "holds", ("leads", "leads")),
+        ({"by": 2.0}, [(3, 2), (5, 0)], "does not hold", ("against", "leads")),
+        ({"quantifier": "average"}, [(3, 2), (4, 5), (2, 1)], "holds",
+         ("leads", "against", "leads")),
+        ({"quantifier": "average"}, [(3, 2), (2, 5)], "does not hold", ("leads", "against")),
+        ({"quantifier": "average"}, [(2, 5), (None, 1)], "undecided", ("against", "not computed")),
+    ],
+)  # fmt: skip
+def test_counts_are_compared_not_tested(
+    keys: dict[str, Any], counted: list[tuple[float | None, ...]], word: str, words: tuple[str, ...]
+) -> None:
+    pairs = pairs_with(*[("9.0", str(at)) for at, _ in enumerate(counted)])
+    told = {
+        (one.system, one.table, one.name): value
+        for pair, values in zip(pairs, counted, strict=True)
+        for one, value in zip((pair.left, pair.right), values, strict=True)
+        if value is not None
+    }
+    made = judge_claim(claim(**keys), pairs, {}, told)
+    assert (made.word, made.words, made.counted) == (word, words, True)
+    known = [at for at, values in enumerate(counted) if None not in values]
+    assert made.printed_lead == pytest.approx(sum(9.0 - at for at in known) / len(known))
+    sign = -1 if keys.get("expect") == "less" else 1
+    leads = [None if None in both else sign * (both[0] - both[1]) for both in counted]
+    assert [test and test.lead for test in made.tests] == leads
+
+
+@pytest.mark.parametrize(
+    ("keys", "unit", "margins"),
+    [
+        ({}, "percent", (0.5, 0.5)),
+        ({}, "own", (None, None)),
+        ({"margin": 2.0}, "own", (2.0, 2.0)),
+        ({"by": 3.0}, "percent", (None, None)),
+        # Small runs test the direction of an amount only.
+        ({"by": 3.0, "quantifier": "amount"}, "percent", (None, 0.5)),
+        ({"by": 3.0, "quantifier": "average"}, "percent", (None, None)),
+        ({"quantifier": "same"}, "percent", (None, None)),
+        ({"quantifier": "same", "margin": 1.0}, "fraction", (1.0, 1.0)),
+    ],
+)
+def test_how_small_a_lead_does_not_matter(
+    keys: dict[str, Any], unit: Unit, margins: tuple[float | None, float | None]
+) -> None:
+    """At scale paper, and of small runs."""
+    pairs = [Pair(*[replace(cell("A", "1.0"), kind=PrintedMetric(unit=unit))] * 2, 0.0)]
+    asked = claim(**keys)
+    assert (margin_of(asked, pairs), margin_of(asked, pairs, compact=True)) == margins
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "written", "last_digit"),
+    [("84.68", 1.005e2, "100.50", 0.01), ("312", 299.6, "300", 1.0),
+     ("1.5e6", 1_712_345, "1.7e+06", 1e5), ("0.250", 0.25, "0.250", 0.001),
+     ("1e6", 1_712_345, "2e+06", 1e6)],
+)  # fmt: skip
+def test_our_number_has_the_printed_digits(
+    text: str, value: float, written: str, last_digit: float
+) -> None:
+    decimals = 0 if "e" in text else len(text.partition(".")[2])
+    for shown in (text, f"{text} (0.1)"):
+        one = replace(cell("A", text), text=shown, decimals=decimals)
+        assert one.written(value) == written and one.last_digit == pytest.approx(last_digit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"),
+    [({"unit": "percent"}, "points"), ({"unit": "fraction"}, ""), ({}, ""),
+     ({"unit": "percent", "lead_unit": "%"}, "%"), ({"lead_unit": "rounds"}, "rounds"),
+     ({"unit": "percent", "lead_unit": ""}, "")],
+)  # fmt: skip
+def test_the_unit_of_a_lead(kind: dict[str, Any], unit: str) -> None:
+    pair = Pair(*[replace(cell("A", "1.0"), kind=PrintedMetric(**kind))] * 2, 0.0)
+    assert pair.left.lead_unit == judge_claim(claim(), [pair], {}).unit == unit

@@ -16,11 +16,12 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells import coverage, tables
-from fedrepro.report.cells.insights import PLACEHOLDER, looked_at
+from fedrepro.report.cells.insights import PLACEHOLDER, Number, filled, looked_at
 from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
 from fedrepro.report.papers.insight import Address
+from fedrepro.report.papers.published import Printed
 from fedrepro.run.results import reference_folder
 from fedrepro.support.errors import UserError
 from support.manifests import follow, write_manifest
@@ -323,3 +324,51 @@ def test_claims_have_the_verdict_of_small_runs_which_are_in_the_repository(
             assert finding == by_name[claim.name].compact
             assert finding.overall.seeds >= 5
     assert compared == kinds
+
+
+def number_of(mean: float | None, seeds: int, text: str, form: str = ".2f") -> Number:
+    printed = float(text.split()[0]) if text else None
+    about = Printed("d", "s", "m", "acc", printed, None, text, 2, "")
+    return Number(mean, seeds, about if text else None, form)
+
+
+KNOWN = {
+    ("first", "A"): number_of(96.426, 3, "97.940 (0.20)"),
+    ("first", "B"): number_of(12.5, 1, "12.5", ".1f"),
+    ("first", "C"): number_of(None, 0, "40.0"),
+    ("first", "D"): number_of(1234.5, 5, "", ".3g"),
+    ("second", "A"): number_of(96.426, 2, "97.94"),
+}
+
+
+@pytest.mark.parametrize(
+    ("says", "shown"),
+    [
+        ("{a}, then {b}: {a}", "96.43, then 12.5: 96.43"),
+        ("{a.printed} {b.printed} {c.printed}", "97.940 12.5 40.0"),
+        ("{a.difference} {b.difference}", "\N{MINUS SIGN}1.51 +0.0"),
+        ("{a - b} {b - a}", "+83.93 \N{MINUS SIGN}83.9"),
+        ("{a - b - a.printed}", "\N{MINUS SIGN}14.01"),
+        ("{c.printed - a.printed}", "\N{MINUS SIGN}57.94"),
+        ("{a.seeds} and {b.seeds}", "3 seeds and one seed"),
+        ("{d} {d.seeds}", "1.23e+03 5 seeds"),
+        ("{other.seeds}", "2 seeds"),
+        ("{a} {c}", None),
+        ("{a - c}", None),
+        ("{c.difference}", None),
+        ("{c.seeds}", None),
+        ("{d.printed}", None),
+        ("{d.difference}", None),
+        ("{gone}", None),
+    ],
+)
+def test_a_placeholder_is_a_number_of_its_cell(says: str, shown: str | None) -> None:
+    """Ours or the printed one, with that one's digits, or a difference, which has a sign."""
+    numbers = {name.lower(): Address(row="first", column=name) for name in "ABCD"}
+    numbers["other"] = Address(table="second", row="second", column="A")
+    numbers["gone"] = Address(row="first", column="E")
+
+    def cells_of(item: str) -> dict[tuple[str, str], Number]:
+        return {key: value for key, value in KNOWN.items() if key[0] == item}
+
+    assert filled(says, numbers, "first", cells_of, (Path("file"), "says")) == shown
