@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import modules, tf32, tree
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
@@ -236,6 +237,28 @@ def test_a_precision_is_of_training_alone(precision: Any) -> None:
         assert torch.allclose(net.predict(what, x), exact, rtol=0, atol=1e-5)
 
 
+def test_what_another_run_has_made_is_used_by_client_and_by_row() -> None:
+    net, x = Net(nn.Linear(4, 3)), x_of()
+    models = [net.init(stream(seed, "init")) for seed in range(3)]
+    each = LoadedArtifact(tree.stack(models), net)
+    for client, params in enumerate(models):
+        assert torch.equal(each.outputs(client, x), net.predict(params, x))
+    stored = LoadedArtifact({"x": x}, scaling=lambda x: 2 * x - 1)
+    rows = torch.tensor([[0, 5], [3, 3]])
+    assert len(stored) == 6 and torch.equal(stored.inputs(rows), 2 * x[rows] - 1)
+
+
+def test_a_method_s_networks_may_draw_where_the_model_does_not() -> None:
+    plain, other = Net(nn.Linear(4, 3)), Net(nn.Sequential(nn.Linear(4, 3), nn.Dropout()))
+    for nets, draws in (({}, False), ({"plain": plain}, False), ({"x": plain, "y": other}, True)):
+        ctx = Context(net=plain, nets=nets)
+        numbers = []
+        for _ in range(2):
+            with ctx.drawing_from(5):
+                numbers.append(float(torch.rand(())))
+        assert ctx.draws == draws == (numbers[0] == numbers[1])
+
+
 # --- what a module holds --------------------------------------------------------------------------
 def test_leaves_are_filled_by_name() -> None:
     module = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
@@ -325,5 +348,28 @@ def test_an_error_of_another_kind_than_batchnorm_s_is_not_hidden() -> None:
             return self.w * x
 
     assert not Net(Picky()).refuses_to_train_on(x_of(1))
-    with pytest.raises(UserError):
-        Net(Picky()).head({})
+    for module in (
+        Picky(),
+        nn.ModuleDict({"body": nn.Linear(2, 2)}),
+        nn.ModuleDict({"head": Picky()}),
+    ):
+        for part in ("head", "body"):
+            with pytest.raises(UserError):
+                getattr(Net(module), part)({})
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_outputs_that_depend_on_other_samples_are_seen_at_any_scale(scale: float) -> None:
+    class Centred(nn.Module):
+        def __init__(self, centre: bool) -> None:
+            super().__init__()
+            self.centre, self.last = centre, nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = scale * self.last(x)
+            return made - 0.1 * made.mean(0) if self.centre else made
+
+    for centre in (False, True):
+        net = Net(Centred(centre))
+        given(net)
+        assert net.mixes_when_testing(x_of(7)) == centre and net.module.training

@@ -18,6 +18,7 @@ from fedrepro.engine import executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
+from fedrepro.engine.executor_facts import FACTS, first_with
 from fedrepro.engine.executors import Training, _missing_to_compile, choose, eager, vectorised
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.method import Method, Wrapper
@@ -321,6 +322,11 @@ def test_an_executor_is_made_for_its_device_and_its_processes() -> None:
         "vectorised": vectorised,
     }  # fmt: skip
     assert isinstance(executors.EXECUTORS["sequential"](3, "cuda:0"), executors.Lanes)
+    assert [first_with(name) for name in ("per client", "stacked", "other")] == [
+        "sequential", "vectorised", None,
+    ]  # fmt: skip
+    assert {*FACTS} == {*executors.EXECUTORS}
+    assert [name for name, facts in FACTS.items() if facts.in_processes] == ["parallel"]
 
 
 def test_processes_begin_with_the_largest_clients() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.check.world import SIZES, Memory
+from fedrepro.check.world import SIZES, Memory, in_float64
 from fedrepro.engine import tree
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context
@@ -89,7 +89,9 @@ def test_hooks_are_told_the_facts_of_their_round() -> None:
     assert (ctx.total, ctx.round, ctx.cohort_size, ctx.batch_size) == (sum(SIZES), 3, 4, 8)
     assert (ctx.clients, ctx.rounds, ctx.epochs, ctx.flips, ctx.seed) == (6, 9, 2, True, 3)
     assert ctx.lr == pytest.approx(0.1 * 0.99**3) and ctx.initial is world.initial
-    assert ctx.sizes.dtype == torch.get_default_dtype()
+    assert ctx.sizes.dtype == torch.float32
+    with in_float64():
+        assert context_of(world, 3, [5, 1]).sizes.dtype == torch.float64
     numbers = {
         (round, purpose): float(torch.rand(1, generator=replace(ctx, round=round).stream(purpose)))
         for round in (0, 1)
@@ -98,6 +100,23 @@ def test_hooks_are_told_the_facts_of_their_round() -> None:
     assert len({*numbers.values()}) == 4
     again = torch.rand(1, generator=replace(ctx, round=1).stream("noise"))
     assert float(again) == numbers[1, "noise"]
+
+
+def test_a_server_s_first_state_follows_from_the_seed() -> None:
+    """Its weights and what it draws itself; the next round draws other numbers."""
+
+    class Draws(Method):
+        def init_server(self, ctx: Context, params: Any) -> tree.Tree:
+            noise = torch.rand(2, generator=ctx.stream("noise"))
+            return {**super().init_server(ctx, params), "noise": noise}
+
+    worlds = [federation(method=Draws(), seed=seed) for seed in (3, 3, 4)]
+    one, again, other = map(begin, worlds)
+    for name, leaf in one["params"].items():
+        assert torch.equal(leaf, again["params"][name])
+        assert not torch.equal(leaf, other["params"][name])
+    assert torch.equal(one["noise"], again["noise"])
+    assert not torch.equal(one["noise"], other["noise"])
 
 
 def test_a_part_of_a_cohort_has_the_same_steps_and_states() -> None:
