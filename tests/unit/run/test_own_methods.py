@@ -324,14 +324,14 @@ def test_a_file_is_refused_when_it_is_loaded(case: str, write) -> None:  # type:
 def test_a_file_is_taken_whose_names_are_its_own(write) -> None:  # type: ignore[no-untyped-def]
     """Other names of parameters, defaults, helpers, and a hyperparameter that looks like a hook."""
     write(
-        FROZEN + "requires_more: float = 0.1\n\n"
+        FROZEN + "broadcasts: float = 0.1\n    least: float = 0.2\n\n"
         "    def broadcast(self, context, state, scale=1.0):\n"
         "        return self.brodcast_of(state)\n\n"
         "    def brodcast_of(self, state):\n        return {'params': state['params']}\n\n"
         "    def _kept(self, ctx):\n        return ctx\n\n"
-        "    @property\n    def twice(self):\n        return 2 * self.requires_more\n"
+        "    @property\n    def twice(self):\n        return 2 * self.least\n"
     )
-    method, _ = registry.compose("mine", {"mine": {"requires_more": 0.5}}, folders_here())
+    method, _ = registry.compose("mine", {"mine": {"least": 0.5}}, folders_here())
     assert method.twice == 1.0  # type: ignore[attr-defined]
 
 

@@ -1,6 +1,9 @@
 """What has something made anew."""
 
+import os
+import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -225,3 +228,96 @@ def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:
     part = SimpleNamespace(part="last-t0.5-best_21x500")
     asked = "--through last t0.5 best --points 21 --samples 500"
     assert made.landscape_arguments(part) == asked
+
+
+@pytest.mark.parametrize("rule", ["table", "page", "site"])
+def test_what_renders_is_recorded_beside_all_other_parameters_of_its_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    """Else no record would be found, and another version would make all pages again."""
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(graph, "as_rendered", lambda *given: asked.append(given[1:]) or given[-1])
+    monkeypatch.setattr(graph, "report_code", lambda: "of reports")
+    monkeypatch.setattr(graph, "of_paper", lambda system: f"of {system}")
+    monkeypatch.setattr(graph.numerics, "of_run", lambda spec: {})
+    monkeypatch.setattr(graph.fingerprint, "of_files", lambda paths: str([*map(str, paths)]))
+    text = (ROOT / "workflow/rules/report.smk").read_text(encoding="utf-8")
+    body = text.partition(f"rule {rule}:")[2].partition("shell:")[0]
+    named = SimpleNamespace(system="own", item="first", scale="demo")
+    made = settled(tmp_path)
+    given = [getattr(made, name) for name in re.findall(r"=GRAPH\.(\w+),", body)]
+    parameters = [value(named) if callable(value) else value for value in given]
+    outputs, known, values = asked[0]
+    assert sorted(map(repr, parameters)) == sorted(map(repr, [*known, *values]))
+    written = re.findall(r'"([\w/{}.]+\.(?:html|json))"', body.partition("output:")[2])
+    assert {*map(str, outputs)} == {each.format(**vars(named)) for each in written}
+
+
+@pytest.mark.parametrize("recorded", [None, ["older"]])
+@pytest.mark.parametrize(("held", "differs"), [({}, False), ({"a": 1}, False), ({"a": 1}, True)])
+def test_a_partition_s_code_is_as_recorded_while_it_is_there_and_current(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    held: dict[str, Any],
+    differs: bool,
+    recorded: list[str] | None,
+) -> None:
+    asked: list[object] = []
+    stored = SimpleNamespace(held=held, differences=("code",) * differs)
+    monkeypatch.setattr(graph, "partition_now", lambda bench, setting, seed: stored)
+    monkeypatch.setattr(
+        graph, "recorded_parameters", lambda *given: asked.append(given[1:]) or recorded
+    )
+    monkeypatch.setattr(graph.numerics, "of_partition", lambda own: f"today {own}")
+    named = SimpleNamespace(dataset="mnist5k", partition="iid-clients4", seed="7")
+    current = bool(held) and not differs
+    kept = current and recorded
+    assert settled(tmp_path).partition_code(named) == ("older" if kept else "today ()")
+    path = Path("results/partitions/mnist5k/iid-clients4/seed7.npz")
+    assert asked == ([((path, path.with_suffix(".json")), (), 1)] if current else [])
+
+
+@pytest.mark.parametrize("recorded", [None, ["older"]])
+@pytest.mark.parametrize(("there", "differs"), [(False, False), (True, False), (True, True)])
+def test_a_recipe_is_as_recorded_while_the_data_are_there_and_current(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: bool,
+    differs: bool,
+    recorded: list[str] | None,
+) -> None:
+    """Of a download and of prepared data, each by its own record."""
+    made = settled(tmp_path)
+    asked: list[Path] = []
+    monkeypatch.setattr(graph, "prepared_differences", lambda *about: ["entry"] * differs)
+    monkeypatch.setattr(
+        graph, "recorded_parameters", lambda root, paths, *rest: asked.extend(paths) or recorded
+    )
+    if there:
+        (tmp_path / "results/data/mnist5k").mkdir(parents=True)
+        (tmp_path / "results/data/mnist5k/meta.json").touch()
+    named = SimpleNamespace(dataset="mnist5k")
+    found = [made.recipe_of_download(named), made.recipe_of_data(named)]
+    current = there and not differs
+    assert (found == ["older"] * 2) == bool(current and recorded)
+    files = ["results/downloads/mnist5k/files.json", "results/data/mnist5k/meta.json"]
+    assert [*map(str, asked)] == (files if current else [])
+    other = SimpleNamespace(dataset="fmnist")  # which is not there
+    assert made.recipe_of_data(other) not in found
+
+
+def test_jobs_find_the_command_of_the_python_that_runs_snakemake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any other; and what a run's method needs is asked for before anything runs."""
+    settled(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/elsewhere")
+    called: list[str] = []
+    for name in ("learn_methods_apart", "check_methods_apart", "check_given"):
+        monkeypatch.setattr(graph, name, lambda *given, name=name: called.append(name))
+    made = graph.open_graph({"scale": "paper", "device": "cuda"})
+    assert (made.scale, made.bench.config.device) == ("paper", "cuda")
+    first, last = os.environ["PATH"].split(os.pathsep)
+    assert Path(first) == Path(sys.executable).parent and last == "/elsewhere"
+    assert called == ["learn_methods_apart", "check_methods_apart", "check_given"]

@@ -5,6 +5,7 @@ A test that fails says which patch is to be looked at: it may be mended, or not 
 
 import inspect
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,3 +64,50 @@ def test_many_requests_are_one_look_and_later_ones_another() -> None:
             scheduler._schedule_reevalutation(0.05)
         assert looks.acquire(timeout=10)
         assert not looks.acquire(timeout=0.15)
+
+
+def job(rule: str, ended: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(rule=SimpleNamespace(name=rule), shellcmd=f"make {rule}",
+                           output=[f"{rule}.out"], log=[f"{rule}.log"], ended=ended)  # fmt: skip
+
+
+@pytest.mark.parametrize("failed", [[], ["run"], ["run", "page"]])
+def test_after_a_failure_what_shows_results_is_made_with_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: list[str]
+) -> None:
+    """Tables before pages, and these before the first page; not what failed or has ended."""
+    jobs = [job(rule) for rule in ("site", "run", "page", "study", "table")]
+    jobs.append(job("table", ended=True))
+    made: list[str] = []
+    marked: list[str] = []
+    monkeypatch.setattr(patches.subprocess, "run", lambda command, check: made.append(command[-1]))
+    patches.on_error(
+        SimpleNamespace(
+            scheduler=SimpleNamespace(failed=[each for each in jobs if each.rule.name in failed]),
+            dag=SimpleNamespace(needrun_jobs=lambda: jobs, finished=lambda job: job.ended),
+            persistence=SimpleNamespace(started=lambda job: marked.append(job.shellcmd)),
+        )
+    )
+    shown = [rule for rule in ("table", "page", "site") if rule not in failed] if failed else []
+    assert made == marked == [f"make {rule}" for rule in shown]
+    said = capsys.readouterr().err
+    for each in jobs:
+        assert (f"{each.rule.name}.log" in said) == (each.rule.name in failed)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("asked", [(), ("CONDA",), ("CONDA", "APPTAINER")])
+def test_an_image_is_expected_where_jobs_run_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], there: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if there:
+        Path(patches.IMAGE).touch()
+    methods = [SimpleNamespace(name=name) for name in asked]
+    settings = SimpleNamespace(deployment_method=methods)
+    workflow = SimpleNamespace(deployment_settings=settings)
+    if "APPTAINER" in asked and not there:
+        with pytest.raises(SystemExit, match="2"):
+            patches.expect_image(workflow)
+    else:
+        patches.expect_image(workflow)

@@ -86,6 +86,17 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
         assert folder.exists()
     other.join()
     assert not waits
+    of_another = SimpleNamespace(rule=SimpleNamespace(name="table"), output=output)
+    workflow.dag.needrun_jobs = lambda: [of_another]
+    keep_outlived(workflow)
+
+    async def complete(job: object) -> bool:
+        return False
+
+    workflow.dag.needrun_jobs, workflow.persistence.incomplete = (lambda: [job]), complete
+    keep_outlived(workflow)
+    assert folder.exists()
+    workflow.persistence.incomplete = incomplete
     keep_outlived(workflow)
     assert not folder.exists()
     assert (partial_of(folder) / FINISHED / "manifest.json").exists()
