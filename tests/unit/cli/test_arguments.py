@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from fedrepro.cli import plan
+from fedrepro.cli import analysis, plan
 from fedrepro.cli.main import main
 from fedrepro.config.workbench import Workbench
 from support.places import ROOT
+from support.refusals import refused
 
 
 class Stopped(Exception):
@@ -149,3 +150,40 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     assert "5.0 are by runs that this machine has finished" in lines[-3]
     assert [line.split(",")[0] for line in lines[-2:]] == ["Trained in bfloat16", "Trained in tf32"]
     assert "float32: 2 runs" in lines[-2]
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_number_of_things_is_at_least_the_least(least: int) -> None:
+    for value in (least, least + 1):
+        analysis.require_at_least("--points", value, least)
+    for value in (least - 1, -3):
+        with refused(key="--points", value=value):
+            analysis.require_at_least("--points", value, least)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "landscape ima/a fedavg --seed 1 --through 1 2 --points 1",
+        "landscape ima/a fedavg --seed 1 --through 1 2 --samples 0",
+        "estimate ima --gpus 0",
+    ],
+)
+def test_fewer_points_samples_or_gpus_than_any_are_refused(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """Before anything is looked for."""
+    for module, name in ((analysis, "open_kept"), (plan, "load")):
+        monkeypatch.setattr(module, name, None)
+    run = SimpleNamespace(setting="ima/a", method="fedavg", seed=1)
+    monkeypatch.setattr(analysis, "requested", lambda _: (None, run))
+    monkeypatch.setattr(analysis.cards, "with_place", lambda bench: bench)
+    assert main(words.split()) == 2
+
+
+def test_models_of_files_have_names_of_their_own() -> None:
+    """In the name of a landscape's file, by their paths."""
+    paths = ["a/model.safetensors", "b/model.safetensors"]
+    names = {analysis._short(path) for path in paths}
+    assert len(names) == 2 and not any("/" in name or "safetensors" in name for name in names)
+    assert [analysis._short(word) for word in ("last", "t0.5")] == ["last", "t0.5"]

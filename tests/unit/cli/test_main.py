@@ -1,8 +1,10 @@
 """What the command prints, whatever is in it."""
 
 import argparse
+import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import LOGS, read_run
 from fedrepro.support import commands, plugins
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.printing import CONTROL
 from fedrepro.support.terminal import let_go
@@ -83,6 +85,10 @@ def test_tables_and_progress_bars_keep_their_own(
         RuntimeError("Traceback ...\nRuntimeError: DefaultCPUAllocator: can't allocate memory: x"),
         OSError(12, "Cannot allocate memory"),
         ImportError("libtorch.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        OSError(8, "Not enough memory resources are available"),
+        RuntimeError("worker: MemoryError"),
     ],
 )
 def test_memory_that_runs_out_is_one_line(
@@ -106,6 +112,40 @@ def test_other_errors_are_not_called_lack_of_memory(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(verify, "handle", handle)
     assert main(VERIFY) == 1
     assert "internal error: RuntimeError: on purpose" in Path("log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_command_ends_with_its_signal_s_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """As a shell says it; its log is of this call alone."""
+
+    def handle(arguments: argparse.Namespace) -> NoReturn:
+        raise Interrupted("stopped", number)
+
+    Path("log").write_text("of an earlier call\n", encoding="utf-8")
+    monkeypatch.setattr(verify, "handle", handle)
+    assert main(VERIFY) == 128 + number
+    assert capsys.readouterr().err == Path("log").read_text(encoding="utf-8")
+    assert len(Path("log").read_text(encoding="utf-8").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.ENOSPC, 0), (errno.EDQUOT, 0), (errno.EACCES, 2)]
+)
+def test_a_log_is_done_without_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    """On a full disk, and beyond a quota; not where it could never be written."""
+    called: list[object] = []
+
+    def refuse(*about: object, **named: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(verify, "handle", called.append)
+    monkeypatch.setattr(command, "open", refuse, raising=False)
+    assert main(VERIFY) == status
+    assert len(called) == (status == 0)
 
 
 def test_with_a_root_a_traceback_goes_to_the_log_beside_the_caller(
