@@ -240,6 +240,41 @@ def test_accuracy_is_over_all_samples_of_all_clients() -> None:
     assert suite.accuracies(trial(OneClass())) == (pytest.approx(share), pytest.approx(share))
 
 
+@dataclass(frozen=True)
+class OwnClass(FedAvg):
+    """A client says that all of its samples are of the class in its state, else of the first."""
+
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        bias = client_state.get("bias", torch.tensor([1e6, 0.0, 0.0]))
+        return {**server["params"], "head.bias": bias}
+
+
+def test_accuracy_is_that_of_each_client_with_its_own_state() -> None:
+    its = trial(OwnClass())
+    known = {2: {"bias": torch.tensor([0.0, 0.0, 1e6])}}
+    vars(its)["states"] = [(of_fedavg()[0][0], Memory(known), 0)]
+    said = {0: 0, 1: 0, 2: 2, 3: 0, 4: 0, 5: 0}
+    hits = [int((y == said[client]).sum()) for client, (_, y) in enumerate(world.data().tensors)]
+    assert suite.accuracies(its)[0] == pytest.approx(sum(hits) / sum(SIZES))
+
+
+def test_what_was_forgotten_in_the_last_round_is_learnt_in_more_rounds() -> None:
+    """Only if a method has not learnt by then."""
+    asked: list[dict[str, Any]] = []
+
+    def make(**options: Any) -> Federation:
+        asked.append(options)
+        return federation(FedAvg(), **options)
+
+    first, *others = of_fedavg()
+    for last, longer in ((others[-1], False), (first, True)):
+        its = Trial(make, stored)
+        vars(its)["states"] = [first, *others[:-1], last]
+        asked.clear()
+        suite.it_learns(its)
+        assert [options.get("cohort") for options in asked] == [None, *[len(SIZES)] * longer]
+
+
 def test_the_federation_is_one_in_which_mistakes_show() -> None:
     """Clients are unequal, some come late, and what depends on a round or a step differs."""
     sizes, batch = world.SIZES, federation(FedAvg()).batch_size

@@ -218,7 +218,7 @@ def test_a_kind_is_guessed_by_the_name_and_a_label_by_its_place(
 
 @pytest.mark.parametrize("test", [None, 30])
 def test_the_state_of_a_data_set_has_the_sizes_of_its_splits(
-    monkeypatch: pytest.MonkeyPatch, test: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: int | None
 ) -> None:
     spec = SimpleNamespace(
         **dict.fromkeys(("kind", "title", "licence", "citation", "homepage"), "x")
@@ -236,6 +236,29 @@ def test_the_state_of_a_data_set_has_the_sizes_of_its_splits(
     assert data._shown(row["input_shape"]) == "3x4"
     monkeypatch.setattr(data, "read_meta", lambda _: None)
     assert data._state("d", spec)["state"] == "absent" and data._state("d", spec)["test"] is None
+
+    def damaged(_: Path) -> None:
+        raise UserError("damaged")
+
+    monkeypatch.chdir(tmp_path)
+    record = data.DOWNLOADS / "d" / data.RECORD
+    record.parent.mkdir(parents=True)
+    record.touch()
+    assert data._state("d", spec)["state"] == "downloaded"
+    assert data._state("e", spec)["state"] == "absent"
+    monkeypatch.setattr(data, "read_meta", damaged)
+    row = data._state("d", spec)
+    assert (row["state"], row["train"], row["name"]) == ("damaged", None, "d")
+    assert [data._shown(value) for value in (None, 1234, 0, [1, 28], "x")] == [
+        "", "1,234", "0", "1x28", "x"
+    ]  # fmt: skip
+
+
+def test_test_samples_are_told_with_the_share_that_was_held_out() -> None:
+    assert data.words_of_test({"test_fraction": 0.25}, 1500).startswith("1,500 ")
+    assert "test_fraction 0.25 " in data.words_of_test({"test_fraction": 0.25}, 1500)
+    assert "test_fraction" not in data.words_of_test({}, 1500)
+    assert not any(each.isdigit() for each in data.words_of_test({"test_fraction": 0.25}, 0))
 
 
 def test_a_partition_is_told_by_its_clients(

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from fedrepro.cli import console
 from fedrepro.cli.console import print_lines, print_rows
 
 HEADER = ("kind", "name", "CPU hours", "memory_MB", "what it says")
@@ -45,3 +46,13 @@ def test_sentences_are_wrapped_between_words_on_a_terminal_only(
     assert [said.strip() for said in capsys.readouterr().out.splitlines()] == [
         "Of [these] hours,", "14,827.25 are predicted"
     ]  # fmt: skip
+
+
+def test_elsewhere_a_row_is_a_line_and_a_cell_has_no_tab(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nor an end of line; a fact of several lines has its name before each of them."""
+    console.print_rows(("a", "b c"), [("x\n  y\tz", "1"), ("", "2 3")])
+    assert capsys.readouterr().out == "a\tb c\nx; y; z\t1\n\t2 3\n"
+    console.print_facts([("a", ""), ("b", "1\n\n2"), ("", "3")])
+    assert capsys.readouterr().out == "b\t1\nb\t2\n\t3\n"

@@ -21,13 +21,15 @@ def test_weights_for_a_fid_count_where_one_is_asked_for(monkeypatch: pytest.Monk
     made = graph.Graph(load(ROOT))
     judges = {name: each.evaluator for name, each in made.bench.settings.items() if each.evaluator}
     with_fid = next(name for name, judge in judges.items() if judge and judge.fid)
+    without = next(name for name, judge in judges.items() if judge and not judge.fid)
     found = {}
     for there in (False, True):
         monkeypatch.setattr(graph, "is_there", lambda entry, there=there: there)
-        for setting in (with_fid, "ima/fmnist-shards2"):
+        for setting in (with_fid, without, "ima/fmnist-shards2"):
             run = SimpleNamespace(setting=setting, method="fedavg", seed="1")
             found[setting, there] = made.evaluator(run)
     assert found[with_fid, True] != found[with_fid, False]
+    assert found[without, True] == found[without, False]
     assert found["ima/fmnist-shards2", True] == found["ima/fmnist-shards2", False]
 
 
