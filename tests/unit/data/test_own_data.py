@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image, ImageOps
 
@@ -286,6 +287,45 @@ def test_a_further_column_costs_little(tmp_path: Path) -> None:
 
     few = calls_of(100)
     assert calls_of(300) - few < 200 * 300
+
+
+def test_which_columns_are_to_be_looked_at(tmp_path: Path) -> None:
+    """Of 42 rows; those whose names begin with `no ` are fine, though only just."""
+    shuffled = np.random.default_rng(3).permutation(42).tolist()
+    sparse = [5 * at for at in shuffled]
+    columns: dict[str, list[Any]] = {
+        "dense": shuffled,
+        "no dense": [0, *shuffled[1:]] if shuffled[0] else [1, *shuffled[1:]],
+        **{name: sparse for name in ("patient_id", "Key", "no", "case nr", "Unnamed: 3")},
+        **{name: sparse for name in ("no idea", "no keyboard")},
+        "no time": [at + 0.5 for at in range(42)],
+        "days": [100 * at for at in range(42)],
+        "no twice": [100 * max(at, 1) for at in range(42)],
+        "some": [at if at % 2 else "" for at in range(42)],
+        "no few": ["" if at % 2 or at == 4 else at for at in range(42)],
+        "half": [f"c{at % 22}" for at in range(42)],
+        "no half": [f"c{at % 21}" for at in range(42)],
+        "told": [["yes", " N.A. "][at % 2] for at in range(42)],
+        "note": [["a b c d", "a b c d e"][at % 2] for at in range(42)],
+        "no note": [["a b c d", "a b c e"][at % 2] for at in range(42)],
+        "one": ["same"] * 42,
+        "no one": [*["same"] * 41, "other"],
+        "zero": [0.0] * 42,
+        "born": [f"1.{1 + at % 12}.19{10 + at % 20}" for at in range(42)],
+        "no version": [f"1.{at % 3}-beta" for at in range(42)],
+        "y": [at % 2 for at in range(42)],
+    }  # fmt: skip
+    file = tmp_path / "doubtful.csv"
+    pd.DataFrame(columns).to_csv(file, index=False)
+    spec: Any = entry("tabular_csv", path=str(file), label="y", test_fraction=0)
+    told = dict(read_tabular_csv(spec, file, tmp_path, lambda share: None).understood)
+    number, _, names = told["look at"].partition(" columns: ")
+    fine = [name for name in columns if name[:3] == "no " or name == "y"]
+    assert names.split(", ") == [name for name in columns if name not in fine]
+    assert int(number) == len(columns) - len(fine)
+    assert told["column told"].startswith('no value? `missing: ["N.A."]`; 2 words')
+    assert told["column some"].startswith("an id? `drop` it; numbers, 1 to 41; 21 missing, ")
+    assert told["row 3"].startswith(f"{shuffled[2]}, ")
 
 
 def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
