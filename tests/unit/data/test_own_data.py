@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from fedrepro.data.catalogue.catalogue import meaning_of
-from fedrepro.data.dataset import Dataset, Split, open_dataset
+from fedrepro.data.dataset import Dataset, Split, open_dataset, refuse_damage
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
 from fedrepro.data.prepare import prepare
@@ -179,6 +179,21 @@ def test_what_the_same_numbers_stand_for_is_told(tmp_path: Path) -> None:
     assert about.stat().st_mtime > 1e9
 
 
+def test_a_changed_bit_is_found_in_clients_and_gaps_as_well(tmp_path: Path) -> None:
+    rows = ["1,0,a,train", ",1,b,train", "3,1,a,test", ",0,b,test"]
+    prepared(tmp_path, "x,y,g,s", rows, group="g", split="s")
+    arrays = {path.stem: path for path in (tmp_path / "data/own").glob("*.npy")}
+    parts = ("x", "y", "group", "missing")
+    assert {*arrays} == {f"{split}_{part}" for split in ("train", "test") for part in parts}
+    for path in arrays.values():
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with refused("damaged", file="data/own", names=path.name):
+            refuse_damage("own", tmp_path / "data")
+        path.write_bytes(whole)
+    refuse_damage("own", tmp_path / "data")
+
+
 def test_own_data_are_read_again_when_their_reader_has_changed(tmp_path: Path) -> None:
     for kind in ("tabular_csv", "image_folder", "jpeg_parquet"):
         keys: dict[str, Any] = {
@@ -296,8 +311,8 @@ def test_which_columns_are_to_be_looked_at(tmp_path: Path) -> None:
     columns: dict[str, list[Any]] = {
         "dense": shuffled,
         "no dense": [0, *shuffled[1:]] if shuffled[0] else [1, *shuffled[1:]],
-        **{name: sparse for name in ("patient_id", "Key", "no", "case nr", "Unnamed: 3")},
-        **{name: sparse for name in ("no idea", "no keyboard")},
+        **dict.fromkeys(("patient_id", "Key", "no", "case nr", "Unnamed: 3"), sparse),
+        **dict.fromkeys(("no idea", "no keyboard"), sparse),
         "no time": [at + 0.5 for at in range(42)],
         "days": [100 * at for at in range(42)],
         "no twice": [100 * max(at, 1) for at in range(42)],
