@@ -47,6 +47,7 @@ def test_the_same_bits() -> None:
     [
         (ROUNDS | {"test_loss": [1.0, 0.5000001]}, CLIENTS, r"1 of 6 .*\(test_loss\); .* 0\.00 "),
         (ROUNDS | {"test_accuracy": [0.27, 0.5]}, CLIENTS, r"1 of 6 .*at most 2\.00 points"),
+        (ROUNDS | {"test_accuracy": [0.26, 0.46]}, CLIENTS, r"2 of 6 .*at most 4\.00 points"),
         (ROUNDS, CLIENTS | {"test_accuracy": [0.5, 0.0]}, r"1 of 6 .*\(test_accuracy\)"),
         (ROUNDS, CLIENTS | {"client": [0, 2]}, "same bits"),  # there was no number for client 1
         (ROUNDS, CLIENTS | {"client": [2, 1]}, r"1 of 6 "),

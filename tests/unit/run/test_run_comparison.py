@@ -91,6 +91,24 @@ def test_a_difference_is_a_line_under_its_title(
     assert all(line.isprintable() for line in found[title])
 
 
+def test_commits_are_told_with_changed_code_if_both_are_known() -> None:
+    git = [{"git": {"fedrepro": {"commit": commit, "dirty": False}}} for commit in "xy"]
+    code = {"code": "b" * 64, "code_files": MANIFEST["code_files"] | {"methods/ima.py": "4"}}
+
+    def lines(before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[str]]:
+        return of_manifests(Side("a", MANIFEST | before), Side("b", MANIFEST | after))
+
+    assert lines(git[0], git[1]) == {}  # the same code in another commit
+    assert lines(git[0], git[1] | code)["code"] == [
+        "fedrepro.commit: x -> y",
+        "added: methods/ima.py",
+    ]
+    for one, other in ((git[0], code), ({}, git[1] | code)):
+        assert lines(one, other)["code"] == ["added: methods/ima.py"]
+    older = {"code_files": None}
+    assert lines(older | git[0], older | git[1]) == {}
+
+
 def test_numerics_are_compared_where_both_have_them() -> None:
     one, other = ({"numerics": {"fedavg": name, "ima": "n1"}} for name in ("n1", "n2"))
     assert of_manifests(Side("a", one), Side("b", other)) == {"numerics": ["fedavg: n1 -> n2"]}
@@ -111,7 +129,9 @@ def test_rounds_and_columns_that_one_alone_has() -> None:
         "only b has the column gain",
         "up to round 3 all is equal; only a has it",
     ]
-    assert of_rounds(Side("a", {}), Side("b", {}, ROUNDS)) == ["no rounds are recorded by a"]
+    nothing, whole = Side("a", {}), Side("b", {}, ROUNDS)
+    for sides in ((nothing, whole), (whole, nothing)):
+        assert of_rounds(*sides) == ["no rounds are recorded by a"]
 
 
 @pytest.fixture
@@ -148,9 +168,15 @@ def test_a_changed_file_is_shown_as_git_does_where_the_commits_are_known(
     assert lines[-1] == "  no commit has the change"
     unknown = of_manifests(side("1", "0" * 40), side("2", second))["code"]
     assert unknown[-1] == f"changed: {name}"
+    unknown = of_manifests(side("1", first), side("2", "0" * 40))["code"]
+    assert unknown[-1] == f"changed: {name}"
+    today = of_manifests(side("1", first), side("3", "0" * 40, today=True))["code"]
+    assert any(line.startswith("  +") and "self.mu / 4" in line for line in today)
+    whole = of_manifests(side("1", first), side("2", second))["code"]
     monkeypatch.setattr(run_comparison, "PATCH", 3)
     lines = of_manifests(side("1", first), side("2", second))["code"]
     assert len(lines) == 6 and f"git diff {first} {second} -- my_prox.py" in lines[-1]
+    assert f" {len(whole) - 5} more " in lines[-1]
 
 
 def test_files_of_the_package_are_sought_in_its_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
