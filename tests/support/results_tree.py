@@ -24,17 +24,24 @@ def write_tree(root: Path) -> None:
 
 def write_partition(root: Path) -> None:
     spec = Iid.model_validate({"scheme": "iid", "clients": 3, "test_fraction": 0.2})
-    made = make_partition(np.arange(60) % 4, None, spec, 1)
-    made.save(root / "partitions/blobs/iid/seed1.npz")
+    for seed in (1, 2):
+        made = make_partition(np.arange(60) % 4, None, spec, seed)
+        made.save(root / f"partitions/blobs/iid/seed{seed}.npz")
 
 
 def write_data(root: Path) -> None:
     folder = root / "data/blobs"
     folder.mkdir(parents=True)
-    np.save(folder / "train_x.npy", np.arange(40, dtype=np.uint8))
-    file = folder / "train_x.npy"
-    about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [40]}
-    meta = {"format": FORMAT, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
+    splits = {}
+    for split, samples in (("train", 40), ("test", 30)):
+        arrays = {}
+        for name in (f"{split}_x", f"{split}_y"):
+            file = folder / f"{name}.npy"
+            np.save(file, np.arange(samples, dtype=np.uint8))
+            about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [samples]}
+            arrays[name] = about
+        splits[split] = {"samples": samples, "arrays": arrays}
+    meta = {"format": FORMAT, "splits": splits}
     checksummed_json.write(folder / "meta.json", meta, "data/blobs/meta")
 
 

@@ -38,6 +38,11 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
 
 
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "runs/test/blobs/fedavg/seed2.partial").mkdir()  # under way
     kept = tree / "trunks/test/blobs/fedavg/seed1/round3/about.json"
@@ -45,14 +50,14 @@ def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[st
     check = Check(tree, full=True)
     assert list(check.faults()) == []
     assert check.counts == {
-        "downloads": 1, "prepared data sets": 1, "partitions": 1, "runs": 1, "tables": 1,
+        "downloads": 1, "prepared data sets": 1, "partitions": 2, "runs": 1, "tables": 1,
         "kept checkpoints": 1,
     }  # fmt: skip
     assert main(["verify", str(tree), "--full"]) == 0
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+@pytest.mark.parametrize("damage", [flip, cut, replace_by_folder, Path.unlink])
 @pytest.mark.parametrize(
     ("name", "full"),
     [
@@ -62,7 +67,10 @@ def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[st
         (f"{RUN}/manifest.json", False),
         ("partitions/blobs/iid/seed1.npz", False),
         ("partitions/blobs/iid/seed1.json", False),
+        ("partitions/blobs/iid/seed2.json", False),
         ("data/blobs/train_x.npy", True),
+        ("data/blobs/train_y.npy", True),
+        ("data/blobs/test_x.npy", True),
         ("downloads/blobs/raw", True),
     ],
 )
@@ -84,7 +92,9 @@ def test_sizes_are_enough_to_see_what_was_cut_off(tree: Path) -> None:
     assert list(Check(tree).faults()) == []
     cut(tree / "data/blobs/train_x.npy")
     cut(tree / "downloads/blobs/raw")
-    assert len(list(Check(tree).faults())) == 2
+    longer = tree / "data/blobs/test_y.npy"
+    longer.write_bytes(longer.read_bytes() + b"x")
+    assert len(list(Check(tree).faults())) == 3
 
 
 def test_a_run_in_another_ones_place(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,35 @@
 """What became of runs, as their folders say."""
 
+import math
 import shutil
 import socket
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 
 from fedrepro.api.runs import load
 from fedrepro.config.targets import RunKey
+from fedrepro.run import results
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import LOGS, PAPERS, read_once, read_run, reference_runs
+from fedrepro.run.results import (
+    LOGS,
+    PAPERS,
+    find_run,
+    made_of,
+    partial_of,
+    read_once,
+    read_run,
+    reference_folder,
+    reference_runs,
+)
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
+from fedrepro.support.locks import exclusive_lock
 from support.manifests import write_bare
+from support.refusals import refused
 from support.tiny_run import carry_out, run_spec
 
 
@@ -135,3 +152,88 @@ def test_a_run_failed_for_the_last_reason_in_its_log(tmp_path: Path, log: str, w
     path.write_text(log, encoding="utf-8")
     status = read_run(tmp_path, RUN)
     assert status.state == "failed" and why in status.why and "first" not in status.why
+
+
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, "known"),
+        ({"numbers": {}}, "known"),
+        ({"of": {RUN.name: "another"}}, "none"),  # of the result that was there before
+        ({"of": {"test/blobs/fedprox/seed1": "its own"}}, "none"),
+        ({"numbers": {"accuracy": "high"}}, "damaged"),
+        ({"numbers": {"accuracy": 0.5, "fid": True}}, "damaged"),
+        ({"numbers": [0.5]}, "damaged"),
+        ({"classes": 0}, "damaged"),
+        ({"classes": 2.5}, "damaged"),
+    ],
+)
+def test_the_quality_of_a_set_is_of_this_very_result(
+    tmp_path: Path, changes: dict[str, Any], state: str, reference: bool
+) -> None:
+    """Beside a reference result, and among the analyses for one of this machine."""
+    folder, what = write_bare(tmp_path, RUN), RUN.analysis("quality")
+    file = tmp_path / what
+    if reference:
+        place = tmp_path / reference_folder(RUN)
+        place.parent.mkdir(parents=True)
+        folder.rename(place)
+        file = place / "quality.json"
+    record = read_run(tmp_path, RUN, reference)
+    assert record.quality == {}
+    content = {"of": made_of([record]), "numbers": {"accuracy": 0.5, "fid": None}, "classes": 3}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    checksummed_json.write(file, content | changes, checksummed_json.of_results(what))
+    record = read_run(tmp_path, RUN, reference)
+    if state == "damaged":
+        with refused("damaged", names="expected"):
+            record.quality  # noqa: B018
+    else:
+        assert bool(record.quality) == (state == "known")
+        assert state == "none" or (content | changes).items() <= record.quality.items()
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(
+    ("begun", "state"), [("", "failed"), ("left", "failed"), ("locked", "under way")]
+)
+def test_a_run_without_a_result_was_begun_or_failed_or_neither(
+    tmp_path: Path, begun: str, log: bool, state: str
+) -> None:
+    place = tmp_path / LOGS / RUN.setting / RUN.method / "seed1.log"
+    if log:
+        place.parent.mkdir(parents=True)
+        place.write_text("fedrepro: no memory\n", encoding="utf-8")
+    partial = partial_of(tmp_path / RUN.folder)
+    with ExitStack() as held:
+        if begun == "locked":
+            held.enter_context(exclusive_lock(partial))
+        if begun:
+            partial.mkdir(parents=True, exist_ok=True)
+        record = find_run(tmp_path, RUN)
+        state = state if begun or log else "not run"
+        assert (record.state, read_run(tmp_path, RUN).state) == (state, state)
+        assert ("memory" in record.why) == (log and state == "failed")
+        assert read_run(tmp_path, RUN, reference=True).state == "not run"
+        folder = reference_folder(RUN)
+        (tmp_path / folder).parent.mkdir(parents=True)
+        shutil.move(write_bare(tmp_path, RUN), tmp_path / folder)
+        assert find_run(tmp_path, RUN).folder == folder
+
+
+def test_numbers_of_a_column_are_those_of_all_its_parts() -> None:
+    """Which begin somewhere in a larger block of memory."""
+    for kind, values in (
+        (pyarrow.float64(), [0.5, 1, 2, 3, 4]),
+        (pyarrow.int64(), [5, 6, 7, 8, 9]),
+    ):
+        whole = pyarrow.array(values, kind)
+        parts = [whole[:2], whole[3:], whole[2:3]]
+        found = results._numbers_in(pyarrow.chunked_array(parts))
+        assert found == [*values[:2], *values[3:], values[2]]
+        assert all(isinstance(value, float) for value in found)
+    gap = pyarrow.chunked_array([pyarrow.array([1.5]), pyarrow.array([None, 2.5])])
+    first, missing, last = results._numbers_in(gap)
+    assert (first, last) == (1.5, 2.5) and math.isnan(missing)
+    assert results._numbers_in(pyarrow.chunked_array([pyarrow.array([3, 4], "int8")])) == [3, 4]

@@ -1,6 +1,7 @@
 """Landed results of scale compact: what is kept, and that damage is noticed."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from fedrepro.config.targets import RunKey
 from fedrepro.run import run_archive
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import find_run, seal_of_run
+from fedrepro.run.results import find_run, read_run, seal_of_run
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
@@ -57,6 +58,7 @@ def test_what_is_kept_comes_back(landed: Path) -> None:
         assert record.clients["round"] == [3, 3]
         assert record.clients["test_accuracy"] == [0.25, 1 / 3]
         assert seal_of_run(landed, run) == record.manifest["seal"]
+        assert read_run(landed, run).state == "not run"  # here
     assert find_run(landed, RUNS[0]).decisions == {}
     assert find_run(landed, RUNS[2]).decisions == {"round": [3], "weight": [0.75]}
     assert find_run(landed, RunKey(SETTING, "fedgo", 2)).state == "not run"
@@ -87,6 +89,57 @@ def test_mixtures_are_scored_once_and_kept_whole() -> None:
     assert run_archive.reduced("mixtures.parquet", columns | more) == columns
 
 
+@pytest.mark.parametrize("writes", range(4))
+def test_killed_at_any_write_it_leaves_the_runs_that_stay(
+    landed: Path, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of three is changed meanwhile, one dropped, and one is new."""
+    changed, stays, dropped = RUNS
+    new = RunKey(SETTING, "fedgo", 2)
+    before = run_archive.archived_runs(landed, SETTING)
+    later = {"round": [1, 2], "test_accuracy": [0.5, 0.6]}
+    after = {changed: kept(changed, **{"rounds.parquet": later}), stays: before[stays]}
+    after[new] = kept(new)
+    whole, begun = run_archive._write, list[Path]()
+
+    def killed(path: Path, columns: Any) -> None:
+        begun.append(path)
+        if len(begun) > writes:
+            raise KeyboardInterrupt
+        whole(path, columns)
+
+    monkeypatch.setattr(run_archive, "_write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_archive.write(landed, SETTING, after)
+    monkeypatch.undo()
+    assert run_archive.archived_runs(landed, SETTING) == (
+        {stays: before[stays]} if writes else before
+    )
+    run_archive.write(landed, SETTING, after)
+    assert run_archive.archived_runs(landed, SETTING) == after and dropped not in after
+
+
+def test_a_first_landing_that_was_killed_has_no_run(landed: Path) -> None:
+    (landed / run_archive.folder_of(SETTING) / "runs.parquet").unlink()
+    assert run_archive.archived_runs(landed, SETTING) == {}
+    assert run_archive.settings_with_results(landed) == []
+
+
+def test_settings_with_results_are_all_named(landed: Path) -> None:
+    for setting in ("fedgo/compact-a", "aaggff/compact-y"):
+        run_archive.write(landed, setting, {RunKey(setting, "fedavg", 1): kept(RUNS[0])})
+    names = ["aaggff/compact-y", "fedgo/compact-a", SETTING]
+    assert run_archive.settings_with_results(landed) == names
+
+
+def test_a_run_whose_own_manifest_is_damaged_is_damage(tmp_path: Path) -> None:
+    """Even where it was packed so."""
+    whole = kept(RUNS[0])
+    damaged = replace(whole, manifest={**whole.manifest, "rounds_done": 2})
+    run_archive.write(tmp_path, SETTING, {RUNS[0]: damaged})
+    assert find_run(tmp_path, RUNS[0]).state == "damaged"
+
+
 def test_writing_again_replaces(landed: Path) -> None:
     run_archive.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
     assert set(run_archive.archived_runs(landed, SETTING)) == {RUNS[0]}
@@ -111,9 +164,25 @@ def no_seed(columns: dict[str, list[Any]]) -> None:
     del columns["seed"]
 
 
+def twice(columns: dict[str, list[Any]]) -> None:
+    for values in columns.values():
+        values.append(values[0])
+
+
+def other_time(columns: dict[str, list[Any]]) -> None:
+    columns["timing"][0] = columns["timing"][0].replace("2.5", "2.6")
+
+
+def other_quality(columns: dict[str, list[Any]]) -> None:
+    columns["quality"][0] = '{"numbers": {"accuracy": 0.5}}'
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
+        ("runs.parquet", twice),
+        ("runs.parquet", other_time),
+        ("runs.parquet", other_quality),
         ("rounds.parquet", one_digit),
         ("clients.parquet", one_digit),
         ("runs.parquet", other_seed),
@@ -149,7 +218,7 @@ def mixed() -> dict[RunKey, ArchivedRun]:
     own = {
         ("fedavg", 1): {},
         ("fedavg", 2): {"rounds.parquet": {"round": [1], "test_accuracy": [0.2]}},
-        ("fedgo", 1): {"rounds.parquet": {**ROUNDS, "distillation_loss": loss}},
+        ("fedgo", 2): {"rounds.parquet": {**ROUNDS, "distillation_loss": loss}},
         ("fedgo", 10): {"rounds.parquet": {"round": [1, 2, 3], "distillation_loss": loss}},
         ("superfed_mm", 1): {
             "clients.parquet": {**CLIENTS, "test_ece": [0.5, None, 0.25, None]},
@@ -191,7 +260,7 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
     ended = find_run(tmp_path, RunKey(SETTING, "aaggff", 1))
     assert "test_loss" not in ended.rounds and ended.clients == {}
     assert ended.decisions == {"round": [3, 3], "client": [0, 1], "weight": [0.25, 0.75]}
-    assert find_run(tmp_path, RunKey(SETTING, "fedgo", 1)).decisions == {}
+    assert find_run(tmp_path, RunKey(SETTING, "fedgo", 2)).decisions == {}
 
 
 def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
@@ -200,6 +269,9 @@ def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
     other = run_archive.write(tmp_path / "other", SETTING, dict(reversed(runs.items())))
     for file in one.iterdir():
         assert (other / file.name).read_bytes() == file.read_bytes()
+        columns = pyarrow.parquet.read_table(file).to_pydict()
+        named = [*zip(columns["method"], columns["seed"], strict=True)]
+        assert named == sorted(named)
 
 
 def test_a_file_that_is_overwritten_in_place_is_read_again(landed: Path) -> None:
