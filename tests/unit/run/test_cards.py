@@ -153,6 +153,30 @@ def test_a_number_is_that_card_of_the_pool(
         cards.take("cuda:1", 1)
 
 
+def test_a_process_takes_one_place(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cards.VISIBLE, "1,0")
+    for device in ("cuda:1", "cuda:1", "cuda", "cuda:0"):
+        assert cards.take(device, 1) == "cuda" and len(cards._held) == 1
+        assert os.environ[cards.VISIBLE] == CARDS[0]
+    assert cards.take("cpu", 1) == "cpu"
+
+
+def test_cards_are_known_by_their_kind(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cards.VISIBLE, "MIG-3/1/0,0")
+    kinds = [cards.Card(CARDS[0], f"Pretend {CARDS[0][4]}")]
+    devices = ("cuda", "cuda:0", "cuda:1", "cuda:2", "cpu")
+    assert [cards.known(device) for device in devices] == [kinds, [], kinds, [], []]
+
+
+def test_places_in_somebody_else_s_folder_are_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards.FOLDER.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with refused(names="user"):
+        cards.take("cuda", 1)
+
+
 def test_a_failing_nvidia_smi_is_one_line(machine: Machine) -> None:
     machine.program.write_text("#!/bin/sh\necho 'no driver' >&2\nexit 9\n", encoding="utf-8")
     with refused(names=("nvidia-smi", "driver")):
@@ -203,7 +227,11 @@ def test_a_run_takes_a_place_before_cuda_starts(
     config = f"{CONFIG}device: 'cuda:1'\nruns_per_gpu: 2\n"
     (machine.root / "config/config.yaml").write_text(config, encoding="utf-8")
     bench = load(machine.root)
+    first = cards._lock_of(cards._wanted("cuda:1")[0], 0)
+    monkeypatch.setattr(cards, "BETWEEN_LOOKS", -1)  # it need not wait: the card has two places
     placed = cards.with_place(bench)
+    assert first is not None
+    os.close(first)
     assert placed.config.device == "cuda" and os.environ[cards.VISIBLE] == CARDS[1]
     before, after = (each.run_spec("ima/tiny", "fedavg", 1) for each in (bench, placed))
     assert before.digest == after.digest

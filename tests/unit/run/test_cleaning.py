@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.cli.main import main
+from fedrepro.run import cleaning
 from fedrepro.run.checkpoint import ABOUT, PLACE
 from fedrepro.support import checksummed_json
 from support.project import CONFIG
@@ -55,6 +56,36 @@ def test_only_with_remove_and_only_what_is_old(
     assert main(["clean", "--older", "39", "--remove"]) == 0
     assert not TRUNK.exists() and not ASIDE.exists() and RESULT.exists()
     assert main(["clean", "--older", "-1"]) == 2
+
+
+def test_a_folder_is_as_old_as_its_newest_file(bench: None) -> None:
+    for folder in (TRUNK, ASIDE):
+        aged(folder / "clients/3.safetensors", 10)
+    assert [*cleaning.removable(Path(), 11)] == []
+    going = [*cleaning.removable(Path(), 9)]
+    assert {each.folder for each in going} == {TRUNK, ASIDE}
+    for each in going:
+        assert each.days == pytest.approx(10, abs=0.1) and each.size >= 2000
+        each.remove()
+    assert not TRUNK.parents[2].exists() and not ASIDE.exists()
+    assert [*RESULT.parent.iterdir()] == [RESULT]
+
+
+def test_what_a_record_must_not_name_and_links_stay(bench: None) -> None:
+    names = ("checkpoint.safetensors", "../own.safetensors", "own/1.safetensors")
+    for name in names:
+        written(TRUNK / name, 40)
+    about = {"layout": 4, "files": dict.fromkeys(names, "0")}
+    checksummed_json.write(TRUNK / ABOUT, about, checksummed_json.place(TRUNK / ABOUT, PLACE))
+    aged(TRUNK / ABOUT, 40)
+    (ASIDE / "clients/4.safetensors").symlink_to(RESULT.resolve())
+    aged(RESULT, 40)
+    for each in cleaning.removable(Path(), 9):
+        each.remove()
+    assert not (TRUNK / names[0]).exists() and not (TRUNK / ABOUT).exists()
+    assert all((TRUNK / name).exists() for name in names[1:])
+    assert (ASIDE / "clients/4.safetensors").is_symlink() and RESULT.exists()
+    assert not (ASIDE / "checkpoint.safetensors").exists()
 
 
 def test_somebody_s_own_file_stays(bench: None) -> None:

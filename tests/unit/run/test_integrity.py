@@ -45,6 +45,9 @@ def replace_by_folder(path: Path) -> None:
 
 def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "runs/test/blobs/fedavg/seed2.partial").mkdir()  # under way
+    for folder in ("tables/.new", "trunks/test/blobs/fedavg/.seed1/round3"):
+        (tree / folder).mkdir(parents=True)
+        (tree / folder / "about.json").write_text("{", encoding="utf-8")
     kept = tree / "trunks/test/blobs/fedavg/seed1/round3/about.json"
     checksummed_json.write(kept, {"files": {}}, "trunks/test/blobs/fedavg/seed1/round3/about")
     check = Check(tree, full=True)
@@ -85,6 +88,12 @@ def test_every_damaged_file_is_named(
     whole = RUN in name or name.startswith("data/")
     where = str(tree / (name.rpartition("/" if whole else ".")[0]))
     assert len(faults) == 1 and faults[0].startswith(where), faults
+
+
+def test_the_times_of_another_result_are_damage(tree: Path) -> None:
+    checksummed_json.write(tree / RUN / "timing.json", {"wall_seconds": 1}, "timing of another")
+    (fault,) = Check(tree).faults()
+    assert fault.startswith(str(tree / RUN / "timing.json"))
 
 
 def test_sizes_are_enough_to_see_what_was_cut_off(tree: Path) -> None:

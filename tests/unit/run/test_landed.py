@@ -23,7 +23,7 @@ HEADER = "item,table,dataset,setting,method,metric,mean,std,doubt"
 ROWS = [
     'table_1,I,A,"clients=4,alpha=0.1",FedAvg,acc,81.17,2.45,',
     'table_1,I,A,"clients=4,alpha=0.1",FedGO,acc,84.68,,"a note\nof two lines"',
-    'table_1,I,B,"clients=4,alpha=0.1",FedAvg,acc,70.00,1.10,',
+    'table_1,I,B: b,"clients=4,alpha=0.1",FedAvg,acc,70.00,1.10,',
 ]
 NOTES = 'item,note\ntable_1,"First."\ntable_1,"Second."\n'
 
@@ -52,6 +52,7 @@ def write_reference(root: Path, run: RunKey, score: float = 0.5) -> None:
     manifest["seal"] = seal_of(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     checksummed_json.write(folder / "timing.json", {"wall_seconds": 1}, timing_of(manifest))
+    checksummed_json.write(folder / "quality.json", {"numbers": {}}, "quality")
 
 
 @pytest.fixture
@@ -168,7 +169,19 @@ def add_cell() -> None:
 
 def judge_reference() -> None:
     folder = reference_folder(REFERENCES[1])
-    checksummed_json.write(folder / "quality.json", {"numbers": {}}, "quality")
+    checksummed_json.write(folder / "quality.json", {"numbers": {"fid": 1}}, "quality")
+
+
+def add_file() -> None:
+    (PAPER / "more.csv").write_text(NOTES, encoding="utf-8")
+
+
+def drop_every_row() -> None:
+    write_cells([])
+
+
+def damage_quotes() -> None:
+    write_cells([ROWS[0] + '"un"sure', *ROWS[1:]])
 
 
 ROW = "table_1, I, A, clients=4,alpha=0.1"
@@ -199,6 +212,16 @@ ROW = "table_1, I, A, clients=4,alpha=0.1"
         (replace_reference, ["reference/large: fedavg, seed 0: changed"]),
         (add_cell, [f"cells.csv: line 2: {ROW}, FedAvg, acc: changed"]),
         (judge_reference, ["reference/large: fedavg, seed 1: changed"]),
+        (add_file, ["more.csv: line 2: table_1: added", "more.csv: line 3: table_1 (2): added"]),
+        (
+            drop_every_row,
+            [
+                f"cells.csv: {ROW}, FedAvg, acc: dropped",
+                f"cells.csv: {ROW}, FedGO, acc: dropped",
+                "cells.csv: table_1, I, B: b, clients=4,alpha=0.1, FedAvg, acc: dropped",
+            ],
+        ),
+        (damage_quotes, ["cells.csv: damaged"]),
         (add_reference, ["reference/large: fedavg, seed 2: added"]),
         (change_replay, ["reference/replayed.json: large/fedavg, seed 1: changed"]),
         (damage_replays, ["reference/replayed.json: damaged"]),
@@ -222,7 +245,7 @@ def test_what_is_not_as_it_was_landed_is_named(
 
 
 def test_the_order_of_rows_and_the_form_of_their_text_do_not_count(bench: Path) -> None:
-    text = "\r\n".join([HEADER, *reversed(ROWS)]).replace("\nof", "\r\nof")
+    text = "\r\n".join([HEADER, "", *reversed(ROWS), ""]).replace("\nof", "\r\nof")
     (PAPER / "cells.csv").write_bytes(text.replace("\r\nof", "\nof").encode())
     assert faults() == []
 
@@ -282,16 +305,16 @@ def test_accepting_refuses_what_it_cannot_read(
     assert "mine" in capsys.readouterr().err
 
 
-def test_landing_one_run_accepts_nothing_else(bench: Path) -> None:
+def test_landing_runs_accepts_nothing_else(bench: Path) -> None:
     drop_row()
-    run = RunKey(SETTING, "fedgo", 3)
-    new = packed_run(run, 0.75)
-    landed.record_runs(SETTING, {run: landed.digest_of(new)})
+    new = {(run := RunKey(SETTING, "fedgo", seed)): packed_run(run, 0.75) for seed in (3, 4)}
+    landed.record_runs(SETTING, {run: landed.digest_of(each) for run, each in new.items()})
     killed_here = faults()
-    run_archive.write(Path(), SETTING, COMPACT | {run: new})
+    run_archive.write(Path(), SETTING, COMPACT | new)
     assert killed_here == [
         f"{PAPER}/cells.csv: {ROW}, FedGO, acc: dropped",
         f"{PAPER}/compact/compact-x/runs.parquet: fedgo, seed 3: dropped",
+        f"{PAPER}/compact/compact-x/runs.parquet: fedgo, seed 4: dropped",
     ]
     assert faults() == killed_here[:1]
 
@@ -307,6 +330,13 @@ def test_landing_a_reference_result_or_a_replay_accepts_nothing_else(bench: Path
     assert len(faults()) == len(dropped) + 1
     landed.record_replay(REFERENCES[1], {"agrees": False})
     assert faults() == dropped
+
+
+def test_rows_are_recorded_in_groups_up_to_their_method(bench: Path) -> None:
+    """As in records of before."""
+    recorded = checksummed_json.parsed(PAPER / landed.FILE)
+    assert {*recorded[f"cells.csv: {ROW}"]} == {"FedAvg, acc", "FedGO, acc"}
+    assert {*recorded["notes.csv: "]} == {"table_1", "table_1 (2)"}
 
 
 def test_a_paper_that_is_not_listed_is_checked_as_well(bench: Path) -> None:

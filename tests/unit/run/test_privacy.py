@@ -19,11 +19,15 @@ from support.tiny_run import CLIENTS, carry_out, run_spec
 
 
 def test_a_private_run_records_its_epsilon_and_others_none(tmp_path: Path) -> None:
+    """Of the rounds that it played, where it stops early."""
     values = {"dp": {"noise_multiplier": 4.0, "clip": 0.1}}
-    found = carry_out(tmp_path / "x", run_spec("dp+fedavg", hyperparameters=values))
+    stop = {"at": 2}
+    found = carry_out(tmp_path / "x", run_spec("dp+fedavg", hyperparameters=values, stop=stop))
     spent = found["privacy"]
     assert json.loads((tmp_path / "x/manifest.json").read_text())["privacy"] == spent
-    assert spent["epsilon"] == privacy.epsilon(4.0, 3, CLIENTS, 12, 1 / CLIENTS)
+    rounds = found["rounds_done"]
+    assert 0 < rounds < 12 and found["clients"] == CLIENTS
+    assert spent["epsilon"] == privacy.epsilon(4.0, 3, CLIENTS, rounds, 1 / CLIENTS)
     assert (spent["cohort"], spent["delta"], spent["clip"]) == (3, 1 / CLIENTS, 0.1)
     assert _privacy(spent) == f"epsilon {spent['epsilon']:.3g} for delta 0.167, one client replaced"
     assert "privacy" not in carry_out(tmp_path / "y", run_spec("fedavg"))

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import ResolvedFile
+from fedrepro.config.run_spec import ResolvedFile, RunSpec
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import open_dataset, what_is
 from fedrepro.data.prepare import prepare
 from fedrepro.provenance import inputs
+from fedrepro.provenance.identity import Difference, Meaning
 from fedrepro.run import standing
+from fedrepro.run.results import RunRecord
 from fedrepro.support.checksummed_json import sealed
+from support.manifests import write_bare
 from support.older_data import read_by_the_first_reader
+from support.refusals import refused
 
 DATASETS = """\
 datasets:
@@ -99,6 +104,8 @@ def test_what_is_there_and_current_is_stated(bench: Workbench) -> None:
     digests.add(standing.digest_of_share(open_dataset("mine"), replace(source, share=0.5)))
     assert len(digests) == 3
     assert now(bench, "own/own")[0]["given"] == {"unlabelled": partition.server}
+    elsewhere, _ = standing.data_now(bench, bench.run_spec("own/fed", "feddf", 2))
+    assert "partition_sha256" not in elsewhere  # which is of another seed
 
 
 def test_weights_that_the_configuration_states_are_not_stated_twice(bench: Workbench) -> None:
@@ -146,6 +153,39 @@ def test_a_partition_is_compared_again_when_it_or_what_it_is_made_from_changes(
     path.with_suffix(".json").write_text(text.replace(wanted["code"], "0" * len(wanted["code"])))
     os.utime(path.with_suffix(".json"), (1e9, 1e9))
     assert len(standing.partition_now(bench, setting, 1).differences) == 1  # of the same size
+
+
+def test_a_result_stands_while_its_data_are_those_of_now(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code and configuration, which take seconds to fingerprint, are the same here."""
+
+    def differences_of(record: RunRecord, spec: RunSpec, data: dict[str, Any]) -> list[Difference]:
+        then = record.manifest["data"]
+        return [standing._other(key, key) for key in data if then[key] != data[key]]
+
+    monkeypatch.setattr(standing, "differences_of", differences_of)
+    run = RunKey("own/fed", "feddf", 1)
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    data, _ = standing.data_now(bench, spec)
+    write_bare(bench.root, run, data=data)
+    assert standing.standing_of(bench, run).is_current
+    standing.refuse_stale_input(bench, spec)
+    for key, value in (("content_sha256", "0"), ("given", {"unlabelled": "0"}), ("clients", 3)):
+        write_bare(bench.root, run, data=data | {key: value})
+        assert key in standing.standing_of(bench, run).why
+    write_bare(bench.root, run, data=data)
+    Path("other.csv").write_text(table(40), encoding="utf-8")
+    (stale,) = standing.standing_of(bench, run).differences
+    assert stale.key == "data set other" and stale.meaning is Meaning.OTHER_NUMBERS
+    with refused(names="other"):
+        standing.refuse_stale_input(bench, spec)
+
+
+def test_all_data_whose_bytes_changed_are_named(bench: Workbench) -> None:
+    for name in ("mine", "other"):
+        Path(f"{name}.csv").write_text(table(40), encoding="utf-8")
+    assert now(bench)[1] == ["data set mine", "data set other"]
 
 
 @pytest.mark.parametrize("name", ["mine", "other"])

@@ -309,7 +309,7 @@ def test_models_that_a_run_keeps_are_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each round those of the cohort and the server's, with their running statistics."""
-    spec = run_spec(save_models_at={"fedavg": [1, 3]}, participation=0.3)
+    spec = run_spec(save_models_at={"fedprox": [1, 2, 3], "fedavg": [1, 3]}, participation=0.3)
     data, usage = dataset(), namedtuple("usage", "total used free")
 
     def make(shape: Any, outputs: int) -> nn.Module:
@@ -393,7 +393,7 @@ def test_how_many_rounds_a_run_shares_with_its_parent(
     """Those of a parent with the same method, server optimizer and class of arithmetic."""
     made = {each[0]: each for each in (child, parent) if each}
     setting = run_spec(rounds=10, **keys).setting
-    run = RunKey("test/blobs", child[0], 1)
+    run = RunKey("test/blobs", child[0], 3)
     of_parent = replace(run, method=parent[0]) if parent else None
     bench: Any = SimpleNamespace(
         parent_of=lambda key: of_parent if key == run else None,
@@ -408,12 +408,21 @@ def test_how_many_rounds_a_run_shares_with_its_parent(
     monkeypatch.setattr(shared_prefix.arithmetic, "of_spec", classes.__getitem__)
     rounds = rounds if same_class else 0
     assert shared_prefix.shared_rounds(bench, run) == rounds
-    monkeypatch.setattr(shared_prefix, "_parent_of", lambda bench, run: None)
+    for module, name in (
+        (shared_prefix.fingerprint, "of_code"),
+        (shared_prefix.numerics, "of_run"),
+    ):
+        monkeypatch.setattr(module, name, lambda spec, name=name: f"{name} {spec}")
+    known = shared_prefix.sharing_of(bench, run, lambda line: None)
+    assert known.rounds == frozenset() and (known.parent is not None) == (rounds > 0)
+    if rounds and of_parent:
+        name, kept_at = parent[0], Path("root", shared_prefix.kept_of(of_parent))
+        ids = (f"of_code {name}", f"of_run {name}")
+        assert known.parent == shared_prefix.ParentRun(name, *ids, rounds, kept_at)  # type: ignore[arg-type]
     if of_parent:
         kept = shared_prefix.sharing_of(bench, of_parent, lambda line: None)
         assert kept.rounds == ({rounds} if rounds else set())
-        assert kept.folder == Path("root/results/trunks/test/blobs", parent[0], "seed1")
-    assert shared_prefix.sharing_of(bench, run, lambda line: None).rounds == frozenset()
+        assert kept.folder == Path("root/results/trunks/test/blobs", parent[0], "seed3")
 
 
 def test_kept_checkpoints_have_the_numbers_of_their_rounds(tmp_path: Path) -> None:
