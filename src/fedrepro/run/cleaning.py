@@ -40,13 +40,8 @@ class Removable:
         """Remove its files, and the folders that are then empty."""
         for file in self.files:
             file.unlink(missing_ok=True)
-        empty = {
-            parent
-            for file in self.files
-            for parent in file.parents
-            if self.folder in parent.parents
-        }
-        for folder in [*sorted(empty, reverse=True), self.folder, *list(self.folder.parents)[:3]]:
+        within = {file.parent for file in self.files}
+        for folder in [*within, self.folder, *list(self.folder.parents)[:3]]:
             with suppress(OSError):  # someone's own file is in it
                 folder.rmdir()
 

@@ -174,11 +174,10 @@ class ClientStore:
         named = {int(client): each for client, each in (versions or {}).items()}
         self._versions = {client: version for client, (version, _) in named.items()}
         self._seals = {client: seal for client, (_, seal) in named.items()}
-        self._kept = dict(self._versions)  # the versions that the last checkpoint needs
         self._memory: OrderedDict[int, Tree] = OrderedDict()
         self._unsaved: set[int] = set()
         self._bytes = 0
-        self._remove_strays()
+        self.settle()
 
     def get(self, client: int) -> Tree | None:
         """A client's state, or None if it has none yet; changes nothing in memory or on disk."""
@@ -207,8 +206,10 @@ class ClientStore:
 
     def settle(self) -> None:
         """Drop old versions. Call this once the checkpoint with the new versions is in place."""
-        self._kept = dict(self._versions)
-        self._remove_strays()
+        meant = {f"{client}.{version}.safetensors" for client, version in self._versions.items()}
+        for file in self.folder.glob("*.safetensors"):
+            if file.name not in meant:
+                file.unlink()
 
     def clients(self) -> list[int]:
         """All clients that have a state."""
@@ -235,17 +236,6 @@ class ClientStore:
             if oldest in self._unsaved:
                 self._write(oldest)
             self._bytes -= tree.size_in_bytes(self._memory.pop(oldest))
-
-    def _remove_strays(self) -> None:
-        """Remove files that neither the last checkpoint nor the current state needs."""
-        meant = {
-            f"{client}.{version}.safetensors"
-            for versions in (self._kept, self._versions)
-            for client, version in versions.items()
-        }
-        for file in self.folder.glob("*.safetensors"):
-            if file.name not in meant:
-                file.unlink()
 
 
 def stored(

@@ -21,11 +21,19 @@ ONE_EPOCH = {"fedrep": {"body_epochs": 1}}
 SCORED = {"every": 12, "clients": True}
 
 
-def said(folder: Path, method: str, data: Dataset | None = None, **changes: object) -> list[str]:
-    """The lines that a run of ``method`` notes."""
+def said(
+    folder: Path,
+    method: str,
+    data: Dataset | None = None,
+    untested: int | None = None,
+    **changes: object,
+) -> list[str]:
+    """The lines that a run of ``method`` notes; the client ``untested`` has no test samples."""
     lines: list[str] = []
     data, spec = data or dataset(), run_spec(method, **changes)
     part = partition(spec.setting.evaluate.clients, data.train.y)
+    if untested is not None and part.test is not None and part.test_counts is not None:
+        part.test[untested], part.test_counts[untested] = part.test[untested][:0], 0
     runner.run(spec, data, part, folder, "code", sharing=replace(ALONE, note=lines.append))
     return lines
 
@@ -79,13 +87,18 @@ def test_clients_without_a_value_are_counted(tmp_path: Path) -> None:
     labels[partition().train[0]] = 1
     train = Split(whole.train.x, labels, None)
     data = replace(whole, task="binary", classes=2, train=train, test=None)
-    (line,) = said(tmp_path / "run", "fedavg", data, evaluate=SCORED)
+    often = {**SCORED, "every": 5}
+    (line,) = said(tmp_path / "run", "fedavg", data, untested=2, evaluate=often)
     rows = parquet.read_table(tmp_path / "run/clients.parquet").to_pydict()
-    tested = [value for value, n in zip(rows["auroc"], rows["test_samples"], strict=True) if n]
+    columns = zip(rows["round"], rows["auroc"], rows["test_samples"], strict=True)
+    tested = [value for round, value, samples in columns if samples and round == 12]
+    assert len(tested) == 5
     without = sum(map(np.isnan, tested))
     assert 0 < without < len(tested)
     assert line.startswith(f"auroc: no value for {without} of {len(tested)} clients")
-    (mean,) = parquet.read_table(tmp_path / "run/rounds.parquet")["client_auroc"].to_pylist()
+    *_, mean = parquet.read_table(tmp_path / "run/rounds.parquet")["client_auroc"].to_pylist()
     assert mean == pytest.approx(np.nanmean(tested))
-    # Where every client has every measure, nothing is said.
+    # Where every client has every measure, or none has, nothing is said.
     assert said(tmp_path / "all", "fedavg", evaluate=SCORED) == []
+    alike = replace(data, train=Split(train.x, np.ones_like(labels), None))
+    assert said(tmp_path / "none", "fedavg", alike, evaluate=SCORED) == []

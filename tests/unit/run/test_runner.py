@@ -117,9 +117,15 @@ def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
 
 def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
     config = run_spec(evaluate={"every": 5, "clients": True})
-    carry_out(tmp_path / "x", config)
+    seen: list[runner.Progress] = []
+    carry_out(tmp_path / "x", config, seen.append)
     rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
     assert rounds["round"].tolist() == [5, 10, 12]  # the last round always
+    assert [each.round for each in seen if each.scores] == [5, 10, 12]
+    told = {each.round: each for each in seen}
+    for row in rounds.to_dict("records"):
+        assert told[row["round"]].accuracy == row["client_accuracy"] != row["test_accuracy"]
+        assert told[row["round"]].scores == row
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
     assert len(clients) == 3 * 6 and set(clients["test_samples"]) == {size // 5 for size in SIZES}
     last = clients[clients["round"] == 12]["accuracy"]
@@ -200,6 +206,33 @@ def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
     carry_out(folder, run_spec(), lambda progress: seen.append(progress.round))
     assert seen[0] == 7
     assert not [*tmp_path.glob("*aside*")]
+
+
+def test_each_of_several_checkpoints_moved_aside_is_continued_by_its_run(tmp_path: Path) -> None:
+    """Though one that came first is damaged by now."""
+    folder = tmp_path / "seed1"
+    rates = (0.1, 0.2, 0.3, 0.4)
+    for rate in rates:
+        with pytest.raises(Stop):
+            carry_out(folder, run_spec(optimizer={"lr": rate}, rounds=4), stop_after(3))
+    asides = [*tmp_path.glob("seed1.aside-*")]
+    assert len(asides) == 3
+    others: dict[float, Path] = {}
+    for aside in asides:
+        _, facts = load_tree(aside / checkpoint.CHECKPOINT)
+        others[facts["subject"]["run"]["optimizer"]["lr"]] = aside
+    first = min(others.values())
+    broken = next(rate for rate, aside in others.items() if aside == first)
+    (first / checkpoint.CHECKPOINT).write_bytes(b"")
+    seen: list[int] = []
+    for rate in reversed(rates):
+        if rate != broken:
+            seen.clear()
+            spec = run_spec(optimizer={"lr": rate}, rounds=4)
+            carry_out(folder, spec, lambda progress: seen.append(progress.round))
+            assert seen == [3, 4]
+            shutil.rmtree(folder)
+    assert [*tmp_path.glob("seed1.aside-*")] == [first]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "clients/notes.txt", "own/round1.safetensors"])

@@ -3,17 +3,21 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from fedrepro.config.evaluation import Evaluate
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.engine import tree
 from fedrepro.engine.evaluate import Scores, evaluate
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.scoring import _summary, record
+from fedrepro.run.scoring import _summary, beside, record
 from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
 from support import tiny_run
@@ -85,6 +89,65 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
         values = [getattr(score, name) for score in scores]
         assert state.rounds.last()[f"test_{name}"] == pytest.approx(sum(values) / 2)
     assert scores[0].loss != scores[1].loss
+
+
+def test_models_of_a_round_are_those_that_its_clients_sent(tmp_path: Path) -> None:
+    """Their mean by samples is the shared model, and each is as far away as its norm says."""
+    keeps: dict[str, Any] = {"save_models_at": {"fedavg": [2], "fedprox": [1]}, "rounds": 2}
+    plan = make_plan(
+        tiny_run.run_spec("fedprox", **keeps), tiny_run.dataset(), tiny_run.partition()
+    )
+    state = first_state(plan, ClientStore(tmp_path))
+    before = state.server
+    state.server, played = play_round(plan.federation, before, state.client_states, 0)
+    state.done = 1
+    record(plan, state, before, played)
+    files = dict(beside(plan, state, before, played))
+    models = [files.pop(f"round1-client{client}") for client in played.cohort]
+    (shared,) = files.values()
+    rows = pd.DataFrame(state.clients.table, columns=state.clients.columns)
+    assert rows["client"].tolist() == played.cohort != sorted(played.cohort)[::-1]
+    sizes = torch.tensor([tiny_run.SIZES[client] for client in played.cohort])
+    assert rows["train_samples"].tolist() == sizes.tolist()
+    for name, leaf in shared.items():
+        mean = sum(size * model[name] for size, model in zip(sizes, models, strict=True))
+        torch.testing.assert_close(leaf, mean / sizes.sum())
+        assert torch.equal(leaf, state.server["params"][name])
+    for model, norm in zip(models, rows["update_norm"], strict=True):
+        parts = [(model[name] - before["params"][name]).norm() for name in model]
+        assert float(torch.stack(parts).norm()) == pytest.approx(norm, rel=1e-4)
+    assert rows["update_norm"].nunique() == len(models)
+    state.done = 2
+    assert dict(beside(plan, state, before, played)) == {}  # that is the round of another method
+
+
+@pytest.mark.parametrize("where", ["", "server", "client"])
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_one_number_that_is_not_finite_ends_a_run(tmp_path: Path, where: str, value: float) -> None:
+    """In the server's state in any round; in one client's, in rounds that are evaluated."""
+    evaluate = {"clients": True, "every": 1 if where == "client" else 12}
+    plan = make_plan(
+        tiny_run.run_spec("lg_fedavg", model="twonn", evaluate=evaluate, participation=1.0),
+        tiny_run.dataset(),
+        tiny_run.partition(held_out=True),
+    )
+    state = first_state(plan, ClientStore(tmp_path))
+    before = state.server
+    state.server, played = play_round(plan.federation, before, state.client_states, 0)
+    state.done = 1
+    if where == "server":
+        [*tree.leaves(state.server)][-1].view(-1)[-1] = value
+    elif where == "client":
+        own = state.client_states.get(4)
+        assert own is not None
+        next(iter(tree.leaves(own))).fill_(value)
+        state.client_states.put(4, own)
+    record(plan, state, before, played)
+    assert state.diverged_at == (1 if where else None)
+    recorded = state.rounds.last()
+    assert bool(recorded) == bool(where)
+    if where == "client":
+        assert math.isfinite(recorded["test_loss"]) and math.isnan(recorded["client_loss"])
 
 
 def test_groups_where_there_are_none_are_refused() -> None:

@@ -185,10 +185,22 @@ def test_a_parent_that_is_made_again_replaces_a_damaged_checkpoint(tmp_path: Pat
 
 def test_an_earlier_round_serves_and_a_later_one_does_not(tmp_path: Path) -> None:
     world = World(tmp_path)
-    sharing = Sharing(world.kept, frozenset({1, 2, 4, 5}))
+    sharing = Sharing(world.kept, frozenset({1, 2, 3, 4, 5}))
     carry_out(tmp_path / "trunk", world.inner, sharing)
+    (world.kept / "round3/checkpoint.safetensors").write_bytes(b"")
     manifest, played = world.go_on()
     assert manifest["went_on_from"]["round"] == 2 and played == [3, 4, 5, 6]
+    (note,) = world.notes
+    assert note.startswith(f"{world.kept}/round3: ")
+
+
+def test_a_parent_replaces_what_one_of_other_code_kept(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.parent("before the edit")
+    shutil.rmtree(tmp_path / "trunk")
+    world.parent()
+    _, played = world.go_on()
+    assert played == [4, 5, 6] and not world.notes
 
 
 @pytest.mark.parametrize("change", ["code", "rate", "seed", "shares"])
@@ -249,11 +261,12 @@ def test_the_times_of_a_child_are_those_of_its_own_rounds(
         found: dict[str, Any] = json.loads((tmp_path / name / "timing.json").read_text())
         return found
 
-    with pytest.raises(StopIteration):  # after the checkpoint of round 3
-        world.parent(rounds=4)
+    for last in (4, 5):  # after the checkpoints of rounds 3 and 4
+        with pytest.raises(StopIteration):
+            world.parent(rounds=last)
     world.parent()
     parent = timing("trunk")
-    assert (parent["cpu_seconds"], parent["resumed"]) == (3 + 3, 1)
+    assert (parent["cpu_seconds"], parent["resumed"]) == (3 + 1 + 2, 2)
     world.go_on()
     child = timing("tail")
     assert (child["cpu_seconds"], child["resumed"]) == (3, 0)

@@ -74,6 +74,9 @@ def test_a_checksum_is_of_types_and_shapes_as_well(
 
 def test_memory_is_bounded_and_nothing_is_lost(tmp_path: Path) -> None:
     store = ClientStore(tmp_path, cache_bytes=3 * 16)
+    for value in range(9):
+        store.put(0, own(float(value)))
+    assert not [*tmp_path.iterdir()]  # one client's state is in memory, however often it is put
     for client in range(20):
         store.put(client, own(float(client)))
     assert len(list(tmp_path.glob("*.safetensors"))) == 17
