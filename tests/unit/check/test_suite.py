@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -457,3 +458,27 @@ def test_the_round_in_which_such_a_client_is_asked_is_said() -> None:
         refuse_lone_samples(world)
     never = replace(world, context=replace(world.context, rounds=first))
     refuse_lone_samples(never)
+
+
+@pytest.mark.parametrize(("steps", "refused"), [(3, False), (4, True), (5, True)])
+def test_a_client_that_never_reaches_its_last_mini_batch_is_not_refused(
+    steps: int, refused: bool
+) -> None:
+    """Of the client with 31 samples, in mini-batches of 10."""
+    available: Any = SimpleNamespace(
+        awake=lambda round, clients: clients,
+        arriving=lambda round, asked: asked,
+        steps_done=lambda round, client: steps,
+    )
+    world = normalised(10, rounds=1)
+    world = replace(world, availability=available)
+    if refused:
+        with pytest.raises(UserError, match=rf"client {SIZES.index(31)} "):
+            refuse_lone_samples(world)
+    else:
+        refuse_lone_samples(world)
+
+
+def test_what_trains_no_classifier_may_have_a_last_mini_batch_of_one() -> None:
+    method = type("Generates", (FedAvg,), {"classifies": False})()
+    refuse_lone_samples(replace(normalised(10), method=method))

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import time
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -23,7 +24,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods import registry
 from fedrepro.run.checkpoint import ABOUT, PLACE
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import Interrupted, UserError
 from support.report_world import write_run
 from support.search_world import EXPERIMENT, settle
 
@@ -340,6 +341,27 @@ def test_snakemake_goes_on_after_a_failure_in_a_process_group_of_its_own(
     assert command[command.index("--cores") + 1] == "6" and "--keep-going" in command
     assert command[-2:] == ["a", "b"]
     assert options["process_group"] == 0 and options["stdout"] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_goes_once_to_all_processes_of_snakemake(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Its end is awaited, whatever its status is then."""
+    passed: list[object] = []
+    left = [None] * 4
+
+    def poll() -> int | None:
+        if len(left) == 4:
+            signal.raise_signal(number)
+        return left.pop() if left else 0
+
+    called = SimpleNamespace(pid=4711, poll=poll, wait=lambda seconds: None, returncode=0)
+    monkeypatch.setattr(ranking.subprocess, "Popen", lambda command, **options: called)
+    monkeypatch.setattr(os, "killpg", lambda *about: passed.append(about))
+    with pytest.raises(Interrupted) as caught:
+        ranking._snakemake(["x"], 1)
+    assert (passed, caught.value.status, left) == ([(4711, number)], 128 + number, [])
 
 
 @pytest.mark.parametrize("json_asked", [False, True])

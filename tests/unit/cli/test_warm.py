@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -344,6 +346,63 @@ def test_a_keeper_that_is_killed_is_one_line(capsys: pytest.CaptureFixture[str])
     assert len(capsys.readouterr().err.splitlines()) == 1
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("ignored", [None, signal.SIGHUP])
+def test_each_signal_goes_to_the_command_s_group_but_for_ignored_ones(
+    monkeypatch: pytest.MonkeyPatch, ignored: int | None
+) -> None:
+    """As under nohup: the command must not end when the terminal closes."""
+    before = {number: signal.getsignal(number) for number in ASKED_TO_END}
+    passed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: passed.append((group, number)))
+    if ignored is not None:
+        signal.signal(ignored, signal.SIG_IGN)
+
+    def ended(size: int) -> bytes:
+        for number in ASKED_TO_END:
+            signal.raise_signal(number)
+        return b"%d" % (3 << 8)
+
+    try:
+        server: Any = SimpleNamespace(recv=ended)
+        assert warm_module._await(server, 4711) == 3
+        assert ignored is None or signal.getsignal(ignored) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert passed == [(4711, number) for number in ASKED_TO_END if number != ignored]
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} <= {*ASKED_TO_END}
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGKILL, True), (signal.SIGABRT, True), (signal.SIGTERM, False),
+     (signal.SIGSEGV, False)],
+)  # fmt: skip
+def test_what_may_be_lack_of_memory_is_said_and_logged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    said: bool,
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["fedrepro", "--log", str(log), "run", "x"])
+    warm_module._explain(number)
+    line = capsys.readouterr().err
+    assert line.startswith(f"fedrepro: run x: ended by {number.name}") == bool(line) == said
+    assert log.read_text(encoding="utf-8") == f"before\n{line}"
+
+
+def test_a_server_is_that_of_a_name_and_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {warm_module.address("a"), warm_module.address("b")}
+    monkeypatch.setattr(sys, "prefix", "/another")
+    found.add(warm_module.address("a"))
+    monkeypatch.setattr(warm_module, "__file__", "/another/copy/warm.py")
+    found.add(warm_module.address("a"))
+    assert len(found) == 4 and all(each.startswith("\0") for each in found)
 
 
 def test_a_command_whose_client_has_given_up_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

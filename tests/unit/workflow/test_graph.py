@@ -279,6 +279,23 @@ def test_a_partition_s_code_is_as_recorded_while_it_is_there_and_current(
     assert asked == ([((path, path.with_suffix(".json")), (), 1)] if current else [])
 
 
+def test_the_code_of_every_scheme_of_one_s_own_counts_for_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one scheme is made of others."""
+    schemes = ("mixed", "in_order", "iid", "by_size")
+    files = {name: Path(f"{name}.py") for name in ("in_order", "by_size", "unused")}
+    setting = SimpleNamespace(partition=SimpleNamespace(schemes=schemes))
+    stored = SimpleNamespace(held={}, differences=())
+    made = settled(tmp_path)
+    monkeypatch.setattr(
+        graph.Graph, "_stored_partition", lambda *about: (setting, tmp_path, stored)
+    )
+    monkeypatch.setattr(type(made.bench.plugins), "files", lambda self, kind: files)
+    monkeypatch.setattr(graph.numerics, "of_partition", lambda own: own)
+    assert made.partition_code(None) == (files["in_order"], files["by_size"])
+
+
 @pytest.mark.parametrize("recorded", [None, ["older"]])
 @pytest.mark.parametrize(("there", "differs"), [(False, False), (True, False), (True, True)])
 def test_a_recipe_is_as_recorded_while_the_data_are_there_and_current(
