@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -291,6 +292,27 @@ def test_the_federation_is_one_in_which_mistakes_show() -> None:
     assert ctx.epochs > 1 and ctx.schedule(1) != ctx.schedule(0)
     one, other = (ctx.optimizer.init({"w": torch.ones(1)}) for _ in range(2))
     assert one.keys() == other.keys() != set()  # momentum
+
+
+def test_checks_compute_in_float64_on_one_thread_and_leave_both_as_they_were() -> None:
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        torch.set_default_dtype(torch.float32)
+        with suppress(Failed), in_float64():
+            within = torch.get_default_dtype(), torch.get_num_threads()
+            raise Failed
+        assert within == (torch.float64, 1)
+        assert (torch.get_default_dtype(), torch.get_num_threads()) == (torch.float32, 3)
+    finally:
+        torch.set_num_threads(threads)
+    options = {"lr": 0.5, "server_lr": 0.25, "rounds": 7, "seed": 9}
+    with in_float64():
+        made = federation(FedAvg(), cohort=2, **options)  # type: ignore[arg-type]
+    ctx = made.context
+    assert (ctx.schedule(0), ctx.server_lr, ctx.rounds, made.seed, made.cohort_size) == (
+        0.5, 0.25, 7, 9, 2
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 
 from fedrepro.check import suite
 from fedrepro.cli import check
+from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 
 
@@ -110,5 +111,6 @@ def test_what_trains_no_classifier_is_refused(world: World, name: str) -> None:
 def test_some_properties_are_those_of_a_method_alone(name: str, single: bool) -> None:
     trial = check.trial_of(name)
     assert trial.single is single
-    optimizer = trial.make().context.server_optimizer.init({"w": torch.ones(1)})
-    assert bool(optimizer) == ("fedadam" in name)  # as the name says
+    ctx = trial.make().context
+    assert bool(ctx.server_optimizer.init({"w": torch.ones(1)})) == ("fedadam" in name)
+    assert ctx.server_lr == registry.compose(name)[1].lr

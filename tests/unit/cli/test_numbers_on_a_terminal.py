@@ -38,8 +38,8 @@ OTHERS = {
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     settle(tmp_path, settings={"s": S, **OTHERS["own"]})
-    second = {**EXPERIMENT, "system": "else", "settings": {"v": {**S, "rounds": 5}}, "search": {}}
-    (tmp_path / "config/experiments/else.yaml").write_text(yaml.safe_dump(second))
+    second = {**EXPERIMENT, "system": "own_2", "settings": {"v": {**S, "rounds": 5}}, "search": {}}
+    (tmp_path / "config/experiments/own_2.yaml").write_text(yaml.safe_dump(second))
     monkeypatch.chdir(tmp_path)
     return load()
 
@@ -99,10 +99,10 @@ def test_settings_are_listed_by_system_without_candidates(
         "own/t": ["heart", "natural", "twonn", "7"],
         "own/u": ["heart", "iid, 12 clients", "logistic", "2"],
     }
-    other = {"else/v": ["heart", "natural", "logistic", "5"]}
+    other = {"own_2/v": ["heart", "natural", "logistic", "5"]}
     assert {row[0]: row[1:] for row in rows(capsys, "settings")} == own | other
     assert {row[0]: row[1:] for row in rows(capsys, "settings", "own")} == own
-    assert {row[0]: row[1:] for row in rows(capsys, "settings", "else")} == other
+    assert {row[0]: row[1:] for row in rows(capsys, "settings", "own_2")} == other
     for name in (*own, *other):
         assert main(["settings", name]) == 0
         ((key, content),) = yaml.safe_load(capsys.readouterr().out).items()
@@ -468,9 +468,10 @@ def test_settings_in_which_fedavg_lacks_seeds_are_named_once(
 def test_a_line_of_an_estimate_has_each_number_in_its_unit() -> None:
     line = {"kind": "table", "name": "own/t", "runs": 1200, "done": 7, "steps": 3_000_000.4,
             "hours": 1234.5, "predicted": 2.25, "wall": 9.0, "unknown": 0, "disk": 8.6e9,
-            "memory": 3.2e6}  # fmt: skip
+            "memory": 3.2e9}  # fmt: skip
     assert plan._cells(line) == (
-        "table", "own/t", "1,200", "7", "3,000,000", "1,234.50", "2.25", "9.00", "0", "8,600", "3"
+        "table", "own/t", "1,200", "7", "3,000,000", "1,234.50", "2.25", "9.00", "0", "8,600",
+        "3,200",
     )  # fmt: skip
     rate = {"workload": "w", "runs": 2000, "hours": 0.5, "steps_per_second": 1500.6, "source": "s"}
     assert plan._cells_of_rate(rate) == ("w", "2,000", "0.50", "1,501", "s")

@@ -67,6 +67,33 @@ def test_a_table_is_made_anew_when_the_code_of_its_runs_is_other_code(
     assert made.table_definition(named) != before
 
 
+def test_a_table_is_made_anew_when_the_code_of_a_run_that_another_scale_has_is_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows that run, too."""
+    text = EXPERIMENT.replace(
+        "{label: A, method: fedavg}", "{label: A, method: moon, demo: fedavg}"
+    )
+    made = settled(tmp_path, text)
+    named = SimpleNamespace(system="own", item="first", scale="demo")
+    found = set()
+    for changed in ("none", "moon"):
+        monkeypatch.setattr(
+            graph.numerics, "of_run", lambda spec, by=changed: {"core": spec.method == by}
+        )
+        found.add(made.table_definition(named))
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_table_waits_for_analyses_where_its_runs_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaited: bool
+) -> None:
+    table = SimpleNamespace(required=[], analyses=[Path("a.json"), Path("b.json")], awaited=awaited)
+    monkeypatch.setattr(graph.Graph, "table", lambda *about: table)
+    assert settled(tmp_path).inputs_of_table(None) == (["a.json", "b.json"] if awaited else [])
+
+
 SETTING = """
     dataset: mnist5k
     partition: {scheme: iid, clients: 4}
@@ -163,6 +190,97 @@ def test_what_a_run_a_table_and_a_page_wait_for(tmp_path: Path) -> None:
     assert everything == {
         *made.tables(), *(f"{at}/manifest.json" for at in [*folders, folder])
     }  # fmt: skip
+
+
+def test_clients_are_counted_in_the_data_that_are_there(tmp_path: Path) -> None:
+    """None are fetched for it; while small runs are asked for, a figure waits for nothing."""
+    held = "  held: {kind: client_statistics, title: Held, settings: {A: small, B: other_data}}\n"
+    more = "  other_data: {extends: small, dataset: fmnist}\ntables:"
+    text = EXPERIMENT.replace("tables:", more) + "computed:\n" + held
+    made = settled(tmp_path, text)
+    page = SimpleNamespace(system="own", item="held")
+    assert made.inputs_of_page(page) == []
+    for name in ("fmnist", "mnist5k"):
+        (tmp_path / f"results/data/{name}").mkdir(parents=True)
+        (tmp_path / f"results/data/{name}/meta.json").touch()
+        known = ["fmnist"] if name == "fmnist" else ["mnist5k", "fmnist"]
+        assert made.inputs_of_page(page) == [
+            f"results/partitions/{data}/iid-clients4/seed1.json" for data in known
+        ]
+    seeds = "seeds: {demo: [1], compact: [1], paper: [1]}\n"
+    (tmp_path / "config/config.yaml").write_text(f"scale: compact\n{seeds}")
+    small = graph.Graph(load(tmp_path))
+    assert small.inputs_of_page(SimpleNamespace(system="own", item="drawn")) == []
+    assert {*small.results()} == {*small.tables()}  # nor is any run
+
+
+def test_a_run_waits_for_the_files_of_the_run_and_of_the_data_that_it_is_given(
+    tmp_path: Path,
+) -> None:
+    inputs = {"taught": "{setting: small, method: fedavg, seed: 3}", "fed": "{dataset: fmnist}"}
+    more = "".join(
+        f"  {name}: {{extends: small, inputs: {{unlabelled: {source}}}}}\n"
+        for name, source in inputs.items()
+    )
+    made = settled(tmp_path, EXPERIMENT.replace("tables:", f"{more}tables:", 1))
+    own = ["results/data/mnist5k/meta.json", "results/partitions/mnist5k/iid-clients4/seed1.npz"]
+    given = {
+        "taught": [f"results/runs/own/small/fedavg/seed3/{name}"
+                   for name in ("manifest.json", "model.safetensors")],
+        "fed": ["results/data/fmnist/meta.json"],
+    }  # fmt: skip
+    for name, files in given.items():
+        run = SimpleNamespace(setting=f"own/{name}", method="feddf", seed="1")
+        assert made.inputs_of_run(run) == [*own, *files]
+
+
+def test_the_code_of_a_measure_counts_by_its_whole_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of another whose name begins alike."""
+    made = settled(tmp_path)
+    known = {name: Path(f"{name}.py") for name in ("reach", "reached", "reached_late")}
+    monkeypatch.setattr(type(made.bench.plugins), "files", lambda self, kind: known)
+    monkeypatch.setattr(graph.measures, "files_of", lambda names, plugins: names)
+    monkeypatch.setattr(graph.fingerprint, "of_closure", lambda files, *about: str(files))
+    for name in known:
+        item = SimpleNamespace(model_dump_json=lambda name=name: f'{{"metric": "{name}"}}')
+        assert made._asked(item).endswith(f" {[name]}")  # type: ignore[arg-type]
+
+
+COMPACT = """
+settings:
+  compact-small: {extends: small}
+tables:
+  compact_first:
+    title: Small
+    rows: [{label: A, setting: compact-small}]
+    columns: [{label: A, method: fedavg}]
+"""
+
+
+def test_a_table_s_page_shows_claims_and_so_follows_from_its_system_s_small_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From what is asked of them, and from those that have ended; a table's file does not."""
+    monkeypatch.chdir(tmp_path)
+    named = SimpleNamespace(system="own", item="first", scale="demo")
+    found = []
+    for text in ("", COMPACT, COMPACT.replace("method: fedavg", "method: fedprox")):
+        made = settled(tmp_path)
+        if text:
+            Path("config/compact").mkdir(exist_ok=True)
+            Path("config/compact/own.yaml").write_text(text)
+            made = graph.Graph(load(tmp_path))
+        found.append((made.page_definition(named), made.table_definition(named)))
+    for name in ("manifest.json", "rounds.parquet"):
+        run = Path("results/runs/own/compact-small/fedprox/seed1")
+        run.mkdir(parents=True, exist_ok=True)
+        (run / name).touch()
+        made = graph.Graph(load(tmp_path))
+        found.append((made.page_definition(named), made.table_definition(named)))
+    pages, tables = zip(*found, strict=True)
+    assert len({*pages[:4]}) == 4 and pages[4] == pages[3] and len({*tables}) == 1
 
 
 def test_an_analysis_of_seeds_waits_for_each_run_and_its_partition(tmp_path: Path) -> None:
