@@ -245,6 +245,30 @@ class HoldsAClosure(Method):
         return {"delta": tree.subtract(message["params"], params)}, client_state
 
 
+@dataclass
+class Counter:
+    """An object that may change: its gradients become shorter."""
+
+    calls: int = 0
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        self.calls += 1
+        return tree.scale(
+            Method().gradient(ctx, message, client_state, params, batch), 1 / self.calls
+        )
+
+
+class AsksAnObject(Method):
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Any
+    ) -> tuple[Tree, Tree]:
+        hook = Counter().gradient
+        params, _ = descend(ctx, hook, message, client_state, message["params"], steps)
+        return {"delta": tree.subtract(message["params"], params)}, client_state
+
+
 RECORDED, ANEW, NOT = "recorded once for each size", "recorded anew", "not recorded"
 
 
@@ -261,6 +285,7 @@ RECORDED, ANEW, NOT = "recorded once for each size", "recorded anew", "not recor
         (ReadsANumberOfTheMessage, None),
         (ReadsTheNorm, RECORDED),
         (HoldsAClosure, NOT),
+        (AsksAnObject, NOT),
     ],
 )
 def test_a_hook_that_reads_what_changes(
@@ -333,6 +358,28 @@ def test_a_model_that_cannot_be_copied_trains_on_one_stream() -> None:
     tape = on_tape(world, notes)
     same(results(world), results(make()))
     assert tape.replayed > 10 and len(notes) == 1
+
+
+def test_memory_that_stays_has_what_was_given_last() -> None:
+    """Filled anew for other tensors, for the same after a change, and where steps change it."""
+    made = graphs.Graphs(Tape())
+    given = {"x": torch.ones(2), "deep": {"y": torch.zeros(1)}}
+    one, other = made.fixed(given), made.fixed(given, "of other trees")
+    assert one["x"].data_ptr() != other["x"].data_ptr() != given["x"].data_ptr()
+    given["x"].add_(1)
+    assert (
+        made.fixed(given) is one and one["x"].tolist() == [2, 2] and other["x"].tolist() == [1, 1]
+    )
+    assert made.fixed({"x": torch.full((2,), 5.0), "deep": given["deep"]}) is one
+    assert one["x"].tolist() == [5, 5]
+    made.fixed(given)
+    one["x"].mul_(3)  # as a step does
+    assert made.fixed(given)["x"].tolist() == [6, 6]
+    assert made.fixed(given, changes=True)["x"].tolist() == [2, 2]
+    other = made.fixed(tree.apply(torch.Tensor.half, given))
+    assert other["x"].dtype == torch.float16 and other["x"].tolist() == [2, 2]
+    assert one["x"].dtype == given["x"].dtype
+    assert made.beside().fixed(given)["x"].data_ptr() != one["x"].data_ptr()
 
 
 class Driver:
