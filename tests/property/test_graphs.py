@@ -372,6 +372,8 @@ def test_memory_that_stays_has_what_was_given_last() -> None:
     )
     assert made.fixed({"x": torch.full((2,), 5.0), "deep": given["deep"]}) is one
     assert one["x"].tolist() == [5, 5]
+    made.fixed({"x": torch.full((2,), 7.0), "deep": given["deep"]})  # changed as often as that
+    assert one["x"].tolist() == [7, 7]
     made.fixed(given)
     one["x"].mul_(3)  # as a step does
     assert made.fixed(given)["x"].tolist() == [6, 6]
@@ -380,6 +382,7 @@ def test_memory_that_stays_has_what_was_given_last() -> None:
     assert other["x"].dtype == torch.float16 and other["x"].tolist() == [2, 2]
     assert one["x"].dtype == given["x"].dtype
     assert made.beside().fixed(given)["x"].data_ptr() != one["x"].data_ptr()
+    assert made.beside().recorder is not made.recorder  # nor is it the same stream
 
 
 class Driver:

@@ -20,6 +20,7 @@ def network() -> nn.Sequential:
         nn.Linear(4, 5),
         nn.Embedding(6, 3, padding_idx=2),
         nn.Linear(3, 2, bias=False),
+        nn.Conv1d(2, 3, 2),
     )
     for leaf in (*made.parameters(), *made.buffers()):
         leaf.data.fill_(7)
@@ -49,6 +50,7 @@ def usual(made: nn.Sequential, rng: torch.Generator, draw: Callable[..., None]) 
     made[4].weight.normal_(0, 1, generator=rng)
     made[4].weight[2].zero_()
     draw(made[5], rng)
+    draw(made[6], rng)
 
 
 def dcgan(made: nn.Sequential, rng: torch.Generator) -> None:
@@ -65,6 +67,7 @@ def redrawn(made: nn.Sequential, rng: torch.Generator) -> None:
     made[1].bias.zero_()
     xavier(made[3], rng)
     xavier(made[5], rng)
+    xavier(made[6], rng)
 
 
 def kept(made: nn.Sequential, rng: torch.Generator) -> None:
@@ -75,6 +78,7 @@ def kept(made: nn.Sequential, rng: torch.Generator) -> None:
     made[4].weight.normal_(0, 1, generator=rng)
     made[4].weight[2].zero_()
     uniform(made[5], rng)
+    uniform(made[6], rng)
 
 
 RULES: dict[str, Callable[..., None]] = {

@@ -179,6 +179,7 @@ def test_sums_sizes_and_norms_have_the_types_of_their_leaves() -> None:
     lengths = tree.norms({"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([[2.0]])})
     assert lengths.tolist() == [5, 2]
     assert tree.subtract({"a": what["double"]}, {"a": what["double"] * 3})["a"][0, 0] == -2
+    assert tree.copy({}) == tree.subtract({}, {}) == {} and tree.copy({"a": {}}) == {"a": {}}
     flipped = what["double"].T
     copied = tree.copy({"a": flipped})["a"]
     assert copied.is_contiguous() and torch.equal(copied, flipped)

@@ -120,7 +120,8 @@ def test_a_model_that_is_an_object_is_known_while_it_is_given_only() -> None:
             entry = models.find("inner")
             assert entry.own and entry.weights is None and entry.family == "convolutional"
             assert models.build("inner", (5,), 4).weight.shape == (4, 5)  # type: ignore[union-attr]
-        assert "inner" not in models.names()
+        assert "inner" not in models.names() and models.known()["logistic"].own
+        assert isinstance(models.build("logistic", (3,), 2), nn.Linear)
     assert models.known() == before and not models.find("logistic").own
     with pytest.raises(KeyError), models.given("mine", one_layer):
         raise KeyError
