@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.engine import modules, tf32, tree
+from fedrepro.engine import modules, tree
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.models.classifier import Classifier
@@ -218,20 +218,15 @@ def test_a_method_that_splits_a_model_needs_something_to_train_in_both(part: str
         Net(module).require_trained_parts("m")
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_precision_is_of_training_alone(precision: Any) -> None:
     """Whether the module has the parameters or not; what comes out has their type."""
     net = Net(nn.Sequential(nn.Linear(4, 3)), precision)
     params, x = given(net), x_of()
     exact = x @ params["0.weight"].T + params["0.bias"]
     for what in (net.bind(params), tree.copy(params)):
-        with net.of_steps():
-            assert tf32._allowed == (precision == "tf32")
-            output = net(what, x)
-            with net.testing():
-                assert not tf32._allowed
-            assert tf32._allowed == (precision == "tf32")
-        assert not tf32._allowed and output.dtype == torch.float32
+        output = net(what, x)
+        assert output.dtype == torch.float32
         near = torch.allclose(output, exact, rtol=0, atol=1e-5)
         assert near == (precision != "bfloat16") and torch.allclose(output, exact, atol=0.1)
         assert torch.allclose(net.predict(what, x), exact, rtol=0, atol=1e-5)

@@ -125,6 +125,19 @@ def test_the_seed_draws_every_layer(name: str) -> None:
     check(lambda: make(name), draws)
 
 
+def test_layers_whose_rule_is_not_public_are_drawn_too() -> None:
+    for name in (
+        "MultiheadAttention",
+        "TransformerEncoderLayer",
+        "Transformer",
+        "GRUCell",
+        "PReLU",
+    ):
+        with drawing_on(stream(0, "unused")):
+            module = make(name)
+        assert refusal(module) is None, name
+
+
 SMALL = ("mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "regnet_y_400mf")
 CLASSIFIERS = torchvision.models.list_models(module=torchvision.models)
 

@@ -151,6 +151,10 @@ def test_safetensors_and_names_that_do_not_fit() -> None:
     target = nn.Linear(3, 2)
     load_into(target, "x", weights, "part.")
     assert torch.equal(target.weight, source.weight) and torch.equal(target.bias, source.bias)
+    inner = nn.ModuleDict({"part": nn.Linear(3, 2)})  # of the name of what it is a part of
+    deep = {f"part.part.{key}": value for key, value in source.state_dict().items()}
+    load_into(inner, "x", LearnedWeights("x.pth", pth(deep)), "part.")
+    assert torch.equal(inner["part"].weight, source.weight)
     for wrong in (nn.Linear(3, 4), nn.Linear(3, 2, bias=False)):
         with refused(names="weights"):
             load_into(wrong, "x", weights, "part.")
