@@ -219,6 +219,31 @@ def test_the_file_fetched_comes_before_the_reader_s_and_each_is_checked(tmp_path
             call("x", spec)
 
 
+def test_all_stated_digits_of_a_hash_count_and_the_whole_one_is_told(tmp_path: Path) -> None:
+    content = b"w" * 100
+    digest = hashlib.sha256(content).hexdigest()
+    other = "1" if digest[-1] == "0" else "0"
+    with serving({"/x": content}) as server:
+        spec = Weights(title="x", licence="x", name="x.pth", urls=(f"{server.address}/x",))
+        for stated, fits in (
+            (digest[:8], True), (digest[:63], True), (digest, True),
+            (digest[:63] + other, False), (digest[:8] + other * 9, False),
+        ):  # fmt: skip
+            spec = spec.model_copy(update={"sha256": stated})
+            if fits:
+                fetch_weights("x", spec)
+                assert read_weights("x", spec) == (content, digest)
+                (FOLDER / "x.pth").unlink()
+                continue
+            with refused(names=stated):
+                fetch_weights("x", spec)
+            assert not (FOLDER / "x.pth").exists()
+            give(tmp_path, content, "x.pth")
+            with refused(names=(stated, digest)):
+                read_weights("x", spec)
+            (FOLDER / "x.pth").unlink()
+
+
 def test_a_server_with_weights_of_another_size_is_left_for_the_next(tmp_path: Path) -> None:
     content = b"w" * 100
     digest = hashlib.sha256(content).hexdigest()
