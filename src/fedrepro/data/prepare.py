@@ -26,7 +26,7 @@ from fedrepro.data.readers.content import (
     read_as,
 )
 from fedrepro.data.readers.packing import Packing
-from fedrepro.support.checksummed_json import sealed
+from fedrepro.support.checksummed_json import parsed, sealed
 from fedrepro.support.errors import UserError, brief, cannot_write, listed
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
@@ -120,11 +120,14 @@ def read_checked(
 
 
 def _arrays(folder: Path) -> set[str]:
-    """The files of arrays that a folder's meta.json lists; empty if it is damaged."""
+    """The files of arrays that a folder's meta.json lists; empty if it is damaged.
+
+    Whatever the folder's name, which is another one while it is replaced.
+    """
     try:
-        splits = (read_meta(folder) or {"splits": {}})["splits"].values()
+        splits = parsed(folder / "meta.json")["splits"].values()
         return {f"{key}.npy" for split in splits for key in split["arrays"]}
-    except (UserError, OSError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
 

@@ -182,6 +182,7 @@ def test_berka(tmp_path: Path) -> None:
             {"key": "frequency", "value": "POPLATEK ROK", "names": ("POPLATEK", "ROK")},
         ),
         ("trans.asc", b";24;940101", b";1;940101", {"names": ("district", "account")}),
+        ("trans.asc", b";100.0;", b";-1e300;", {"names": ("train", "float32")}),
     ],
 )
 def test_damaged_tables_of_a_bank(

@@ -53,6 +53,11 @@ def test_all_but_words_and_sources_makes_other_data(spec: Any) -> None:
 def test_what_was_prepared_before_is_known_again() -> None:
     """By the recipes of every meta.json that there is: another one prepares all data again."""
     recipes = [recipe_of(spec, "0" * 64)[:8] for spec in ENTRIES]
+    before = [recipe_of(spec, "0" * 64, 1)[:8] for spec in ENTRIES]  # of their first readers
+    assert [now == then for now, then in zip(recipes, before, strict=True)] == [
+        spec.revision == 1 for spec in ENTRIES
+    ]
+    assert recipe_of(ENTRIES[0], "1" * 64)[:8] != recipes[0]
     assert recipes == ["fb5e3dd3", "b6935ce2", "7092b8b8", "fa390a44"]
 
 

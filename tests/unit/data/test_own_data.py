@@ -194,6 +194,18 @@ def test_a_changed_bit_is_found_in_clients_and_gaps_as_well(tmp_path: Path) -> N
     refuse_damage("own", tmp_path / "data")
 
 
+def test_a_folder_that_is_made_again_keeps_what_is_not_of_it_alone(tmp_path: Path) -> None:
+    """Notes that someone put there stay; arrays that the data no longer have go."""
+    rows = ["1,0,a,train", ",1,b,train", "3,1,a,test", ",0,b,test"]
+    prepared(tmp_path, "x,y,g,s", rows, group="g", split="s")
+    folder = tmp_path / "data/own"
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    assert prepared(tmp_path, "x,y,g,s", rows[:1] + rows[2:3], test_fraction=0).test is None
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"meta.json", "train_x.npy", "train_y.npy", "notes.txt"}
+    assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
 def test_own_data_are_read_again_when_their_reader_has_changed(tmp_path: Path) -> None:
     for kind in ("tabular_csv", "image_folder", "jpeg_parquet"):
         keys: dict[str, Any] = {

@@ -136,6 +136,9 @@ def test_jpeg_parquet(tmp_path: Path) -> None:
     assert dataset.train.group.tolist() == [1, 0]
     assert dataset.test is not None
     assert np.abs(dataset.test.x[0, :, 0, 0].astype(int) - np.array(GREEN)).max() < 8
+    for numbers in ((0.5,), (0.5,) * 4):  # of three colours
+        with refused(names=("mean", "3")):
+            prepared(tmp_path, spec.model_copy(update={"mean": numbers, "std": numbers}))
     smaller = prepared(tmp_path, spec.model_copy(update={"side": 3}))
     assert smaller.input_shape == (3, 3, 3)
 
@@ -522,6 +525,7 @@ def test_tabular_csv(tmp_path: Path) -> None:
         ("sick\n1\n0\n", {}, {"names": ("column", "left")}),
         (TABLE, {"test_fraction": 0.01}, {"names": ("4", "samples")}),
         (TABLE, {"test_fraction": 0.99}, {"names": ("4", "samples")}),
+        (TABLE, {"label": ["id"], "task": "multi_label"}, {"names": ("'multi_label'", "0", "1")}),
         (TABLE.replace("train", "test"), {"split": "when"}, {"names": ("when", "'train'")}),
         (TABLE, {"standardise": "per_client", "split": "when"}, {"names": "'per_client'"}),
         (TABLE, {"standardise": "per_client", "test_fraction": 0.5}, {"names": "'per_client'"}),
