@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.analysis.landscape import (
     axes,
@@ -23,9 +24,10 @@ from fedrepro.analysis.landscape import (
     surfaces,
 )
 from fedrepro.cli.main import main
+from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.net import Net
-from fedrepro.engine.task import CLASSIFICATION
+from fedrepro.engine.task import CLASSIFICATION, MULTI_LABEL
 from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
 from fedrepro.support import checksummed_json
@@ -54,6 +56,12 @@ def test_random_directions_are_as_long_as_filters() -> None:
     assert abs(float(angle)) < 5 / one[matrix].numel() ** 0.5
     again, _ = random_directions(centre, (stream(1, "a"), stream(1, "b")))
     assert torch.equal(again[matrix], one[matrix])
+    swapped, same = random_directions(centre, (stream(1, "b"), stream(1, "a")))
+    assert torch.equal(swapped[matrix], other[matrix]) and torch.equal(same[matrix], one[matrix])
+    # A filter is one output's: of its kernels each keeps the length that was drawn.
+    deep = next(name for name, leaf in centre.items() if leaf.dim() == 4 and leaf.shape[1] > 1)
+    kernels = one[deep].flatten(2).norm(dim=2) / centre[deep].flatten(2).norm(dim=2)
+    assert kernels.std() > 0.01
 
 
 def test_surfaces_have_rows_of_equal_y() -> None:
@@ -93,9 +101,9 @@ def model(*values: float) -> Tree:
 
 
 def test_line_between_two_models() -> None:
-    first, second = model(1.0, 2.0, 5.0), model(1.0, 2.0, 1.0)
+    first, second = model(1.0, 2.0, 5.0), model(1.0, 2.0, 2.0)
     loss, accuracy = line(bowl, first, second, [0.0, 0.25, 0.5, 1.0, 1.5])
-    assert loss == [4, 1, 0, 4, 16]  # beta is the share of the first
+    assert loss == [1, 0.0625, 0.25, 4, 12.25]  # beta is the share of the first
     assert accuracy == [1] * 5
     assert line(bowl, first, model(math.nan, 0, 0), [0.5])[0] == [None]
 
@@ -104,6 +112,11 @@ def test_plane_through_three_models() -> None:
     """Every model is where its coordinates say, and the surface has its loss there."""
     models = [model(0.0, 1.0, 2.0), model(2.0, 2.0, 2.0), model(1.0, 5.0, 4.0)]
     directions = plane(*models)
+    lengths = [float(tree.square_norm(each)) for each in directions]
+    assert lengths == pytest.approx([1, 1]) and abs(float(tree.dot(*directions))) < 1e-6
+    plain = plane(*models, unit=False)  # stretched, as in IMA's text
+    for stretched, unit, length in zip(plain, directions, (5**0.5, 13.8**0.5), strict=True):
+        torch.testing.assert_close(stretched["w"] * length, unit["w"])
     places = [coordinates(each, models[0], directions) for each in models]
     xs, ys = axes(places, points=5)
     assert len(xs) == len(ys) == 5 and xs[0] < 0 < xs[-1] and ys[0] < 0 < ys[-1]
@@ -140,6 +153,8 @@ def test_models_that_span_no_landscape() -> None:
     with refused(names=("shape", "3", "2")):
         require_same_shape([one, two, narrow])
     with refused(names=("shape", "different")):
+        require_same_shape([one, two, {**two, "b": torch.zeros(1)}])
+    with refused(names=("shape", "different")):
         line(bowl, one, {**two, "b": torch.zeros(1)}, [0.5])
 
 
@@ -153,6 +168,25 @@ def test_scorer_is_evaluation(name: str) -> None:
     found = evaluate(net, CLASSIFICATION, params, lambda a, b: (x[a:b], y[a:b]), 130)
     assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-6)
     assert net.module.training
+
+
+def test_pools_of_other_kinds_and_after_other_layers_are_scored_as_they_are() -> None:
+    """What makes pooling quick is for pools of 2 x 2 after a ReLU."""
+    net = Net(
+        nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.BatchNorm2d(3), nn.MaxPool2d(2, ceil_mode=True),
+            nn.ReLU(), nn.MaxPool2d(2, padding=1), nn.Tanh(), nn.MaxPool2d(2, stride=1),
+            nn.ReLU(), nn.MaxPool2d(2, dilation=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(3, 4),
+        )
+    )  # fmt: skip
+    params, rng = net.init(stream(1, "init")), stream(1, "samples")
+    params = {name: leaf - 0.7 if name == "2.weight" else leaf for name, leaf in params.items()}
+    x, y = torch.randn(250, 1, 61, 61, generator=rng), torch.randint(2, (250, 4), generator=rng)
+    for task, targets in ((MULTI_LABEL, y.float()), (CLASSIFICATION, y.sum(1) % 4)):
+        loss, accuracy = scorer(net, task, x, targets)(params)
+        found = evaluate(net, task, params, lambda a, b, t=targets: (x[a:b], t[a:b]), 250)
+        assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-5)
 
 
 EXPERIMENT = """\

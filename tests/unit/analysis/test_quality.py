@@ -149,6 +149,18 @@ def test_or_until_the_loss_falls_no_more() -> None:
     assert trained.loss == pytest.approx(math.log(2), rel=0.01)
 
 
+def test_the_loss_is_that_of_the_last_epoch() -> None:
+    """Which need not be the least: here with too large a rate."""
+    judge = Evaluator(model="logistic", lr=3.0, batch_size=8)
+    rng = torch.Generator().manual_seed(0)
+    samples = TensorSamples(
+        torch.randn(40, 1, 2, 2, generator=rng), torch.randint(2, (40,), generator=rng),
+        Scaling(None, None),
+    )  # fmt: skip
+    losses = [judging.train(samples, 2, judge, 0, epochs).loss for epochs in range(1, 7)]
+    assert losses != sorted(losses, reverse=True) and len({*losses}) == 6
+
+
 def test_one_bad_epoch_does_not_end_it() -> None:
     falling = [1 / number for number in range(1, 2 * judging.PATIENCE)]
     assert not judging._converged([*falling, 10.0])

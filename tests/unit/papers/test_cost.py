@@ -81,6 +81,27 @@ def test_printed_numbers() -> None:
     assert sorted(holes) == sorted((*key, side) for key, sides in HOLES.items() for side in sides)
 
 
+def test_what_explains_a_difference_from_print_is_named_beside_it() -> None:
+    named = {
+        (cell.table, cell.method, cell.setting.rpartition("; ")[2], cell.metric): cell.entry
+        for cell in cells().values()
+        if cell.entry
+    }
+    sides = {
+        ("DaFKD", "-"): ("A24", "client-side", "total"),
+        ("FedGO", "(G2)+(D2)"): ("A17", "server-side", "total"),
+        ("FedGO", "(G3)+(D2)"): ("A23", "client-side", "total"),
+    }
+    assert named == {
+        ("Section G", "-", "ResNet-18 state_dict", "size_MB"): "A3",
+        **{
+            ("17", *who, f"MFLOPs_{side}"): entry
+            for who, (entry, *places) in sides.items()
+            for side in places
+        },
+    }
+
+
 def test_against_the_reconstruction() -> None:
     """Table 17 put together by other hands, in millions of FLOPs."""
     golden = json.loads((ROOT / "tests/golden/architectures.json").read_text(encoding="utf-8"))[
@@ -169,6 +190,34 @@ def test_costs_follow_from_the_part_of_the_schedule_that_they_are_of(
             != usual
         }
         assert changing == parts, count.__name__
+
+
+def words_of(schedule: Schedule, metric: str) -> dict[str, str]:
+    """By generator, with the server's own images where there are any."""
+    found = cost.table_2(networks(), schedule)
+    return {cell.setting[4:6]: str(cell.value) for cell in found if cell.metric == metric}
+
+
+def test_a_tenth_of_what_fedavg_costs_is_negligible() -> None:
+    """Of leaks: once, and with FedGAN in five rounds more; of messages: before the first round."""
+    for rounds, small in ((9, set()), (10, {"G1", "G2"}), (59, {"G1", "G2"}),
+                          (60, {"G1", "G2", "G3"})):  # fmt: skip
+        words = words_of(replace(SCHEDULE, rounds=rounds), "privacy_leakage_client_side")
+        assert {name for name, word in words.items() if word == "Negligible"} == small
+    once = cost.traffic(Variant("FedGO", "G1", "D1"), networks(), SCHEDULE)
+    usual = cost.traffic(Variant("FedAvg"), networks(), SCHEDULE)
+    # A client takes part in 8 of 20 rounds.
+    least = 10 * (once.once_down + once.once_up) / (usual.down + usual.up) / 0.4
+    for rounds in (int(least), int(least) + 1):
+        word = words_of(replace(SCHEDULE, rounds=rounds), "communication_cost")["G1"]
+        assert (word == "Negligible") == (rounds > least)
+
+
+def test_fedgkd_sends_a_second_model_down() -> None:
+    plain, more = (
+        cost.traffic(Variant(name), networks(), SCHEDULE) for name in ("FedDF", "FedGKD+")
+    )
+    assert (more.down, more.up) == (2 * plain.down, plain.up)
 
 
 def test_counting_leaves_a_network_as_it_was() -> None:

@@ -27,6 +27,7 @@ from fedrepro.papers.ima.decomposition import (
     errors_by_number,
 )
 from fedrepro.papers.ima.decomposition_of_runs import _same_clients
+from fedrepro.papers.ima.similarity import linear_cka, mean_cka
 from fedrepro.support.rng import stream
 from support.places import ROOT
 from support.refusals import refused
@@ -201,6 +202,24 @@ def test_distances_golden() -> None:
     found = distances(clients, weights)
     assert found == pytest.approx(golden["delta_k"], abs=1e-14)
     assert max(found) == pytest.approx(golden["delta_max"], abs=1e-14)
+
+
+def test_similarity_is_of_centred_features_whatever_their_place_turn_and_scale() -> None:
+    """0 to 1: by hand of two columns, and its mean over all pairs."""
+    random = torch.Generator().manual_seed(0)
+    one, other = (torch.randn(9, 2, generator=random, dtype=torch.float64) for _ in range(2))
+    moved = 3 * one @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64) + INPUTS[:2, 0]
+    assert linear_cka(one, moved) == pytest.approx(1)
+    x, y = (np.array([1.0, 2.0, 6.0]), np.array([2.0, 0.0, 1.0]))
+    found = linear_cka(torch.tensor(x)[:, None] + 7, torch.tensor(y)[:, None] - 5)
+    assert found == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+    between = linear_cka(one, other)
+    assert 0 < between < 0.9 and mean_cka([one, other]) == between
+    assert mean_cka([one, other, moved]) == pytest.approx((2 * between + 1) / 3)
+    with refused(names=("models", "two")):
+        mean_cka([one])
+    with refused(names=("9", "8")):
+        linear_cka(one, other[:8])
 
 
 def test_what_is_refused() -> None:

@@ -47,6 +47,23 @@ def test_unequal_constants_bias_it_towards_wide_clients() -> None:
     assert p_value(found, UNEQUAL.draw(400, expected, seed=2), permutations=99, seed=3) > 0.05
 
 
+def test_gradients_are_those_of_energies_which_are_those_of_the_density() -> None:
+    """Of each client its own: log-densities of normals but for what no client knows."""
+    x = torch.randn(7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x.requires_grad_(True)
+    energies, gradients = UNEQUAL.energies(x), UNEQUAL.gradients(x)
+    for client, (mean, deviation) in enumerate(zip(MEANS, UNEQUAL.deviations, strict=True)):
+        normal = torch.distributions.Normal(mean, deviation)
+        own = -normal.log_prob(x).sum(1)
+        assert (energies[client] - own).std() < 1e-9
+        (found,) = torch.autograd.grad(energies[client].sum(), x, retain_graph=True)
+        torch.testing.assert_close(gradients[client], found)
+    for client, (mean, deviation) in enumerate(zip(MEANS, UNEQUAL.deviations, strict=True)):
+        drawn = UNEQUAL.draw(4000, torch.eye(2, dtype=torch.float64)[client], seed=1)
+        torch.testing.assert_close(drawn.mean(0), mean, rtol=0, atol=0.1)
+        torch.testing.assert_close(drawn.std(0), deviation.expand(2), rtol=0.05, atol=0)
+
+
 def test_permutations_that_are_as_far_apart_count_against_a_difference() -> None:
     """As all do of two samples of one point; of two points far apart few are."""
     one = torch.zeros(3, 2)

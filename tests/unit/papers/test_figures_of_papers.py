@@ -113,7 +113,7 @@ def test_a_line_of_several_methods_has_the_runs_of_each_at_its_scale(world: Work
     (row,) = figure_objective.draw(world, target, figure).rows
     assert row[1:] == ("both", str(rounds), "4", "2", "6", "2")
     shutil.rmtree(folder)
-    write_run(world, run, [0.5] * (rounds - 1), status="diverged")
+    write_run(world, run, [0.5] * rounds, status="diverged")
     (row,) = figure_objective.draw(world, target, figure).rows
     assert row[1:] == ("both", str(rounds), "2", "2", "2", "1")
 

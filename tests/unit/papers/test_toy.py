@@ -29,7 +29,9 @@ def test_the_best_regions_are_the_quadrants_of_three_classes() -> None:
     found = [grid[rows, columns].unique().tolist() for rows, columns in quadrants]
     assert all(len(classes) == 1 for classes in found)
     first, second, third, fourth = (classes[0] for classes in found)
-    assert first == third and len({first, second, fourth}) == 3
+    assert first == third and (first, second, fourth) == (0, 1, 2)
+    column = toy.nearest(Toy())[0].tolist()  # the lowest row, from left to right
+    assert column == [0] * half + [2] * half
 
 
 def test_models_know_the_classes_of_the_points() -> None:
@@ -49,6 +51,45 @@ def test_a_seed_says_all() -> None:
         assert not any(
             torch.equal(leaf, different[key]) for key, leaf in model.state_dict().items()
         )
+
+
+LARGE_STEPS = Toy(
+    points=60, server_points=40, width=16, batch=16, rate=0.02, client_epochs=3,
+    discriminator_rate=5e-3, discriminator_epochs=2, kept=80,
+)  # fmt: skip
+# By aggregation: the mean probabilities of the first two classes, and the deviation of all logits.
+SERVERS = {
+    "parameters": (0.482073, 0.237393, 2.273323),
+    "uniform": (0.494093, 0.233282, 2.462923),
+    "variance": (0.501664, 0.248147, 3.942608),
+    "entropy": (0.50061, 0.237192, 3.086777),
+    "domain-aware": (0.483633, 0.242754, 2.784827),
+    "odds": (0.505293, 0.230797, 3.190854),
+}
+# By weighting: the mean weights of the first two clients, and the deviation of all.
+WEIGHTS = {
+    "uniform": (0.25, 0.25, 0.0),
+    "variance": (0.270861, 0.301527, 0.258737),
+    "entropy": (0.262516, 0.259165, 0.072633),
+    "domain-aware": (0.244059, 0.254582, 0.033565),
+    "odds": (0.234665, 0.26521, 0.089449),
+}
+
+
+def test_a_seed_has_these_numbers() -> None:
+    """With unlike numbers of epochs, and steps large enough for each draw to show."""
+    played = toy.play(LARGE_STEPS, 1)
+    with torch.no_grad():
+        for name, model in played.servers.items():
+            logits = model(played.points)
+            found = [*logits.softmax(1).mean(0)[:2].tolist(), float(logits.std())]
+            assert found == pytest.approx(SERVERS[name], rel=2e-3), name
+    for name, weights in played.weights.items():
+        found = [*weights.mean(1)[:2].tolist(), float(weights.std())]
+        assert found == pytest.approx(WEIGHTS[name], rel=2e-3, abs=1e-5), name
+    assert played.servers.keys() == SERVERS.keys() and played.weights.keys() == WEIGHTS.keys()
+    assert float(played.points.std()) == pytest.approx(4.357178, rel=1e-4)
+    assert played.given.abs().max() <= 12 and played.given.min() < -10 < 10 < played.given.max()
 
 
 def test_weights_sum_to_one_and_differ_where_they_should() -> None:

@@ -20,8 +20,20 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.cells.league import ALL, Entry, League, Match, PlayedMatch, Standing
-from fedrepro.report.pages import cost, fairness, overview, printed, row_figures
+from fedrepro.report.pages import (
+    about,
+    compare,
+    cost,
+    fairness,
+    interpretation,
+    method,
+    overview,
+    printed,
+    row_figures,
+)
 from fedrepro.report.pages import league as league_page
+from fedrepro.report.pages.method import MethodText
+from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.published import (
     PrintedCell,
     PrintedMetric,
@@ -553,6 +565,178 @@ def _readings(name: str, tables: Any) -> Any:
             object.__setattr__(target, key, value)
         targets[system, table] = target
     return overview.readings_of(name, tables, targets)
+
+
+# --- what belongs together ------------------------------------------------------------------------
+def claim_of(system: str, tables: list[str], small: str | None) -> Any:
+    compact = "No data." if small is None else CompactTest.model_construct(table=small)
+    return SimpleNamespace(system=system, tables=tables, compact=compact)
+
+
+@pytest.mark.parametrize(
+    ("item", "scale", "demo", "scales"),
+    [
+        ("table_1", "paper", False, ["", "compact_a_b.html"]),
+        ("table_1", "demo", True, ["", "compact_a_b.html", "#demo"]),
+        ("table_1", "demo", False, ["", "compact_a_b.html"]),
+        ("table_1_part", "paper", True, ["", "compact_a_b.html"]),
+        ("table_2", "paper", False, ["", "compact_a_b.html", "compact_c.html"]),
+        ("table_3", "paper", False, [""]),
+        ("compact_a_b", "compact", False, ["table_1.html", "table_2.html", ""]),
+        ("compact_c", "compact", True, ["table_2.html", ""]),
+        ("compact_d", "compact", False, [""]),
+    ],
+)
+def test_a_table_leads_to_those_that_test_its_claims(
+    item: str, scale: str, demo: bool, scales: list[str]
+) -> None:
+    """In small runs, and back; not to those of another system, nor to tables that are not there."""
+    small = {"compact_a_b": 1, "compact_c": 1, "compact_d": 1}
+    bench: Any = SimpleNamespace(experiments={"s": SimpleNamespace(compact=small)})
+    claims = [
+        claim_of("s", ["table_1", "table_2"], "compact_a_b"), claim_of("s", ["table_3"], None),
+        claim_of("t", ["table_3"], "compact_d"), claim_of("s", ["table_2"], "compact_c"),
+        claim_of("s", ["table_3"], "compact_gone"), claim_of("s", ["table_1"], "compact_a_b"),
+    ]  # fmt: skip
+    papers: Any = SimpleNamespace(claims=claims, label_of=lambda _, name: f"label of {name}")
+    target, table = (SimpleNamespace(system="s", item=item), SimpleNamespace(scale=scale))
+    found = about.scales_of(bench, papers, target, table, demo=demo)  # type: ignore[arg-type]
+    assert [address for _, address in found] == scales
+    names = {address: name for name, address in found}
+    assert names[""] == ("compact" if scale == "compact" else "paper")
+    assert names.get("compact_a_b.html", "compact: a b") == "compact: a b"
+    assert names.get("table_1.html", "label of table_1").endswith("label of table_1")
+
+
+def test_cells_that_differ_are_grouped_by_what_the_other_reading_says() -> None:
+    """Those that the released code's reading settles first; with their discrepancies."""
+
+    def answer(word: str, *items: str) -> Any:
+        return SimpleNamespace(word=word, items=items)
+
+    pairs = {
+        "unread": (answer("differs", "3"), None),
+        "settled": (answer("differs", "1"), answer("agrees", "10", "A2")),
+        "same": (answer("agrees", "1"), answer("undecided", "1")),
+        "both": (answer("differs"), answer("differs", "9")),
+        "shared": (answer("differs"), None),
+        "released": (answer("agrees"), answer("differs", "A10", "7")),
+        "alone": (None, answer("differs", "8")),
+        "again": (answer("differs", "1"), answer("undecided", "9", "A10")),
+        "nothing": (None, None),
+    }
+    cells: list[Any] = [
+        SimpleNamespace(name=name, text=text, released=released)
+        for name, (text, released) in pairs.items()
+    ]
+    groups = interpretation._differences(cells)
+    assert [[both.name for both in group.cells] for group in groups] == [
+        ["settled", "again"], ["both"], ["unread"], ["shared"], ["released"], ["alone"]
+    ]  # fmt: skip
+    assert [group.items for group in groups] == [
+        ("9", "10", "A2", "A10"), ("9",), ("3",), (), ("7", "A10"), ("8",)
+    ]  # fmt: skip
+    text, released = interpretation._readings(cells)
+    assert (text.computed, released.computed) == (7, 6)
+    assert (text.words["differs"], text.words["agrees"], text.words["undecided"]) == (5, 2, 0)
+    assert (released.words["differs"], released.words["undecided"]) == (3, 2)
+    assert interpretation._readings(cells[-1:]) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "panels"),
+    [
+        (
+            ["fedavg", "fedprox", "ima+fedprox", "scaffold", "ima+fedavg", "aaggff_s+fedavg"],
+            [
+                [(0, "alone"), (4, "with IMA"), (5, "with aaggff_s")],
+                [(1, "alone"), (2, "with IMA")],
+                [(3, "alone")],
+            ],
+        ),
+        (["fedavg"], [[(0, "FEDAVG")]]),
+        (
+            ["fedavg", "ima+fedprox", "scaffold"],
+            [[(0, "FEDAVG"), (1, "this method")], [(0, "FEDAVG"), (2, "this method")]],
+        ),
+    ],
+)
+def test_a_method_and_its_wrapped_forms_share_a_panel(columns: list[str], panels: Any) -> None:
+    """Where there are none, each method stands beside the first."""
+    target: Any = SimpleNamespace(
+        table=SimpleNamespace(
+            columns=[
+                SimpleNamespace(label=name.upper(), methods_at=lambda scale, name=name: (name,))
+                for name in columns
+            ]
+        )
+    )
+    assert row_figures.pairs_of(target) == panels
+
+
+def test_a_method_stands_where_it_plays_alone_or_around_fedavg() -> None:
+    """From the largest lead to the least; a column of several parts or methods is none of it."""
+    columns = {
+        "Prox": ("fedprox",), "IMA": ("ima+fedavg",), "Both": ("ima+fedprox",),
+        "Either": ("fedprox", "fedavg"), "FedAvg": ("fedavg",), "Out": ("scaffold",),
+    }  # fmt: skip
+    labels = [
+        SimpleNamespace(label=label, methods_at=lambda scale, names=names: names)
+        for label, names in columns.items()
+    ]
+    bench: Any = SimpleNamespace(
+        experiments={"s": SimpleNamespace(compact={"t": SimpleNamespace(columns=labels)})},
+        setting=lambda name: name, compose=lambda _, method: (method, {}),
+    )  # fmt: skip
+    numbers = {"Prox": (60.0, 1.0), "IMA": (40.0, 1.0), "Both": (70.0, 1.0), "FedAvg": (50.0, 0.5)}
+    played = [
+        replace(played_of("one", numbers), left_out={"Out": "why"}),
+        played_of("two", {**numbers, "Prox": (90.0, 1.0)}, setting="s/b"),
+    ]
+    found = method.standings_of(bench, played)
+    assert {*found} == {"fedprox", "ima", "scaffold"}
+    prox, ima, out = (found[name] for name in ("fedprox", "ima", "scaffold"))
+    assert [stand.lead.lead for stand in prox.stands] == pytest.approx([10, 40])
+    assert [(stand.rank, stand.of, stand.column) for stand in prox.stands] == [
+        (2.0, 4, "Prox"), (1.0, 4, "Prox")
+    ]  # fmt: skip
+    assert [stand.rank for stand in ima.stands] == [4.0, 4.0]
+    assert (out.stands, out.left_out, [*out.labels]) == ([], {"Out": "why"}, ["Out"])
+    assert prox.left_out == {} and [*prox.labels] == ["Prox"]
+    text = MethodText(
+        {"name": "fedprox", "kind": "method"},
+        'FedProx.\n\nThe paper is "P" (V 2020). It differs in a.\n\n$$x$$\n\n'
+        "Symbols: $x$ is y.\n\nMore.\n\nhttps://a.org",
+        "", "fedprox.py", {}, {},
+    )  # fmt: skip
+    page = method.method_page(text, [], None, prox, {"Prox": "prox.html", "IMA": "ima.html"})
+    assert [stand.lead.lead for stand in page["stands"]] == pytest.approx([40, 10])
+    assert page["compared"] == {"Prox": "prox.html"} and not page["is_baseline"]
+    assert (page["title"], page["difference"], page["paragraphs"]) == (
+        "FedProx.", "It differs in a.", ["More."]
+    )  # fmt: skip
+    assert len(page["equations"]) == len(page["symbols"]) == 1
+    kinds = [replace(text, facts={"name": kind, "kind": kind}) for kind in reversed(method.KINDS)]
+    grouped = method.by_kind([*kinds, text])
+    assert [(kind, [facts["name"] for facts in group]) for kind, group in grouped] == [
+        (kind, [kind, *["fedprox"] * (kind == "method")]) for kind in method.KINDS
+    ]
+
+
+def test_files_of_methods_have_names_of_their_own() -> None:
+    names = ["A b", "a-b", "Index", "!!", "A (b)", "method", "index-2"]
+    slugs = compare._slugs(names)
+    assert len({*slugs.values()}) == len(names) and "index" not in slugs.values()
+    assert [slugs[name] for name in names[:4]] == ["a-b", "a-b-2", "index-2", "method"]
+    rivalries = {
+        "a": [SimpleNamespace(page="a/b.html"), SimpleNamespace(page="a/ab.html")],
+        "ab": [SimpleNamespace(page="a/ab.html")], "b": [SimpleNamespace(page="a/b.html")],
+    }  # fmt: skip
+    pages = compare.pairs_of({file: {"rivalries": each} for file, each in rivalries.items()})
+    assert {page: content["rivalry"] for page, content in pages.items()} == {
+        "a/b.html": rivalries["a"][0], "a/ab.html": rivalries["a"][1]
+    }  # fmt: skip
+    assert [content["files"] for content in pages.values()] == [["a", "b"], ["a", "ab"]]
 
 
 # --- a row's figures ------------------------------------------------------------------------------
