@@ -3,22 +3,137 @@
 import math
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import Field, Tag
 
 from fedrepro.cli.main import main
 from fedrepro.data.readers.leaf import parts
 from fedrepro.support import checksummed_json, typed_yaml
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import parse_json, read_json
+from fedrepro.support.typed_yaml import Typed, plain_or, validate
 from support.places import ROOT
+from support.refusals import refused
 
 HERE = Path("some.yaml")
+
+
+class Alpha(Typed):
+    """One of two.
+
+    Further words.
+
+    Attributes:
+        kind: the choice.
+        x: what it is,
+            in two lines.
+    """
+
+    kind: Literal["alpha"]
+    x: int
+    y: int = Field(default=1, description="Its own.")
+
+
+class Beta(Typed):
+    kind: Literal["beta"]
+    y: Annotated[float, Field(gt=0, le=2)]
+
+
+class Row(Typed):
+    label: str
+    value: Annotated[int, Field(ge=1, lt=9)]
+    how: Literal["mean", "max"] = "mean"
+    part: Annotated[Alpha | Beta, Field(discriminator="kind")] = Alpha(kind="alpha", x=1)
+
+
+class Whole(Typed):
+    rows: Annotated[list[Row], Field(min_length=1)]
+    either: Annotated[
+        Annotated[int, Tag("plain")] | Annotated[Alpha, Tag("Alpha")], plain_or(Alpha)
+    ] = 1
+
+
+def rows(**changes: Any) -> dict[str, Any]:
+    """Two rows, of which the second has other values."""
+    return {"rows": [{"label": "One", "value": 2}, {"label": "Two", "value": 3, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "key", "value", "names"),
+    [
+        (rows(value=0), "value", "rows.Two.value", 0, "at least 1"),
+        (rows(value=9), "value", "rows.Two.value", 9, "below 9"),
+        (rows(value=1.5), "value", "rows.Two.value", 1.5, "whole number"),
+        (rows(value=0, label=7), "value", "rows.1.label", 7, "string"),
+        (rows(how="men"), "value", "rows.Two.how", "men", ("max, mean", "did you mean 'mean'")),
+        (rows(part={"kind": "gamma"}), "value", "rows.Two.part.kind", "gamma", "alpha, beta"),
+        (rows(part={}), "missing", "rows.Two.part.kind", None, "a value"),
+        (rows(part={"kind": "beta"}), "missing", "rows.Two.part.y", None, "a value"),
+        (rows(part={"kind": "beta", "y": 0.0}), "value", "rows.Two.part.y", 0.0, "above 0"),
+        (rows(part={"kind": "beta", "y": 3}), "value", "rows.Two.part.y", 3, "at most 2"),
+        (rows(part={"kind": "beta", "x": 1}), "unknown_key", "rows.Two.part.x", None, "kind, y"),
+        (rows(valeu=1), "unknown_key", "rows.Two.valeu", None, "did you mean 'value'"),
+        ({"rows": [{"lable": "x"}]}, "unknown_key", "rows.0.lable", None, "'label'"),
+        ({"rows": [{}]}, "missing", "rows.0.label, rows.0.value", None, "values"),
+        ({"rows": []}, "value", "rows", [], "at least one"),
+        ({"rows": 3}, "value", "rows", 3, "list"),
+        (rows() | {"either": "x"}, "value", "either", "x", "whole number"),
+        (rows() | {"either": {"kind": "alpha"}}, "missing", "either.x", None, "a value"),
+        (rows() | {"either": [1]}, "value", "either", [1], ()),
+        ([], "value", "(the whole file)", [], "rows, either"),
+    ],
+)
+def test_a_fault_is_told_by_its_place(
+    content: Any, code: str, key: str, value: Any, names: str | tuple[str, ...]
+) -> None:
+    with refused(code, key=key, value=value, file="some.yaml", names=names):
+        validate(Whole, content, HERE)
+
+
+def test_what_is_valid_is_read() -> None:
+    made = validate(Whole, rows(value=8, how="max") | {"either": {"kind": "alpha", "x": 2}}, HERE)
+    assert [row.value for row in made.rows] == [2, 8] and made.rows[1].how == "max"
+    assert made.either == Alpha(kind="alpha", x=2) and made.model_dump()["either"]["y"] == 1
+
+
+def test_keys_have_the_descriptions_of_their_class() -> None:
+    schema = Alpha.model_json_schema()
+    assert schema["description"] == "One of two.\n\nFurther words."
+    described = {name: key.get("description") for name, key in schema["properties"].items()}
+    assert described == {"kind": "The choice.", "x": "What it is, in two lines.", "y": "Its own."}
+
+
+def test_what_is_too_much_is_refused_and_a_little_less_is_not(tmp_path: Path) -> None:
+    for digits, fault in ((1000, False), (1001, True)):
+        with refused("invalid_yaml", file="some.yaml:1:4") if fault else nullcontext():
+            assert typed_yaml.parsed(f"a: {'9' * digits}", HERE)["a"] == 10**digits - 1
+    file = tmp_path / "a.yaml"
+    for size, fault in ((2**21, False), (2**21 + 1, True)):
+        file.write_text("a: 1\n#".ljust(size, "x"), encoding="utf-8")
+        with refused("unreadable", file="shown.yaml") if fault else nullcontext():
+            assert typed_yaml.read_text(file, Path("shown.yaml"))[:4] == "a: 1"
+    for values, fault in ((99_999, False), (100_000, True)):  # and their list's places
+        for many in ([0] * values, dict.fromkeys(range(values), 0)):
+            with pytest.raises(ValueError, match="aliases") if fault else nullcontext():
+                typed_yaml._refuse_bomb(many)
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="aliases"):
+        typed_yaml._refuse_bomb(endless)
+    for name, code in ((tmp_path / "none.yaml", "missing"), (tmp_path, "unreadable")):
+        with refused(code, file=str(name)):
+            typed_yaml.read_yaml(name)
+
+
+def test_keys_are_written_in_their_order() -> None:
+    assert list(typed_yaml.parsed(typed_yaml.written({"b": 1, "a": 2}), HERE)) == ["b", "a"]
 
 
 def by_the_specification(word: str) -> Any:
