@@ -1,6 +1,8 @@
 """Parts of `import fedrepro as fr`, each by what goes in and comes out: nothing is trained."""
 
+import hashlib
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +15,11 @@ from torch import nn
 
 import fedrepro as fr
 from fedrepro.api import callbacks, charts, given, training
+from fedrepro.measures.base import Measure
+from fedrepro.methods.fedavg import FedAvg
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
+from fedrepro.support.plugins import NONE
 
 
 def run_of(columns: dict[str, list[float]], seed: int = 1, diverged: int | None = None) -> fr.Run:
@@ -229,6 +234,180 @@ def test_a_client_of_one_sample_holds_none_out(
     else:
         with pytest.raises(UserError, match=rf"clients\.{refused}: 1 sample"):
             training._refuse_single(dataset, share)
+
+
+X, Y = np.eye(4, dtype="float32"), np.array([0, 1, 2, 0])
+CLIENTS = [(X, Y), (X[:3], Y[:3]), (X[1:], Y[1:])]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
+    """What `fr.train` would carry out, for some arguments; nothing is trained."""
+    names = ("spec", "dataset", "run", "warns", "replaces", "report")
+    told: list[SimpleNamespace] = []
+
+    def carry_out(*arguments: Any) -> dict[str, Any]:
+        told.append(SimpleNamespace(**dict(zip(names, arguments, strict=True))))
+        return {}
+
+    monkeypatch.setattr(training, "_carry_out", carry_out)
+
+    def ask(method: Any = "fedprox", model: Any = "logistic", **arguments: Any) -> Any:
+        fr.train(method, model, CLIENTS, rounds=4, **arguments)
+        return told[-1]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("arguments", "share", "scored"),
+    [
+        ({}, 0.2, True),
+        ({"test": (X, Y)}, 0.0, False),
+        ({"test": (X, Y), "test_fraction": 0.25}, 0.25, True),
+        ({"test": (X, Y), "test_fraction": 0.0}, 0.0, False),
+        ({"test_fraction": 0.5}, 0.5, True),
+    ],
+)
+def test_clients_hold_out_what_is_asked_for_or_a_fifth_without_a_test_set(
+    asked: Any, arguments: Any, share: float, scored: bool
+) -> None:
+    setting = asked(**arguments).spec.setting
+    assert setting.partition.test_fraction == share and setting.evaluate.clients == scored
+
+
+def test_each_argument_has_its_own_place_in_a_run(asked: Any, tmp_path: Path) -> None:
+    usual = asked(test=(X, Y))
+    assert (usual.warns, usual.replaces, usual.spec.seed) == (False, "none", 1)
+    said = {
+        "participation": 0.7, "epochs": 3, "batch_size": 2, "lr_decay": 0.5, "lr": 0.3,
+        "weight_decay": 0.25, "evaluate_every": 2, "attack": {"kind": "sign_flip", "share": 0.4},
+        "availability": {"dropout": 0.1}, "noise": {"kind": "pair", "rate": 0.2},
+        "stop": {"at": 9.0}, "class_weights": [1.0, 2.0, 4.0],
+    }  # fmt: skip
+    one = asked(test=(X, Y), momentum=0.75, seed=7, overwrite=True, folder=tmp_path / "run", **said)
+    setting, optimizer = one.spec.setting, one.spec.setting.optimizer
+    assert (one.warns, one.replaces, one.run.folder) == (True, "others", tmp_path / "run")
+    assert (one.spec.seed, setting.rounds, setting.evaluate.every) == (7, 4, 2)
+    kept = ("participation", "epochs", "batch_size", "lr_decay")
+    assert [getattr(setting, key) for key in kept] == [said[key] for key in kept]
+    assert (optimizer.lr, optimizer.momentum, optimizer.weight_decay) == (0.3, 0.75, 0.25)
+    assert (setting.attack.share, setting.availability.dropout, setting.noise.rate) == (
+        0.4, 0.1, 0.2
+    )  # fmt: skip
+    assert setting.stop.at == 9
+    assert list(setting.class_weights) == [1, 2, 4]
+    other = asked(optimizer="adam", betas=(0.5, 0.75), lr_schedule=[1.0, 0.5]).spec.setting
+    adam = other.optimizer
+    assert list(other.lr_schedule) == [1.0, 0.5] and (adam.name, tuple(adam.betas)) == (
+        "adam",
+        (0.5, 0.75),
+    )
+    size = usual.spec.data_size
+    assert (size.train, size.classes, size.clients, tuple(size.shape)) == (10, 3, 3, (4,))
+    assert len(usual.dataset.train) == 10 and usual.spec.setting.model == "logistic"
+    state = {"head.weight": torch.zeros(3, 4), "head.bias": torch.ones(3)}
+    changed = asked(initial=state)
+    assert changed.spec.setting.model != "logistic"
+    with pytest.raises(UserError):
+        asked(initial=state, weights="draw")
+    state["head.bias"].fill_(5.0)  # what it was given is what it begins with
+    made = changed.run.architecture((4,), 3)
+    assert made.state_dict()["head.bias"].tolist() == [1, 1, 1]
+
+
+def test_hyperparameters_are_of_the_part_that_has_them(asked: Any) -> None:
+    spec = asked("ima+fedprox", mu=0.5, window=3).spec
+    assert spec.hyperparameters == {"ima": {"window": 3}, "fedprox": {"mu": 0.5}}
+    assert spec.composition == "ima+fedprox"
+    for method, values in (("fedprox+fedspeed", {"mu": 0.5}), ("fedprox", {"window": 3})):
+        with pytest.raises(UserError):
+            given.by_part(method, values, NONE, [])
+
+
+def test_objects_have_their_kinds_and_names(asked: Any) -> None:
+    """A loss, a function and a class as measures, and a method; more of a function is better."""
+
+    def first_score(outputs: Any, targets: Any) -> float:
+        return float(outputs[0, 0])
+
+    class SecondScore(Measure):
+        words, rising, per = "second", False, "client"
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            return 1.0
+
+    loss = nn.CrossEntropyLoss()
+    spec = asked(loss=loss, measures=[first_score, SecondScore], test_fraction=0.4).spec
+    kinds = [(kind, name) for kind, name, _ in spec.plugins.objects]
+    assert kinds == [
+        ("measures", "first_score"), ("measures", "second_score"), ("losses", "CrossEntropyLoss")
+    ]  # fmt: skip
+    assert spec.setting.loss == "CrossEntropyLoss" and spec.plugins.objects[2][2] is loss
+    assert list(spec.setting.evaluate.measures) == ["first_score", "second_score"]
+    function, own = (measure for _, _, measure in spec.plugins.objects[:2])
+    assert (function.rising, function.words, function.per) == (True, "first score", "client")
+    assert own is SecondScore and function.of_outputs(np.array([[7.0]]), None) == 7
+    none = asked().spec
+    assert none.plugins.objects == () and none.setting.loss is None
+    methods = [type(name, (FedAvg,), {}) for name in ("OneOfMine", "AnotherOne")]
+    names, objects = given.composition_of(["ima", *methods])
+    assert names == "ima+one_of_mine+another_one"
+    assert [(kind, name) for kind, name, _ in objects] == [
+        ("methods", "one_of_mine"), ("methods", "another_one")
+    ]  # fmt: skip
+
+
+def test_samples_that_are_not_shared_out_are_refused() -> None:
+    data = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
+    for clients in (X, (X, Y), [X, Y], [X, *CLIENTS], data):
+        with pytest.raises(UserError):
+            given.clients_of(clients)
+    for clients in (CLIENTS, tuple(CLIENTS), [data, data]):
+        assert given.clients_of(clients) is clients
+    assert given.clients_of(iter(CLIENTS)) == CLIENTS
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("weights", [None, "keep", "draw"])
+def test_weights_of_a_module_are_drawn_if_nobody_has_set_them_or_if_asked(
+    weights: Any, changed: bool
+) -> None:
+    module = nn.Linear(4, 3)
+    if changed:
+        nn.init.constant_(module.weight, 0.5)
+    before = module.weight.clone()
+    drawn = weights == "draw" or (weights is None and not changed)
+    made = training._architecture(module, weights)((4,), 3)
+    assert torch.equal(made.weight, before) != drawn
+
+    def built(shape: Any, outputs: int) -> nn.Module:
+        made = nn.Linear(*shape, outputs)
+        nn.init.constant_(made.weight, 0.5)
+        return made
+
+    made = training._architecture(built, weights)((4,), 3)
+    assert bool((made.weight == 0.5).all()) != (weights == "draw")
+
+
+def test_torch_keeps_its_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with training._threads_kept():
+            torch.set_num_threads(1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_file_that_a_run_does_not_list_is_none_of_it(tmp_path: Path) -> None:
+    pd.DataFrame({"round": [1]}).to_parquet(tmp_path / "rounds.parquet")
+    digest = hashlib.sha256((tmp_path / "rounds.parquet").read_bytes()).hexdigest()
+    assert len(fr.Run(tmp_path, {"files": {"rounds.parquet": digest}}).rounds) == 1
+    for files in ({}, {"rounds.parquet": "0" * 64}, {"clients.parquet": digest}):
+        with pytest.raises(UserError):
+            fr.Run(tmp_path, {"files": files}).rounds  # noqa: B018
 
 
 # --- callbacks ------------------------------------------------------------------------------------

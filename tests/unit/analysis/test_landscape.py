@@ -174,10 +174,11 @@ def test_pools_of_other_kinds_and_after_other_layers_are_scored_as_they_are() ->
     """What makes pooling quick is for pools of 2 x 2 after a ReLU."""
     net = Net(
         nn.Sequential(
-            nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.BatchNorm2d(3), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Conv2d(1, 3, 3), nn.MaxPool2d(2), nn.BatchNorm2d(3), nn.MaxPool2d(2),
             nn.ReLU(), nn.MaxPool2d(2, padding=1), nn.Tanh(), nn.MaxPool2d(2, stride=1),
-            nn.ReLU(), nn.MaxPool2d(2, dilation=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(3, 4),
+            nn.ReLU(), nn.MaxPool2d(2, dilation=2), nn.ReLU(),
+            nn.MaxPool2d(2, ceil_mode=True), nn.Flatten(),
+            nn.Linear(12, 4),
         )
     )  # fmt: skip
     params, rng = net.init(stream(1, "init")), stream(1, "samples")
