@@ -72,7 +72,7 @@ COMPACT = {
                 {"label": "B again", "setting": "compact-b", "league": "other"},
             ],
             "columns": [
-                {"label": "FedAvg", "method": "fedavg"},
+                {"label": "Averaging", "method": "fedavg"},
                 {"label": "FedProx", "method": "fedprox"},
                 {"label": "The better", "method": ["fednova", "scaffold"]},
                 {"label": "Nova", "method": "fednova"},
@@ -230,6 +230,38 @@ def test_a_match_without_the_own_method_does_not_count(bench: Workbench) -> None
     league = found(bench, own="fedprox")
     assert [each.match.label for each in league.ranked] == ["A", "A's loss"]
     assert league.standings[0].mean_ranks.means == {"fedprox": 1.0, "FedAvg": 2.5, "Nova": 2.5}
+
+
+def test_a_match_in_which_the_own_method_cannot_run_is_not_played(bench: Workbench) -> None:
+    unable = {"own/compact-b: B again": "it cannot", "own/compact-a: A's loss": "nor here"}
+    labels = ["A", "B", "Accuracy", "Distance", "A's loss", "B again"]
+    assert {*by_label(found(bench, own="fedprox", unable=unable))} == {*labels[:4]}
+    assert {*by_label(found(bench, unable=unable))} == {*labels}
+
+
+def test_a_row_s_wrapper_is_around_every_method(bench: Workbench) -> None:
+    """Also around FedAvg, over which leads are, and around the reader's own method."""
+    table = COMPACT["tables"]["compact_accuracy"]
+    row = {"label": "W", "setting": "compact-a", "wrapper": "ima", "league": "skew"}
+    best = {
+        "label": "Best round",
+        "method": "fednova",
+        "metric": {"of": "accuracy", "mix": "best", "over_clients": "average"},
+    }
+    columns = [*table["columns"][:2], *table["columns"][3:4], best]
+    wrapped = {**table, "rows": [row], "columns": columns}
+    experiment = bench.root / "config/compact/own.yaml"
+    content = {**COMPACT, "tables": {**COMPACT["tables"], "compact_accuracy": wrapped}}
+    experiment.write_text(yaml.safe_dump(content), encoding="utf-8")
+    bench = load(bench.root)
+    for method, mean in (("fedavg", 60), ("fedprox", 70), ("fednova", 65)):
+        give(bench, "compact-a", f"ima+{method}", around(mean))
+        give(bench, "compact-a", method, around(130 - mean))
+    for own, name in (("fedprox", "fedprox"), (None, "FedProx")):
+        match = by_label(found(bench, own=own))["W"]
+        assert match.ranks == {name: 1.0, "Nova": 2.0, "FedAvg": 3.0}
+        assert match.lead(name).lead == pytest.approx(10)
+        assert [*match.left_out] == ["Best round"]
 
 
 def test_a_page_without_any_result(bench: Workbench) -> None:

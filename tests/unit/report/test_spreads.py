@@ -66,6 +66,7 @@ OF_A = Paired.of([*A.values()], [[*B.values()], [*C.values()]], 0.05)
     ("cell", "other", "values", "others"),
     [
         (printed("D"), "d", {5: 80.0, 1: 80.0, 3: 99.0}, 3),
+        (printed("D"), "d", {5: 80.0, 4: None, 1: 80.0, 3: 99.0}, 3),
         (printed("D"), "d", {5: 80.0, 1: 80.0}, 2),  # a seed is missing
         (printed("D"), "d", {5: 80.0, 1: 80.0, 3: None}, 2),
         (printed("D"), "d", {5: 80.0, 1: 80.0, 3: 99.0, 4: 1.0}, 2),  # one is not theirs
@@ -88,6 +89,17 @@ def test_a_method_is_paired_with_those_of_its_row_on_the_authors_seeds(
     without = paired_spreads(bench("s/two"), cells, [*results[:2], result(
         other, values, "s/two"), results[3]], PAPERS)  # fmt: skip
     assert without[0] == OF_A and 2 not in without
+
+
+def test_nothing_is_paired_on_other_data_or_without_the_authors_seeds() -> None:
+    results = [result("a", {**A}), result("b", {**B})]
+    elsewhere = [printed(name, dataset="e") for name in "AB"]
+    assert paired_spreads(bench(), elsewhere, results, PAPERS) == {}
+    unknown = SPREAD.model_copy(update={"own_splits": None})
+    system = PAPERS.systems["s"].model_copy(update={"spread": unknown})
+    cells = [printed(name) for name in "AB"]
+    assert {*paired_spreads(bench(), cells, results, PAPERS)} == {0, 1}
+    assert paired_spreads(bench(), cells, results, Published(systems={"s": system})) == {}
 
 
 @pytest.mark.parametrize(("apart", "others"), [(0.0004, 1), (0.0006, 2)])
@@ -154,6 +166,8 @@ def test_the_widest_spread_is_lent_by_rows_of_the_column_and_data(tmp_path: Path
     for values in ({1: 70.0, 2: 71.0}, {1: None}):
         rows = ((FIRST, printed("A", setting="two"), result("a", values, "s/three")), row)
         assert {*lent(FLAT, tmp_path, *rows)} == {0}
+    unprinted = (FIRST, None, result("a", {1: 70.0}, "s/three"))
+    assert {*lent(FLAT, tmp_path, unprinted, row)} == {0}
 
 
 @pytest.mark.parametrize(

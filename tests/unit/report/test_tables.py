@@ -172,6 +172,27 @@ def test_seeds_of_different_arithmetic_are_not_averaged(
     assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "value", "always"),
+    [("packages", "torch", "2.8.0", False), ("packages", "torch", "2.9.1", True),
+     ("hardware", "machine", "aarch64", False), ("hardware", "cores", 64, True)],
+)  # fmt: skip
+def test_seeds_of_another_architecture_are_averaged_on_request(
+    bench: Workbench, papers: Published, key: str, name: str, value: object, always: bool
+) -> None:
+    """Nor are those of another minor version of PyTorch without it."""
+    for seed in (1, 2):
+        folder = write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.8 + 0.02 * (seed - 1)))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_manifest(folder, {**manifest, key: {**manifest[key], name: value}})
+    found = cells(bench, papers, "paper")[0].paper
+    assert (found.n, found.apart) == ((2, False) if always else (0, True))
+    assert always or str(value)[:3] in found.hole
+    across = bench.config.model_copy(update={"average_across": True})
+    found = cells(replace(bench, config=across), papers, "paper")[0].paper
+    assert (found.n, found.mean) == (2, pytest.approx(81))
+
+
 def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
@@ -421,6 +442,9 @@ def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published)
     third = cells(bench, papers, "paper")[2]
     assert third.paper.chosen == "fedprox"
     assert third.paper.mean == pytest.approx(79)
+    assert [bool(cell.selection) for cell in cells(bench, papers, "paper")[:3]] == [False] * 2 + [
+        True
+    ]
     assert third.verdict.word == "undecided"
 
 

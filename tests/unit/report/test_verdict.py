@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fedrepro.report.papers.limits import MOST, least_seeds
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
 from fedrepro.report.papers.rule import TWINS, rule_in_words
-from fedrepro.report.papers.verdict import Verdict, judge, judge_computed, tolerance
+from fedrepro.report.papers.verdict import WORDS, Verdict, judge, judge_computed, tolerance
 from support.places import ROOT
 
 NO_SPREAD = Spread(over="none", source="one seed")
@@ -119,6 +120,7 @@ def test_agreement_needs_difference_and_limit_within_the_margin() -> None:
     assert (found.word, found.margin) == ("agrees", 2.0)
     assert found.limit is not None and found.limit < 0.1
     assert judge(printed(60.0), sure, NO_SPREAD, claimed_effect=0.9).word == "differs"
+    assert judge(printed(60.5), sure, NO_SPREAD, claimed_effect=0.3).word == "differs"
     # Without an effect it is the tolerance; equal printed numbers claim none.
     for effect in (None, 0.0):
         assert judge(printed(60.0), sure, NO_SPREAD, claimed_effect=effect).margin == 1.0
@@ -353,10 +355,25 @@ def test_tables_that_were_made_before_can_be_read() -> None:
     old = {"word": "weak", "why": "", "limit": 1.0, "basis": "tolerance", "effect": 2.0, "seeds": 1}
     found = TypeAdapter(Verdict).validate_python(old)
     assert (found.word, found.basis, found.limit) == ("undecided", None, 1.0)
+    for word in WORDS:
+        today = Verdict(word, "", 1.0, "paired", 2.0, 3)
+        values = TypeAdapter(Verdict).dump_python(today, mode="json")
+        assert TypeAdapter(Verdict).validate_python(values) == today
 
 
 def test_an_empty_printed_cell_is_not_comparable() -> None:
     assert judge(printed(None), Estimate.of([1.0]), FEDGO).word == "not comparable"
+
+
+@pytest.mark.parametrize(
+    ("word", "basis", "is_current"),
+    [("not comparable", None, False), ("not comparable", "not comparable", True),
+     ("undecided", None, True), ("differs", "joint", True)],
+)  # fmt: skip
+def test_a_number_of_current_runs_may_be_of_another_kind(
+    word: Any, basis: Any, is_current: bool
+) -> None:
+    assert Verdict(word, "", basis=basis).is_of_current_runs == is_current
 
 
 @pytest.mark.parametrize("spread", [NO_SPREAD, CLIENTS, FEDGO, AAGGFF])

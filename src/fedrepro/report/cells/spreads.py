@@ -39,8 +39,8 @@ def paired_spreads(
         for index, own in group.items():
             cell = printed[index]
             assert cell is not None
-            others = [values for other, values in group.items() if other != index]
-            if spread := Paired.of(own, others, TWINS[cell.unit]):
+            # A method is the first of its own twins, which do not count.
+            if spread := Paired.of(own, [*group.values()], TWINS[cell.unit]):
                 spreads[index] = spread
     return spreads
 
