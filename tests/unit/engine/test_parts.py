@@ -140,6 +140,21 @@ def test_running_statistics_cannot_be_stacked() -> None:
         play(world, until=1)
 
 
+def test_a_last_mini_batch_of_one_sample_is_told_with_its_client_s_size() -> None:
+    """And an error of another kind stays what it is."""
+    world = federation(cohort=6)
+    normed = replace(world, batch_size=6, context=replace(world.context, net=batch_norm_net()))
+    with refused(names=("batch_size", "6", "13")):
+        play(normed, until=1)
+
+    class Fails(Method):
+        def loss(self, ctx, message, client_state, params, batch):  # type: ignore[no-untyped-def]
+            raise ValueError("of its own")
+
+    with pytest.raises(ValueError, match="of its own"):
+        play(federation(method=Fails()), until=1)
+
+
 def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
     """A method may hand the net another tree than the one that is being moved."""
     world = federation()
