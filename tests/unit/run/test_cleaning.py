@@ -88,6 +88,11 @@ def test_what_a_record_must_not_name_and_links_stay(bench: None) -> None:
     assert not (ASIDE / "checkpoint.safetensors").exists()
 
 
+def test_nothing_goes_by_a_record_that_is_damaged(bench: None) -> None:
+    written(TRUNK / ABOUT, 40)
+    assert [each.folder for each in cleaning.removable(Path(), 9)] == [ASIDE]
+
+
 def test_somebody_s_own_file_stays(bench: None) -> None:
     own = [written(folder / "notes.txt", 50) for folder in (TRUNK, ASIDE)]
     assert main(["clean", "--remove"]) == 0

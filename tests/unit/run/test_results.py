@@ -4,6 +4,7 @@ import math
 import shutil
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fedrepro.run.results import (
     find_run,
     made_of,
     partial_of,
+    read_any,
     read_once,
     read_run,
     reference_folder,
@@ -108,6 +110,29 @@ def test_a_file_of_another_form_is_damage(
         assert str(tmp_path) not in record.why
         with pytest.raises(UserError, match=r"manifest\.json: "):
             load(root / RUN.folder)
+
+
+@pytest.mark.parametrize("name", ["rounds.parquet", "clients.parquet", "model.safetensors"])
+def test_tables_are_compared_with_their_hashes_and_models_are_not(
+    made: Path, tmp_path: Path, name: str
+) -> None:
+    """Which no table needs; who is given a model compares it."""
+    shutil.copytree(made, tmp_path / "copy")
+    (tmp_path / "copy" / RUN.folder / name).write_bytes(b"edited")
+    record = read_run(tmp_path / "copy", RUN)
+    assert record.state == ("finished" if name == "model.safetensors" else "damaged")
+    assert bool(record.rounds) == bool(record.clients) == (record.state == "finished")
+
+
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"method": "fedprox"}, {"setting": "test/other"}])
+def test_a_result_in_the_folder_of_another_run_is_damage(
+    made: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    other = replace(RUN, **changes)
+    shutil.copytree(made / RUN.folder, tmp_path / other.folder)
+    assert read_run(tmp_path, other).state == "damaged"
+    record = read_any(tmp_path, other.folder)  # a folder that need not say which run it is of
+    assert (record.state, record.run) == ("finished", RUN)
 
 
 def test_kept_checkpoints_without_a_list_of_files_are_damage(tmp_path: Path) -> None:

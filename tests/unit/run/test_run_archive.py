@@ -1,6 +1,7 @@
 """Landed results of scale compact: what is kept, and that damage is noticed."""
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 from fedrepro.config.targets import RunKey
 from fedrepro.run import run_archive
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import find_run, read_run, seal_of_run
+from fedrepro.run.results import find_run, read_run, reference_folder, seal_of_run
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
+from support.manifests import write_bare
 from support.refusals import refused
 
 SETTING = "fedgo/compact-x"
@@ -59,6 +61,11 @@ def test_what_is_kept_comes_back(landed: Path) -> None:
         assert record.clients["test_accuracy"] == [0.25, 1 / 3]
         assert seal_of_run(landed, run) == record.manifest["seal"]
         assert read_run(landed, run).state == "not run"  # here
+    folder = reference_folder(RUNS[0])
+    (landed / folder).parent.mkdir(parents=True)
+    write_bare(landed, RUNS[0]).rename(landed / folder)
+    assert find_run(landed, RUNS[0]).folder == folder  # which comes first
+    shutil.rmtree(landed / folder)
     assert find_run(landed, RUNS[0]).decisions == {}
     assert find_run(landed, RUNS[2]).decisions == {"round": [3], "weight": [0.75]}
     assert find_run(landed, RunKey(SETTING, "fedgo", 2)).state == "not run"

@@ -17,7 +17,7 @@ from fedrepro.data.dataset import open_dataset, what_is
 from fedrepro.data.prepare import prepare
 from fedrepro.provenance import inputs
 from fedrepro.provenance.identity import Difference, Meaning
-from fedrepro.run import standing
+from fedrepro.run import input_artifacts, standing
 from fedrepro.run.results import RunRecord
 from fedrepro.support.checksummed_json import sealed
 from support.manifests import write_bare
@@ -106,6 +106,24 @@ def test_what_is_there_and_current_is_stated(bench: Workbench) -> None:
     assert now(bench, "own/own")[0]["given"] == {"unlabelled": partition.server}
     elsewhere, _ = standing.data_now(bench, bench.run_spec("own/fed", "feddf", 2))
     assert "partition_sha256" not in elsewhere  # which is of another seed
+
+
+def test_what_a_run_is_given_is_what_its_data_are_compared_by(bench: Workbench) -> None:
+    mine, shares = open_dataset("mine"), partition_of(bench)
+    for setting in ("own/fed", "own/own"):
+        spec = bench.run_spec(setting, "feddf", 1)
+        loaded = input_artifacts.load(bench.root, spec, mine, shares)
+        given = {name: each.sha256 for name, each in loaded.items()}
+        assert given == now(bench, setting)[0]["given"]
+        with refused(names=("mine" if setting == "own/own" else "other", "standardise")):
+            alone = replace(mine, client_standardised=(0,))
+            input_artifacts.load(bench.root, spec, alone, shares)
+    file = bench.root / "results/data/other/train_x.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with refused(names="other"):
+        input_artifacts.load(bench.root, bench.run_spec("own/fed", "feddf", 1), mine, shares)
 
 
 def test_weights_that_the_configuration_states_are_not_stated_twice(bench: Workbench) -> None:

@@ -28,7 +28,7 @@ from fedrepro.run import (
     shared_prefix,
     standing,
 )
-from fedrepro.run.derived_files import changed_sources
+from fedrepro.run.derived_files import changed_sources, read_derived
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import find_run, finished_run, read_run, seal_of_run, status_of
 from fedrepro.run.run_archive import ArchivedRun
@@ -100,6 +100,23 @@ def test_what_was_made_of_runs_is_compared_with_each_of_them() -> None:
     assert [*changed_sources(content, lambda run: now[run.method])] == ["a/s/ima/2"]
     assert [*changed_sources(content, lambda run: "")] == [*content["of"]]  # they are gone
     assert [*changed_sources({}, lambda run: "x")] == []
+
+
+def test_what_was_made_of_a_run_is_refused_once_that_is_another(tmp_path: Path) -> None:
+    what = RUN.analysis("quality")
+    assert read_derived(tmp_path, what) is None
+    for landed in (None, AS_REFERENCE):
+        content = {"of": {RUN.name: sealed(tmp_path, landed)}, "classes": 3}
+        checksummed_json.write(tmp_path / what, content, checksummed_json.of_results(what))
+        found = read_derived(tmp_path, what)
+        assert found is not None and content.items() <= found.items()
+        shutil.rmtree(tmp_path / (landed or RUN.folder))
+        with refused(names=(str(what), RUN.name)):
+            read_derived(tmp_path, what)
+        sealed(tmp_path, landed, rounds_done=5)
+        with refused(names=(str(what), RUN.name)):
+            read_derived(tmp_path, what)
+        shutil.rmtree(tmp_path / (landed or RUN.folder))
 
 
 @pytest.mark.parametrize(
