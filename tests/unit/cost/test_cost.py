@@ -1192,6 +1192,15 @@ def test_the_nearest_workload_has_like_pixels_then_batch_then_clients_side_by_si
     assert table.of_model(replace(base, precision="tf32", classes=3), NONE).parameters == 1
 
 
+def test_a_network_s_operations_and_parameters_are_counted() -> None:
+    """Of McMahan et al.'s CNN, two per multiply-add; of a network with one output, too."""
+    cnn = Workload("mcmahan_cnn", (1, 28, 28), "bytes", 10, 5)
+    convolutions = 28**2 * 32 * 25 + 14**2 * 64 * 25 * 32
+    assert size_of(cnn, NONE) == (2 * (convolutions + 3136 * 512 + 512 * 10), 1_663_370)
+    judge = Workload("discriminator_small", (1, 28, 28), "bytes", 10, 5)
+    assert size_of(judge, NONE) == size_of(replace(judge, classes=1), NONE)
+
+
 def test_another_network_is_compared_by_the_operations_of_a_step_as_a_ratio() -> None:
     wanted = Workload("twonn", (1, 28, 28), "bytes", 10, 10)
     flop, parameters = size_of(wanted, NONE)
