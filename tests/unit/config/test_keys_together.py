@@ -178,3 +178,15 @@ def test_a_speed_up_divides_rounds_and_rises() -> None:
     assert (metric.reading.rising, metric.reading.unit) == (True, "")
     assert (plain.reading.rising, plain.reading.unit) == (False, "rounds")
     assert plain.curve.reading.words == "accuracy"
+
+
+def test_at_scale_demo_a_map_has_its_corners_each_once() -> None:
+    narrow = HeatMap.model_validate(panel(["a", "b"])).at("demo")
+    assert (narrow.x.values, narrow.y.values) == ([1, 2], [1])
+    assert [each.methods for each in narrow.panels] == [[["a", "b"]]]
+    axes = {axis: {"label": axis, "values": [1, 2, 3]} for axis in "xy"}
+    wide = HeatMap.model_validate(
+        {**panel(["a", "b", "c"], ["d", "e", "f"], ["g", "h", "i"]), **axes}
+    )
+    assert [each.methods for each in wide.at("demo").panels] == [[["a", "c"], ["g", "i"]]]
+    assert wide.at("demo").x.values == [1, 3] and wide.at("paper") == wide

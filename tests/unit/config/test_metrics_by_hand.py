@@ -134,6 +134,9 @@ def test_clients_values_become_one_number_in_every_round(how: Any, weighted: boo
         assert [value for _, value in kept] == pytest.approx(last)
         run.rounds["client_accuracy"][0] = None  # no client had one
         assert len(metric.reading.series(run)) == (2 if means else 1)
+        run.clients = {key: [] for key in run.clients}
+        kept = metric.reading.series(run)
+        assert [number for number, _ in kept] == ([4, 6] if means else [])
 
 
 def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it() -> None:
