@@ -75,6 +75,7 @@ FIGURES: dict[str, Any] = {
         "kind": "decomposition", "title": "Terms", "method": "fedavg", "samples": 70,
         "show": [["loss"]], "panels": [{"label": "a", "setting": "s", "demo": "small"}],
     },
+    "energies": {"kind": "shares", "title": "Energies"},
     "map": {
         "kind": "heat_map", "title": "Map", "setting": "s", "demo": "small",
         "x": {"label": "x", "values": [1, 2, 3]}, "y": {"label": "y", "values": [1, 2, 3]},
@@ -130,6 +131,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     settings = {"s": S} | {name: {"extends": "s"} for name in SETTINGS}
     root = settle(
         tmp_path_factory.mktemp("targets"), settings=settings, tables=TABLES, figures=FIGURES,
+        computed={kind: {"kind": kind, "title": "C"} for kind in ("costs", "responses")},
         seeds={"demo": [1], "paper": [1, 2, 3]},
     )  # fmt: skip
     return load(root)
@@ -172,6 +174,8 @@ def test_a_table_s_runs_are_each_method_with_each_seed_once(
     assert target.runs == target.required == (*wanted,) and target.analyses == ()
     assert target.path == Path(f"results/tables/{scale}/own/table_1.json")
     assert target.page == Path("reports/site/own/table_1.html") and target.study is None
+    studies = [bench.target("own", item, scale).study for item in ("costs", "responses")]
+    assert studies == [Path("results/studies/fedgo_cost.json"), None]
 
 
 def test_a_ratio_needs_the_runs_without_the_wrapper_too(bench: Workbench) -> None:
@@ -197,6 +201,7 @@ NEEDS: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]], bool]] = {
         [("s", "fedavg"), ("s", "fedprox")], [("small", "fedavg"), ("small", "fedprox")], True,
     ),
     "shares": ([], [], False),
+    "energies": ([], [], False),
     "plane": ([("s", "fedavg"), ("t", "fedavg")], [("small", "fedavg"), ("t", "fedavg")], True),
     "line": ([("s", "fedavg")], [("s", "fedavg")], True),
     "sheets": (
@@ -250,6 +255,8 @@ def test_a_figure_s_runs_and_analyses_are_those_of_the_scale(
     shared = {"paper": ["s", "t"], "demo": ["small", "t"]}[scale] if item == "shares" else []
     assert target.figure.shared_out(scale) == shared
     assert target.required == target.runs
+    studied = Path("results/studies/fedevg_assumption.json") if item == "energies" else None
+    assert target.study == studied
     # At scale compact it is shown, and waits for nothing.
     beside = bench.target("own", item, "compact")
     assert beside.runs == bench.target("own", item, "paper").runs and beside.required == ()
