@@ -265,7 +265,8 @@ def test_how_a_run_ended_is_said_with_its_rounds_and_its_privacy(
     assert ("before" in lines[-1]) != bool(played) and lines[-1].endswith("; numbers")
     run._say_outcome(bench, key, {"status": "finished"}, played)
     assert len(capsys.readouterr().err.splitlines()) == 1
-    assert run._privacy({"epsilon": None}) != run._privacy(told["privacy"])  # type: ignore[arg-type]
+    none, least = ({"epsilon": each, "delta": 0.1, "neighbours": "x"} for each in (None, 0.0))
+    assert "epsilon" in run._privacy(least) and "epsilon" not in run._privacy(none)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ def test_what_a_run_a_table_and_a_page_wait_for(tmp_path: Path) -> None:
     drawn = made.inputs_of_page(SimpleNamespace(system="own", item="drawn"))
     folder = "results/runs/own/other/fedavg/seed1"
     assert {*drawn} == {f"{folder}/{name}" for name in {*names, "clients.parquet"}}
+    assert {*made.pages()} == {"reports/site/own/first.html", "reports/site/own/drawn.html"}
     everything = {*made.results()}
     assert everything == {
         *made.tables(), *(f"{at}/manifest.json" for at in [*folders, folder])
@@ -196,7 +197,8 @@ def test_clients_are_counted_in_the_data_that_are_there(tmp_path: Path) -> None:
     """None are fetched for it; while small runs are asked for, a figure waits for nothing."""
     held = "  held: {kind: client_statistics, title: Held, settings: {A: small, B: other_data}}\n"
     more = "  other_data: {extends: small, dataset: fmnist}\ntables:"
-    text = EXPERIMENT.replace("tables:", more) + "computed:\n" + held
+    shares = "  shares: {kind: partitions, title: S, panels: [{label: A, setting: small}]}\n"
+    text = EXPERIMENT.replace("tables:", more) + shares + "computed:\n" + held
     made = settled(tmp_path, text)
     page = SimpleNamespace(system="own", item="held")
     assert made.inputs_of_page(page) == []
@@ -210,7 +212,9 @@ def test_clients_are_counted_in_the_data_that_are_there(tmp_path: Path) -> None:
     seeds = "seeds: {demo: [1], compact: [1], paper: [1]}\n"
     (tmp_path / "config/config.yaml").write_text(f"scale: compact\n{seeds}")
     small = graph.Graph(load(tmp_path))
-    assert small.inputs_of_page(SimpleNamespace(system="own", item="drawn")) == []
+    for name in ("drawn", "shares"):
+        page = SimpleNamespace(system="own", item=name)
+        assert made.inputs_of_page(page) and not small.inputs_of_page(page)
     assert {*small.results()} == {*small.tables()}  # nor is any run
 
 

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
     for method, shares in (("fedper", False), ("fedbn", True)):
         assert (league.obstacle(bench, matches["label-skew"], method) == "") is shares
     assert league.obstacle(bench, matches["domains"], "fedbn") == ""
-    assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], "fedavg")
+    for method in ("fedavg", "local"):  # also if each client has a model of its own
+        assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], method)
     for method in ("fedevg", "fedcvae", "fedcgan"):  # one of which trains classifiers, too
         assert league.obstacle(bench, matches["synthetic"], method) == ""
     # A pre-training is ranked by accuracy only if its clients train classifiers of their own.
@@ -173,6 +175,21 @@ def test_what_all_methods_of_a_setting_have_alike_cannot_be_searched(
         searched(bench, match, **{key: [value]})
     for fine in ({"lr": [0.1]}, {"epochs": [2]}, {"batch_size": [7]}, {"lr_decay": [0.5]}):
         assert len(searched(bench, match, **fine).candidates) == 1
+
+
+@pytest.mark.parametrize("scheme", ["at_server", "iid"])
+def test_what_was_trained_on_the_server_s_samples_saw_no_validation_sample(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    match = one_of(bench, "label-skew")
+    spec = bench.run_spec(match.setting, "fedavg", 1)
+    other = spec.setting.model_copy(update={"partition": SimpleNamespace(scheme=scheme)})
+    inputs = {"data": object(), "generator": replace(spec, setting=other)}
+    given = SimpleNamespace(inputs=inputs)
+    monkeypatch.setattr(Workbench, "run_spec", lambda *about: given)
+    search = searched(bench, match, mu=[0.5, 2.0])
+    assert len(search.candidates) == (2 if scheme == "at_server" else 0)
+    assert ("generator" in search.why) == (scheme != "at_server")
 
 
 def test_validation_samples_with_another_use_are_not_searched_on(
