@@ -5,7 +5,7 @@ tests/unit/run/test_own_methods.py has what authors get wrong in files, and its 
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any
 
@@ -55,7 +55,8 @@ def changed(results: Mapping[str, Change], acts: Change = lambda ctx: None, sinc
 
 def play(method: Method, rounds: int = 2, **options: Any) -> Tree:
     """Play rounds under all checks, and ask for the model."""
-    world = watched(federation(method, cohort=2, **options), every=True)
+    plain = federation(method, cohort=2, **options)
+    world = watched(replace(plain, batch_size=40), every=True)  # one step an epoch
     server, clients = begin(world), Memory()
     for round in range(rounds):
         server, _ = play_round(world, server, clients, round)
