@@ -268,6 +268,19 @@ def test_transparent_pixels_show_the_background(mode: str, form: str, channels: 
         decode(stored(white, form), "x", channels)
 
 
+@pytest.mark.parametrize("alpha", [1, 128, 254])
+def test_the_background_shows_through_in_part(alpha: int) -> None:
+    """Even where no pixel is wholly transparent."""
+    array = np.random.default_rng(1).integers(0, 256, (5, 5, 4)).astype(np.uint8)
+    array[..., 3] = 255
+    array[2, 3, 3] = alpha
+    for background, shade in (("white", 255), ("black", 0)):
+        read = decode(stored(Image.fromarray(array)), "x", 3, background=background)
+        wanted = array[..., :3].astype(float)
+        wanted[2, 3] = wanted[2, 3] * alpha / 255 + shade * (1 - alpha / 255)
+        assert (abs(read.transpose(1, 2, 0) - wanted) <= 1).all()
+
+
 def test_a_colour_that_stands_for_transparency_shows_the_background() -> None:
     grey = Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4))
     for image in (grey, grey.convert("RGB"), grey.convert("P")):
