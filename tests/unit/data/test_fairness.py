@@ -163,6 +163,19 @@ def test_berka(tmp_path: Path) -> None:
     assert dataset.meta["content_sha256"] == GOLDEN["berka"]
 
 
+def test_a_region_that_is_left_out_is_one_of_the_data(tmp_path: Path) -> None:
+    spec, contents = raw.berka(raw.berka_tables(), None)
+    for left_out, clients in (((), raw.REGIONS), (("Prague",), (raw.REGIONS[0], raw.REGIONS[2]))):
+        changed = spec.model_copy(update={"leave_out": left_out})
+        made = archived(tmp_path, (changed, contents))
+        assert made.group_names == sorted(clients)
+        assert made.train.group is not None
+        assert np.bincount(made.train.group).tolist() == [8] * len(clients)
+    with refused(key="leave_out", value="Moravia", names="'south Moravia'"):
+        wrong = spec.model_copy(update={"leave_out": ("Prague", "Moravia")})
+        archived(tmp_path, (wrong, contents))
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "fault"),
     [

@@ -261,7 +261,8 @@ def test_other_pickles_are_refused(value: Any, tmp_path: Path) -> None:
 # --- PACS -----------------------------------------------------------------------------------------
 def test_pacs(tmp_path: Path) -> None:
     members = raw.pacs()
-    dataset = archived(tmp_path, "pacs", members)
+    others = {"PACS/photo/dog/Thumbs.db": b"x", "PACS/read.me": b"x"}  # no images
+    dataset = archived(tmp_path, "pacs", members | others)
     assert dataset.test is not None and dataset.input_shape == (3, 224, 224)
     assert dataset.meta["class_names"] == ["dog", "elephant"]
     assert dataset.meta["groups"] == ["photo", "art_painting", "cartoon", "sketch"]

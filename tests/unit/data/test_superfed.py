@@ -220,6 +220,9 @@ def test_speeches_without_directions_and_headings() -> None:
         "BEN": ["Me--too."],
         "All": ["Ay!"],
     }
+    for marks in ("#", "##", "####"):
+        play = f"**ANN**\nOne.\n\nTwo.\n{marks} ACT II\nNobody.\n**BEN**\nI.\n**ANN**\nThree."
+        assert speeches(play) == {"ANN": ["One.", "Two.", "Three."], "BEN": ["I."]}
 
 
 def test_some_samples_of_each_role(tmp_path: Path) -> None:
