@@ -8,6 +8,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, SearchTarget
 from fedrepro.report.papers import published
+from fedrepro.report.papers.references import Reference
 from fedrepro.support.errors import UserError
 from support.refusals import refused
 from support.report_world import ROOT
@@ -38,6 +39,35 @@ def test_a_cell_is_found_by_what_is_printed_around_it(papers: published.Publishe
 def test_a_part_of_a_table_has_the_table_s_printed_number(papers: published.Published) -> None:
     assert papers.label_of("ima", "table_1") == "Table I"
     assert papers.label_of("ima", "table_1_released") == "Table I, Released"
+
+
+@pytest.mark.parametrize(
+    ("item", "table", "label", "part"),
+    [
+        ("table_7_heart", "7", "Table 7, Heart", "heart"),
+        ("table_2_3", "", "Table 2.3", ""),
+        ("table_2_3", "II", "Table II", ""),
+        ("table_1_earlier2", "1", "Table 1, Earlier2", "earlier2"),
+        ("figure_2_3_toy", "", "Figure 2.3, Toy", "toy"),
+        ("figure_a1", "", "Figure A1", ""),
+        ("figure_regret", "", "Regret", ""),
+        ("section_f_1", "Section F.1", "Section F.1", ""),
+        ("compact_accuracy", "", "Compact accuracy", ""),
+    ],
+)
+def test_an_item_has_the_printed_name(item: str, table: str, label: str, part: str) -> None:
+    assert published.label_of(item, table) == label
+    whole = item.removesuffix(f"_{part}") if part else item
+    assert published.split_part(item) == (whole, part)
+
+
+def test_items_are_sorted_by_their_numbers() -> None:
+    """Tables, figures, then sections; a part after its table, letters after numbers."""
+    items = [
+        "table_2", "table_2_9", "table_2_9_released", "table_2_10", "table_10", "table_a",
+        "figure_2", "figure_10", "figure_regret", "section_g", "section_g_2",
+    ]  # fmt: skip
+    assert sorted({*items}, key=published.natural) == items
 
 
 def test_a_cell_that_is_not_printed_is_none(papers: published.Published) -> None:
@@ -156,6 +186,17 @@ def test_a_number_that_nobody_can_have_printed_is_refused(
     assert f"{key}: {said}" in line
 
 
+def test_a_work_links_every_place_that_is_given() -> None:
+    work = {"author": "A", "title": "T", "year": "2020"}
+    arxiv, doi = ("arXiv:2007.07481", "https://arxiv.org/abs/2007.07481"), "10.1/x<y>"
+    told = Reference.model_validate({**work, "arxiv": "2007.07481", "url": "https://a.org"})
+    assert told.links == [arxiv, ("paper", "https://a.org")]
+    told = Reference.model_validate({**work, "arxiv": "2007.07481", "doi": doi, "pages": "1"})
+    assert told.links == [(f"doi:{doi}", "https://doi.org/10.1/x%3Cy%3E"), arxiv]
+    assert [*told.fields] == ["author", "title", "year", "pages", "doi", "arxiv"]
+    assert Reference.model_validate(work).links == []
+
+
 def test_a_paper_needs_no_more_than_its_text_and_its_cells(tmp_path: Path) -> None:
     folder = tmp_path / published.PAPERS / "ours"
     folder.mkdir(parents=True)
@@ -166,3 +207,26 @@ def test_a_paper_needs_no_more_than_its_text_and_its_cells(tmp_path: Path) -> No
     papers = published.load(tmp_path)
     assert [cell.mean for cell in papers.cells] == [81.17]
     assert papers.ledger == papers.claims == ()
+    # All other files are optional; a row each belongs to its item, in the file's order.
+    for name, text in {
+        "notes.csv": "item,note\ntable_1,first\ntable_2,other\ntable_1,second\n",
+        "words.csv": "item,table,setting,method,metric,text\ntable_1,1,s,m,sent,O(n)\n"
+        "table_1,1,s,m,kept,none\n",
+        "figures.csv": "figure,item,state,note\n2,figure_2,as printed,\n3,,missing,no data\n",
+        "captions/table_1.md": "# Title\n\nOne\nline.\n\n\nAnother.\n",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    papers = published.load(tmp_path)
+    assert papers.notes == {
+        ("ours", "table_1"): ("first", "second"),
+        ("ours", "table_2"): ("other",),
+    }
+    words = papers.words["ours", "table_1"]
+    assert [(word.metric, word.text) for word in words] == [("sent", "O(n)"), ("kept", "none")]
+    assert papers.captions["ours", "table_1"] == published.Caption(
+        "Title", ("One line.", "Another.")
+    )
+    figure = papers.figure_of("ours", "figure_2")
+    assert figure and figure.state == "as printed" and papers.figure_of("ours", "figure_3") is None
+    assert [one.figure for one in papers.figures] == ["2", "3"]

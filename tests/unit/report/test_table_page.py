@@ -12,6 +12,7 @@ import yaml
 
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import OfRounds
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
@@ -73,6 +74,20 @@ def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None
     same = replace(table.cells[1], paper=replace(table.cells[1].paper, mean=80.001))
     tied = replace(table, cells=(table.cells[0], same, *table.cells[2:]))
     assert best_of_rows(target, tied, range(4))[0].ours == {0, 1}  # as far as digits show
+    for decimals, best in ((3, {1}), (0, {0, 1})):
+        digits = [
+            replace(cell, printed=cell.printed and replace(cell.printed, decimals=decimals))
+            for cell in tied.cells
+        ]
+        assert best_of_rows(target, replace(tied, cells=tuple(digits)), range(4))[0].ours == best
+    # A column of another metric has no part in it.
+    columns = [*target.table.columns]
+    columns[1] = columns[1].model_copy(update={"metric": OfRounds(name="loss")})
+    other = replace(target, table=target.table.model_copy(update={"columns": columns}))
+    assert best_of_rows(other, table, range(4))[0].ours == frozenset()
+    assert best_of_rows(other, table, range(4))[0].printed == {
+        max((0, 2, 3), key=printed.__getitem__)
+    }
 
 
 def test_of_a_loss_the_least_is_best() -> None:
