@@ -281,6 +281,10 @@ def test_rivals_search_the_setting_s_keys_alone(bench: Workbench) -> None:
     for search in searches:
         assert {RunKey(run.setting, run.method, run.seed) for run in search.runs} == {*search.runs}
         assert {run.seed for run in search.runs} == {match.seeds[0]}
+    # Of any part: fedfa's momentum is not the clients'.
+    grid = Searched(method="ima+fedfa", grid={"lr": [0.01, 0.02], "momentum": [0.5, 0.6, 0.7]})
+    own, *others = league.searches_of(bench, [match], "ima+fedfa", grid, rivals=True)
+    assert (len(own.candidates), {len(each.candidates) for each in others}) == (6, {2})
     alone = Searched(method="fedprox", grid={"mu": [0.5]})
     with pytest.raises(UserError, match="--grid: 'mu':"):
         league.searches_of(bench, [match], "fedprox", alone, rivals=True)
