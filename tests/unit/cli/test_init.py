@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.cli import init
 from fedrepro.cli.main import main
 from fedrepro.config.experiment import shipped
 from support.places import ROOT
+from support.refusals import refused
 
 
 def test_a_workbench_begins_without_results(
@@ -63,8 +65,10 @@ def test_a_published_setting_is_used_after_the_command_that_the_error_names(
     Path("reports/papers/ima/cells.csv").write_text("mine", encoding="utf-8")
     assert main(["init", "--with", "ima"]) == 0
     experiment, compact = "config/experiments/ima.yaml", "config/compact/ima.yaml"
-    line = rf"ima: added {compact}, {experiment}, \d+ files in reports/papers\n"
-    assert re.fullmatch(line, capsys.readouterr().out)
+    theirs_too = [path for path in (ROOT / "reports/papers/ima").rglob("*") if path.is_file()]
+    count = len([path for path in theirs_too if "reference" not in path.parts]) - 1  # but for mine
+    line = f"ima: added {compact}, {experiment}, {count} files in reports/papers\n"
+    assert capsys.readouterr().out == line
     assert main(["run", "ima/fmnist-shards2-demo", "fedavgg", "--seed", "1"]) == 2
     assert "part: 'fedavgg'" in capsys.readouterr().err  # it gets as far as the method
     # What was there is as it was.
@@ -79,13 +83,30 @@ def test_a_published_setting_is_used_after_the_command_that_the_error_names(
     listed = Path("reports/papers/systems.yaml").read_text(encoding="utf-8")
     assert listed.endswith("\n- ima\n- fedgo\n")
     order = Path("reports/papers/systems.yaml")
-    order.write_text("# mine\n- fedgo  # first\n", encoding="utf-8")
+    before = "# mine\n- ima_of_mine\n- fedgo  # first\n"
+    order.write_text(before, encoding="utf-8")
     assert main(["init", "--with", "ima"]) == 0
-    assert order.read_text(encoding="utf-8") == "# mine\n- fedgo  # first\n- ima\n"
+    assert order.read_text(encoding="utf-8") == f"{before}- ima\n"
     order.write_text("[fedgo]\n", encoding="utf-8")
     assert main(["init", "--with", "ima"]) == 2
     assert "systems.yaml: expected a line for each system" in capsys.readouterr().err
     assert order.read_text(encoding="utf-8") == "[fedgo]\n"
+
+
+def test_a_new_paper_has_a_name_that_nothing_has(tmp_path: Path) -> None:
+    """Neither a published paper nor an experiment, its small runs or printed numbers here."""
+    for name in ("my_paper", "p2", "ima_of_mine"):
+        init._check_free(tmp_path, name, {"ima"})
+    for name in ("ima", "9x", "_x", "My", "my-paper", "a b", ""):
+        with refused(key="--paper", value=name):
+            init._check_free(tmp_path, name, {"ima"})
+    for taken in ("config/experiments/a.yaml", "config/compact/b.yaml", "reports/papers/c/x.csv"):
+        (tmp_path / taken).parent.mkdir(parents=True)
+        (tmp_path / taken).touch()
+    for name in "abc":
+        with refused(key="--paper", value=name):
+            init._check_free(tmp_path, name, {"ima"})
+    init._check_free(tmp_path, "d", {"ima"})
 
 
 def test_without_a_folder_it_needs_a_workbench(
