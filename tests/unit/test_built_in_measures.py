@@ -1,5 +1,6 @@
 """What the package's measures say of themselves, and how clients' values become one number."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -293,6 +294,16 @@ def test_a_measure_that_would_not_be_what_it_says_is_refused(
     write(tmp_path, name, per, body, rest)
     with refused(names="of_outputs" if "of_output(" in body else f"{name}.py"):
         registry.known("client", "round", folders=Folders(measures=tmp_path))
+
+
+def test_no_measure_has_the_name_of_a_column() -> None:
+    """Of clients.parquet and rounds.parquet, nor what those of validation samples begin with."""
+    columns = "round client train_samples test_samples participations update_norm learning_rate"
+    names = f"{columns} bytes_down bytes_up accuracy ensemble_loss client_x test_x validation_x"
+    for name in (*names.split(), "tested", "clients"):
+        objects: Any = (("measures", name, type("Own", (Told,), {})),)
+        with refused(names=name) if name in names.split() else nullcontext():
+            assert registry.the(name, "client", folders=Folders(objects=objects)).name == name
 
 
 def test_a_measure_may_not_change_the_targets_of_others() -> None:
