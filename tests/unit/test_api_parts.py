@@ -20,6 +20,7 @@ from fedrepro.methods.fedavg import FedAvg
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import NONE
+from support.tiny_run import run_spec
 
 
 def run_of(columns: dict[str, list[float]], seed: int = 1, diverged: int | None = None) -> fr.Run:
@@ -266,6 +267,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
         ({"test": (X, Y)}, 0.0, False),
         ({"test": (X, Y), "test_fraction": 0.25}, 0.25, True),
         ({"test": (X, Y), "test_fraction": 0.0}, 0.0, False),
+        ({"test_fraction": 0.0}, 0.0, False),
         ({"test_fraction": 0.5}, 0.5, True),
     ],
 )
@@ -356,6 +358,18 @@ def test_objects_have_their_kinds_and_names(asked: Any) -> None:
     assert [(kind, name) for kind, name, _ in objects] == [
         ("methods", "one_of_mine"), ("methods", "another_one")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("fedavg", False), ("ima+fedavg", False), ("ditto", True), ("ima+ditto", True),
+     ("local", False), ("fedper", False)],
+)  # fmt: skip
+def test_of_a_model_of_one_s_own_beside_the_shared_one_a_line_is_said(
+    method: str, said: bool
+) -> None:
+    """Not where no model is shared, nor where clients keep a part of it."""
+    assert bool(given.unscored(run_spec(method))) == said
 
 
 def test_samples_that_are_not_shared_out_are_refused() -> None:

@@ -166,8 +166,8 @@ def test_one_bad_epoch_does_not_end_it() -> None:
     assert not judging._converged([*falling, 10.0])
     assert judging._converged([*falling, *[10.0] * judging.PATIENCE])
     assert judging._converged([1.0, 2.0, *[1.5] * judging.PATIENCE])  # of all before, the least
-    assert not judging._converged([]) and not judging._converged([1.001 * judging.ENOUGH])
-    assert judging._converged([5.0, judging.ENOUGH])
+    assert not judging._converged([]) and not judging._converged([0.0101])
+    assert judging._converged([5.0, 0.01])
 
 
 OWN = """

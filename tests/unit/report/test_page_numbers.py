@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ from fedrepro.report.pages import (
 )
 from fedrepro.report.pages import league as league_page
 from fedrepro.report.pages.method import MethodText
-from fedrepro.report.papers.claim import CompactTest
+from fedrepro.report.papers.claim import CompactTest, Quantifier
 from fedrepro.report.papers.published import (
     PrintedCell,
     PrintedMetric,
@@ -44,6 +45,7 @@ from fedrepro.report.papers.published import (
 from fedrepro.report.papers.references import References
 from fedrepro.report.papers.verdict import judge_computed
 from fedrepro.support.files import sha256_of
+from support.places import ROOT
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -87,15 +89,22 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
         targets=lambda scale: {("s", "t"): target} if scale == "demo" else {},
         tables=lambda scale: tables, root=None,
     )  # fmt: skip
-    empty = SimpleNamespace(archived=None, timing={})
+    empty = SimpleNamespace(archived=None, timing={"wall_seconds": 99.0})  # not landed
     monkeypatch.setattr(cost, "read_run", lambda _, run, reference: archived.get(run, empty))
     monkeypatch.setattr(cost, "use_of", lambda each, _: {"label": "x"})
-    found = cost.cost(bench, Published(), [made[keys[0]]], [])  # type: ignore[arg-type]
+    landed, untimed = timed("a", 3), timed("d", 2)
+    landed.reference = untimed.reference = True
+    untimed.timing = {}
+    given = [landed, untimed]
+    found = cost.cost(bench, Published(), [made[keys[0]]], given)  # type: ignore[arg-type]
     rows = [(row["scale"], row["runs"], row["wanted"], row["wall"]) for row in found["tables"]]
     assert rows == [("demo", 1, 2, 10.0), ("compact", 2, 2, 30.0), ("compact", 2, 3, 50.0)]
-    ((total),) = found["totals"]
-    assert (total["runs"], total["wall"], total["scale"]) == (3, 60.0, "compact")
-    assert [(row["setting"], row["wall"]) for row in found["rows"]] == [("s/a", 10.0)]
+    totals = [(total["runs"], total["wall"], total["scale"]) for total in found["totals"]]
+    assert totals == [(1, 30.0, "paper"), (3, 60.0, "compact")]
+    rows = [(row["setting"], row["method"], row["reference"], row["wall"]) for row in found["rows"]]
+    assert rows == [("s/a", "fedavg", True, 30.0), ("s/a", "fedavg", False, 10.0)]
+    untimed.timing = {"rounds_per_second": 2.0}
+    assert (cost._sum([untimed])["wall"], cost._sum([untimed])["speed"]) == (0, 2.0)
 
 
 def replace_archived(record: Any) -> Any:
@@ -261,7 +270,10 @@ def test_the_league_s_files_have_each_method_s_own_numbers_in_each_match() -> No
 
 
 # --- a claim's page -------------------------------------------------------------------------------
-def test_witnesses_of_a_claim_are_the_others_that_share_a_run(tmp_path: Path) -> None:
+def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its page says how to make its runs again, and where to object."""
     runs = {
         "a": {("s/x", ("m",))}, "b": {("s/x", ("m",)), ("s/y", ("n",))}, "c": {("s/y", ("n",))},
         "d": {("s/z", ("m", "n")), ("s/z", ("o",))}, "e": None,
@@ -289,6 +301,7 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(tmp_path: Path) ->
         table=lambda *_: SimpleNamespace(cells=cells),
     )  # fmt: skip
     (tmp_path / "reports/papers/s/compact/z").mkdir(parents=True)
+    monkeypatch.setattr(fairness, "repository", lambda: "https://a.org/r")
     pages = {
         name: fairness.fairness_page(bench, None, view, views)  # type: ignore[arg-type]
         for name, view in zip(runs, views, strict=True)
@@ -304,6 +317,19 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(tmp_path: Path) ->
     assert [run.folder for run in pages["b"]["runs"]] == ["results/runs/s/x", "results/runs/s/y"]
     assert [run.seeds for run in pages["b"]["runs"]] == ["1, 2", "2, 3"]
     assert pages["e"]["runs"] == [] and not pages["e"]["again"] and not pages["e"]["explain"]
+    assert pages["d"]["again"].split()[2] == "ONLY='s/t'"
+    assert pages["d"]["explain"] == "fedrepro explain s/z m --seed 1"
+    place, _, query = pages["b"]["form"].partition("?")
+    asked = parse_qs(query)
+    assert place == "https://a.org/r/issues/new" and asked["claim"] == ["s-b"]
+    assert (ROOT / pages["b"]["file"]).name == asked["template"][0] and asked["title"]
+    assert (ROOT / pages["b"]["file"]).is_file()
+    monkeypatch.setattr(fairness, "repository", lambda: None)
+    alone = fairness.fairness_page(bench, None, views[0], views)  # type: ignore[arg-type]
+    nothing: Any = SimpleNamespace(experiments={}, root=tmp_path)
+    unplanned = fairness.fairness_page(nothing, system_of("s"), views[-1], views)
+    assert unplanned["searches"] == [] and unplanned["system"].name == "S"
+    assert alone["form"] == "" and {*fairness.QUANTIFIERS} == {*get_args(Quantifier)}
 
 
 # --- printed tables -------------------------------------------------------------------------------
@@ -414,13 +440,14 @@ def target_of(kind: type, system: str, item: str, **about: Any) -> Any:
     return target
 
 
+def system_of(name: str) -> System:
+    about = {"title": "S", "changes": "", "paper": "", "spread": {"over": "none", "source": ""}}
+    return System.model_validate({"system": name, "name": name.upper(), **about})
+
+
 def papers_of() -> Published:
     """Two systems, of which the second has no table; a table in two parts."""
-    about = {"title": "S", "changes": "", "paper": "", "spread": {"over": "none", "source": ""}}
-    systems = {
-        name: System.model_validate({"system": name, "name": name.upper(), **about})
-        for name in ("s", "t")
-    }
+    systems = {name: system_of(name) for name in ("s", "t")}
     doubted = number("D", "S", "A", "m")
     cells = [
         *(replace(doubted, item="table_10", table="10", doubt=doubt) for doubt in ("", "x", "y")),

@@ -29,6 +29,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.workflow import checks
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
+from support.refusals import refused
 
 SKELETON = ROOT / "workflow/skeleton"
 
@@ -193,6 +194,26 @@ def test_files_whose_names_begin_with_an_underscore_are_helpers(workbench: Path)
     bench = load(workbench)
     assert list(bench.plugins.files("methods")) == ["my_prox"]
     assert not {"_shared"} & {*registry.parts(bench.plugins), *models.known(bench.plugins)}
+
+
+def test_folders_and_objects_are_of_their_kind(
+    workbench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files come first; a variable replaces the folder of methods alone."""
+    objects = (("losses", "x", 1), ("measures", "x", 2), ("measures", "y", 3))
+    kinds = {kind: workbench / kind for kind in ("methods", "models", "measures")}
+    folders = plugins.Folders(root=workbench, objects=objects, **kinds)
+    assert [folders.given("measures", name) for name in "xyz"] == [2, 3, None]
+    assert folders.given("losses", "x") == 1 and folders.given("losses", "y") is None
+    assert folders.names("measures") == ["macro_recall", "x", "y"]
+    assert folders.names("losses") == ["x"] and folders.names("models") == ["small_mlp"]
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
+    assert folders.of("methods") == tmp_path and folders.files("methods") == {}
+    assert folders.of("models") == workbench / "models" and folders.of("losses") is None
+    assert plugins.NONE.of("methods") == tmp_path
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "gone"))
+    with refused("value", key=plugins.VARIABLE, value=str(tmp_path / "gone")):
+        folders.of("methods")
 
 
 def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) -> None:
@@ -375,6 +396,8 @@ def test_a_plug_in_that_is_no_file_is_one_line(tmp_path: Path, kind: str) -> Non
     os.mkfifo(path) if kind == "pipe" else path.mkdir()
     with pytest.raises(UserError, match=r"own\.py: can't be read: it is not a file"):
         plugins.import_file("methods", path)
+    with refused("unreadable", file="own.py"):
+        plugins.Folders(methods=tmp_path).files("methods")
 
 
 def test_what_the_compiler_could_not_trace_is_blamed(tmp_path: Path) -> None:
