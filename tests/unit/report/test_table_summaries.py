@@ -1,8 +1,10 @@
 """What a table's page and the list of coverage count and say, over made-up cells of every kind."""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +143,173 @@ def test_cells_of_a_row_are_alike_if_other_published_runs_share_a_demo() -> None
     assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((1, 0), paper=b, demo=demo)])
     assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=b, demo=other)])
     assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=a, demo=demo)])
+
+
+def bench_of(**methods: tuple[str, dict[str, Any]]) -> Any:
+    """A workbench whose methods have these compositions and values."""
+    datasets = {"d": SimpleNamespace(title="Data"), "e": SimpleNamespace(title="Other data")}
+    return SimpleNamespace(
+        compose=lambda _, method: methods[method], datasets=datasets,
+        setting=lambda name: SimpleNamespace(
+            dataset="e" if name.endswith("other") else "d", note=f"note of {name}", name=name
+        ),
+    )  # fmt: skip
+
+
+def test_a_cell_is_computed_as_the_method_that_was_chosen() -> None:
+    """By its own commands and its own setting, which a run with a page or a number has."""
+    bench = bench_of(a=("fedavg", {}), b=("ima+fedprox", {"ima": {"window": 5}, "fedprox": {}}))
+    runs = (
+        run_of(3, method="a"), run_of(4, method="b", page=None, value=None),
+        run_of(2, method="b", page=None), run_of(1, method="b", page="runs/x.html"),
+    )  # fmt: skip
+    result = replace(result_of(runs=runs), methods=("a", "b"), chosen="b")
+    table = table_of(["M"], [[""]])
+    how = page._how(bench, table, result)
+    assert (how.composition, how.hyperparameters) == ("ima+fedprox", (("ima.window", 5),))
+    assert [command.split()[2:] for command in how.commands] == [
+        ["s/a", "b", "--seed", str(seed)] for seed in (1, 2, 4)
+    ]  # fmt: skip
+    assert how.setting == "s/t/a/b.yaml"
+    how = page._how(bench, table, replace(result, runs=(*runs[:2], runs[3])))
+    assert how.setting == "runs/x/setting.yaml"
+    none = page._how(bench, table, replace(result, chosen=None, runs=runs[:2]))
+    assert (none.composition, len(none.commands)) == ("fedavg", 1)
+    assert page._how(bench, table, replace(result, runs=runs[1:2])).setting is None
+
+
+def test_rows_of_a_demo_stand_once_for_all_that_have_its_numbers() -> None:
+    """Not for those of another metric, unit or number; without a demo they stand nowhere."""
+    one, other = result_of("s/demo"), result_of("s/other", 3)
+    more = replace(one, mean=9.0)
+    rows = [
+        ("A", "accuracy", "%", (one, None)), ("B", "accuracy", "%", (one, None)),
+        ("C", "loss", "%", (one, None)), ("D", "accuracy", "", (one, None)),
+        ("E", "accuracy", "%", (None, one)), ("F", "accuracy", "%", (None, None)),
+        ("G", "accuracy", "%", (other, None)), ("H", "accuracy", "%", (more, None)),
+        ("I", "accuracy", "%", (one, None)),
+    ]  # fmt: skip
+    cells = [
+        cell((at, column), demo=demo)
+        for at, (*_, demos) in enumerate(rows)
+        for column, demo in enumerate(demos)
+    ]
+    table = replace(
+        table_of(["M", "N"], []),
+        rows=tuple(TableRow(label, metric, unit, "s/a", None) for label, metric, unit, _ in rows),
+        cells=tuple(cells),
+    )
+    found = page._demo_rows(bench_of(), table)
+    assert [row.labels for row in found] == [["A", "B", "I"], *(["CDEGH"[at]] for at in range(5))]
+    assert [row.data for row in found] == ["Data"] * 4 + ["Other data", "Data"]
+    assert [row.setting for row in found] == ["demo"] * 4 + ["other", "demo"]
+    assert [row.metric for row in found[:2]] == ["accuracy", "loss"]
+    assert found[0].cells == tuple(cells[:2])
+
+
+def test_a_demo_s_runs_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all rows whose runs are among them."""
+
+    def demo(*seeds: int) -> Result:
+        return result_of("s/demo", runs=tuple(run_of(seed) for seed in seeds))
+
+    demos = [demo(1, 2), demo(1), demo(1, 3), None, demo(2, 1)]
+    cells = tuple(cell((at, 0), demo=each) for at, each in enumerate(demos))
+    table = replace(table_of(["M"], [[""]] * 5), cells=cells)
+    asked: list[tuple[int, str]] = []
+
+    def scene(_: Any, target: Any, cells: Any, scale: str) -> Any:
+        asked.append((cells[0].row, scale))
+        return SimpleNamespace(setting=f"s/{cells[0].row}") if cells[0].demo else None
+
+    monkeypatch.setattr(page.row_figures, "scene_of", scene)
+    stages = page._stages(bench_of(), None, table)  # type: ignore[arg-type]
+    assert [stage.labels for stage in stages] == [["r0", "r1", "r4"], ["r2"]]
+    assert [stage.note for stage in stages] == ["note of s/0", "note of s/2"]
+    assert asked == [(0, "demo"), (2, "demo"), (3, "demo")]
+
+
+def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only if all of them do, with a page; and each row has its own cells and best."""
+    papers = [
+        result_of("s/a", runs=tuple(run_of(seed, page=pages) for seed in seeds))
+        for seeds, pages in (((1, 2), "x"), ((1,), "x"), ((1, 3), "x"), ((4,), None), ((5,), None))
+    ]
+    cells = tuple(cell((at, 0), paper=paper) for at, paper in enumerate(papers))
+    table = replace(table_of(["M"], [[""]] * 5), cells=cells)
+    for name in ("_wanted", "_summary", "_note", "_how", "about_setting"):
+        monkeypatch.setattr(page, name, lambda *_: ())
+    monkeypatch.setattr(page.row_figures, "scene_of", lambda *asked: (asked[2][0].row, asked[3]))
+    bench: Any = SimpleNamespace(root=Path())
+    rows = page._rows(bench, None, table, "ABCDE")  # type: ignore[arg-type]
+    assert [row.above and row.above.anchor for row in rows] == [None, "row-1", None, None, None]
+    scenes = [(at, "paper") for at in range(5)]
+    assert [row.scene for row in rows] == [scenes[0], None, *scenes[2:]]
+    assert [row.best for row in rows] == [*"ABCDE"] and [row.cells for row in rows] == [
+        (each,) for each in cells
+    ]
+    assert [len(row.runs) for row in rows] == [2, 1, 2, 0, 0]
+
+
+def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[Any] = []
+    monkeypatch.setattr(page, "is_of_shared_model", lambda *asked: shared.append(asked) or False)
+    reading = SimpleNamespace(reading=SimpleNamespace(words="the loss"), mixture="at a half")
+    spec = SimpleNamespace(
+        rows=["row"], columns=[SimpleNamespace(metric=None), SimpleNamespace(metric=reading)],
+        metric_of=lambda row, column=None: (row, column and column.metric),
+    )  # fmt: skip
+    target: Any = SimpleNamespace(table=spec)
+    row = TableRow("r", "accuracy", "%", "s/a", "s/demo")
+
+    def note(column: int, *results: Result) -> str:
+        paper, demo = (*results, None)[:2]
+        return page._note(bench_of(), target, row, cell((0, column), paper=paper, demo=demo))
+
+    assert note(0, result_of("s/a"), result_of("s/demo")) == ""
+    assert note(1, result_of("s/a")).split(", ") == ["the loss", "at a half"]
+    both = note(0, result_of("s/b"), result_of("s/a"))
+    assert both.count(";") == 1 and "s/b" in both.split(";")[0] and "s/a" in both.split(";")[1]
+    assert shared[1][1:] == (("row", reading), "s/a", ("m",))
+    monkeypatch.setattr(page, "is_of_shared_model", lambda *_: True)
+    assert note(0, result_of("s/a")) != ""
+
+
+def test_a_summary_has_its_rounds() -> None:
+    def words(of_a_run: bool = False, **about: int) -> str:
+        metric = SimpleNamespace(of_a_run=of_a_run)
+        spec = SimpleNamespace(summary=Summary(**about), rows=[0], metric_of=lambda row: metric)
+        return page._summary(SimpleNamespace(table=spec), 0)  # type: ignore[arg-type]
+
+    assert words(of_a_run=True, rounds=3) == ""
+    numbers = [re.findall(r"\d+", words(**about)) for about in
+               ({"rounds": 3, "up_to": 40}, {"rounds": 2}, {"up_to": 7}, {})]  # fmt: skip
+    assert numbers == [["3", "40"], ["2"], ["7"], []]
+
+
+def test_columns_name_the_parts_of_their_first_method() -> None:
+    bench = bench_of(a=("ima+fedprox@released", {}), b=("fedavg", {}))
+    columns = [
+        SimpleNamespace(label="A", methods_at=lambda scale: ("a",) if scale == "demo" else ("b",)),
+        SimpleNamespace(label="B", methods_at=lambda scale: ("b", "a")),
+    ]
+    target: Any = SimpleNamespace(
+        table=SimpleNamespace(columns=columns), cells=[SimpleNamespace(setting="s/a")], scale="demo"
+    )
+    assert page._methods(bench, target) == [
+        {"label": "A", "parts": ["ima", "fedprox"]}, {"label": "B", "parts": ["fedavg"]}
+    ]  # fmt: skip
+
+
+def test_a_row_s_landed_files_are_those_of_all_its_settings(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        folder = tmp_path / f"reports/papers/s/compact/{name}"
+        folder.mkdir(parents=True)
+        (folder / "rounds.parquet").touch()
+    cells = [cell(paper=result_of(f"s/{name}")) for name in ("b", "a", "b", "gone")]
+    assert page._landed(tmp_path, cells) == tuple(
+        f"s/compact/{name}/rounds.parquet" for name in ("a", "b")
+    )
 
 
 def table_of(labels: list[str], names: list[list[str]]) -> ComputedTable:
