@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.papers.fedgo import counting
+from fedrepro.papers.fedgo import counting, table_costs
 from fedrepro.papers.fedgo import study_cost as cost
 from fedrepro.papers.fedgo.study_cost import MILLION, Schedule, Variant
+from fedrepro.report.papers import published
 from support.places import ROOT
 
 SCHEDULE = Schedule()
@@ -218,6 +219,23 @@ def test_fedgkd_sends_a_second_model_down() -> None:
         cost.traffic(Variant(name), networks(), SCHEDULE) for name in ("FedDF", "FedGKD+")
     )
     assert (more.down, more.up) == (2 * plain.down, plain.up)
+
+
+def test_a_cost_that_is_not_counted_says_why_and_names_its_entry() -> None:
+    printed_cell = next(
+        cell for cell in published.load(ROOT).tables["fedgo", "table_17"] if cell.unit != "percent"
+    )
+    known = {"table": "17", "setting": "s", "method": "FedGO", "metric": "m", "entry": "A17"}
+    for value in (None, "words"):
+        hole = table_costs._costing(
+            printed_cell, table_costs.Cost(value=value, hole="why", **known)
+        )
+        assert (hole.value, hole.hole, hole.entry, hole.verdict) == (None, "why", "A17", None)
+    ours = table_costs._costing(
+        printed_cell, table_costs.Cost(value=2.5 * printed_cell.mean, hole="", **known)
+    )
+    assert (ours.value, ours.hole, ours.entry) == (2.5 * printed_cell.mean, "", "A17")
+    assert ours.verdict is not None and ours.verdict.word == "differs"
 
 
 def test_counting_leaves_a_network_as_it_was() -> None:

@@ -403,6 +403,34 @@ def test_the_page_of_counted_numbers_counts_words_and_holes(
     assert [address for address, _ in page["parts"]] == ["table_1_part.html"]
     ((_, row), *more) = page["grids"][0]["rows"]
     assert row["A"] == cells[0] and len(more) == 4
+    assert (page["title"], page["grids"][0]["metric"]) == ("T", "the m")
+    assert page["word_rows"] == ["S0", "S1", "S2"] and page["word_columns"] == ["w"]
+    assert page["wordings"] == {(f"S{at}", "w"): word for at, word in enumerate(words)}
+    for of_methods, head in ((True, "What"), (False, "Data")):
+        target.spec = SimpleNamespace(heading="Counted", of_methods=of_methods, title="T")
+        page = printed.computed_page(cells, words, [], target, Published())  # type: ignore[arg-type]
+        (grid,) = page["grids"]
+        assert (grid["metric"], grid["head"]) == ("Counted", head) and len(grid["rows"]) >= 1
+
+
+def test_a_printed_table_without_runs_has_a_grid_for_each_metric_and_its_words() -> None:
+    papers = replace(papers_of(), claims=(), ledger=())
+    cell = replace(number("D", "S", "A", "m"), item="table_3", table="3")
+    cells = (cell, replace(cell, method="B", doubt="a slip"), replace(cell, metric="n", mean=2.0,
+             kind=PrintedMetric(unit="own", words="the n")))  # fmt: skip
+    words = [Wording("table_3", setting, metric, "text") for setting in "TS" for metric in "wv"]
+    papers = replace(papers, cells=(*papers.cells, *cells), words={("s", "table_3"): tuple(words)})
+    page = printed.printed_page(papers, "s", "table_3")
+    assert [(grid["metric"], grid["columns"]) for grid in page["grids"]] == [
+        ("the m", ["A", "B"]), ("the n", ["A"])
+    ]  # fmt: skip
+    assert page["grids"][0]["rows"][0][1]["B"] == cells[1]
+    assert page["word_rows"] == ["T", "S"] and page["word_columns"] == ["w", "v"]
+    assert list(page["words"]) == words and page["doubted"] == [cells[1]]
+    assert (page["printed"], page["label"], page["system"].name) == (3, "Table 3", "S")
+    only = replace(papers, cells=papers.cells[:4])
+    page = printed.printed_page(only, "s", "table_3")
+    assert (page["grids"], page["printed"], page["label"]) == ([], 0, "Table 3")
 
 
 # --- the start page and the ledger ----------------------------------------------------------------

@@ -3,7 +3,9 @@
 import os
 import re
 import shutil
+import sys
 import traceback
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -214,6 +216,80 @@ def test_folders_and_objects_are_of_their_kind(
     monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "gone"))
     with refused("value", key=plugins.VARIABLE, value=str(tmp_path / "gone")):
         folders.of("methods")
+
+
+class Hooks:
+    on_none = None
+
+    def on_round(self, progress: int) -> None: ...
+
+    def on_evaluation(self, round: int, scores: int = 0) -> None: ...
+
+    def other(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("body", "refusing", "prefix"),
+    [
+        ({"on_raund": lambda self, progress: None}, True, None),
+        ({"on_raund": lambda self, progress: None}, True, "on_"),
+        ({"on_anything_else": lambda self: None}, False, None),
+        ({"on_anything_else": lambda self: None}, True, "on_"),
+        ({"on_anything_else": 3, "on_raund": 4}, False, "on_"),
+        ({"on_round": lambda self, progress, more=1: None}, False, "on_"),
+        ({"on_round": lambda self, *of: None, "helper": lambda self: None}, False, "on_"),
+        ({"on_round": lambda self: None}, True, "on_"),
+        ({"on_round": lambda self, progress, more: None}, True, "on_"),
+        ({"on_evaluation": lambda self, scores: None}, True, "on_"),
+        ({"other": lambda self, more: None}, False, "on_"),
+    ],
+)
+@pytest.mark.parametrize("between", [False, True])
+def test_a_function_that_nothing_would_call_is_refused(
+    body: dict[str, Any], refusing: bool, prefix: str | None, between: bool
+) -> None:
+    """Also of a class that one's own extends."""
+    cls = type("Own", (Hooks,), body)
+    cls = type("Further", (cls,), {}) if between else cls
+    with refused("value", key="hook") if refusing else nullcontext():
+        plugins.refuse_uncalled(cls, Hooks, "on_", prefix)
+
+
+def test_nothing_ends_the_process_as_if_it_were_done(tmp_path: Path) -> None:
+    """Status 0 by whatever way; others only from a plug-in. A fork may end as it likes."""
+    file = tmp_path / "quits.py"
+    file.write_text("import sys\ndef quit(status):\n    sys.exit(status)\n", encoding="utf-8")
+    module, exit_before = plugins.import_file("methods", file), os._exit
+    for leave, blamed in (
+        (lambda: module.quit(0), True), (lambda: module.quit(3), True),
+        (lambda: os._exit(0), False), (lambda: sys.exit(0), False), (lambda: sys.exit(), False),
+    ):  # fmt: skip
+        with pytest.raises(plugins.PluginError) as caught, plugins.no_exit(), plugins.no_exit():
+            leave()
+        assert str(caught.value).startswith(f"{file}:3: quit: ") == blamed
+        assert os._exit is exit_before
+    for leave in (lambda: sys.exit(3), lambda: os._exit(3)):
+        with pytest.raises(SystemExit) as ended, plugins.no_exit():
+            leave()
+        assert ended.value.code == 3
+    with plugins.no_exit():
+        child = os.fork()
+        if child == 0:
+            os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+
+
+def test_the_first_file_that_was_edited_since_it_was_read_is_named(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.py" for name in "abc"]
+    for file in files:
+        file.write_text("x = 1\n", encoding="utf-8")
+        plugins.content_of(file)
+    assert plugins.changed_since_import(files) is None
+    files[2].unlink()
+    assert plugins.changed_since_import(files) == files[2]
+    files[1].write_text("x = 2\n", encoding="utf-8")
+    assert plugins.changed_since_import(files) == files[1]
+    assert plugins.changed_since_import(files[:1]) is None
 
 
 def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) -> None:
