@@ -461,18 +461,22 @@ def test_values_are_read_from_a_name_as_they_are_written(name: str, values: dict
 def test_a_search_goes_on_at_the_ends_of_what_was_tried() -> None:
     searched = Searched.model_validate({
         "method": "fedavg",
-        "keys": {"optimizer.lr": [0.1, 0.01, 0.03], "epochs": [1, 3], "augment": ["flip", None]},
+        "keys": {
+            "optimizer.lr": [0.1, 0.01, 0.03], "epochs": [1, 3], "augment": ["flip", None],
+            "stop.patience": [3, 10, None],
+        },
     })  # fmt: skip
     for key, best, values in (
         ("optimizer.lr", 0.1, [0.01, 0.03, 0.1, 0.3]), ("optimizer.lr", 0.03, [0.1, 0.01, 0.03]),
         ("optimizer.lr", 0.01, [0.003, 0.01, 0.03, 0.1]), ("epochs", 3, [1, 3, 10]),
         ("epochs", 1, [1, 3]), ("augment", "flip", ["flip", None]),
+        ("stop.patience", 10, [3, 10, None]),
     ):  # fmt: skip
         longer = searched.gone_on(key, best)
         assert longer.keys == {**searched.keys, key: values}
     assert searched.as_far_as_it_may_go().keys == {
         "optimizer.lr": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
-        "epochs": [1, 3, 10, 30, 100], "augment": ["flip", None],
+        "epochs": [1, 3, 10, 30, 100], "augment": ["flip", None], "stop.patience": [3, 10, None],
     }  # fmt: skip
 
 
