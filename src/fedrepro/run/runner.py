@@ -220,10 +220,11 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
         where, wanted = f"setting {plan.spec.setting.name}", "true: the clients share no model"
         raise bad_value(where, "evaluate.clients", False, wanted)
     if plan.test is not None and keeps_a_part(method, plan.federation.context.net.module):
+        own = "is in" if plan.scores_clients else "needs test samples of each client, for"
         note(
             f"method {name}: each client keeps a part of the model, which stays at its initial "
             "values in the shared model: test_accuracy, which scores that one on the test set, is "
-            "no client's accuracy: hold out test samples of each client for client_accuracy"
+            f"no client's accuracy; that {own} client_accuracy"
         )
 
 
