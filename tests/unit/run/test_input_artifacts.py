@@ -51,6 +51,8 @@ def test_products_say_what_they_are(root: Path) -> None:
     assert maker[1]["about"] == {"latent": 4} and maker[1]["clients"] is None
     assert judges[0]["head.weight"].shape == (6, 3, 4) and judges[1]["clients"] == 6
     assert taught[1]["range"] == "symmetric" and taught[1]["part"] == ""
+    for _, facts in (maker, judges, taught):  # no samples, and all of each is trained
+        assert not {"data", "constants"} & facts.keys()
 
 
 def test_what_classifies_nothing_is_not_evaluated_and_has_numbers_and_images(root: Path) -> None:
