@@ -527,8 +527,11 @@ def test_tabular_csv(tmp_path: Path) -> None:
         (TABLE, {"test_fraction": 0.99}, {"names": ("4", "samples")}),
         (TABLE, {"label": ["id"], "task": "multi_label"}, {"names": ("'multi_label'", "0", "1")}),
         (TABLE.replace("train", "test"), {"split": "when"}, {"names": ("when", "'train'")}),
-        (TABLE, {"standardise": "per_client", "split": "when"}, {"names": "'per_client'"}),
-        (TABLE, {"standardise": "per_client", "test_fraction": 0.5}, {"names": "'per_client'"}),
+        # Also of clients' own rows, which none is taken from by default.
+        *(
+            (TABLE, {"standardise": "per_client", "group": "site", **keys}, {"names": "per_client"})
+            for keys in ({"split": "when"}, {"test_fraction": 0.5})
+        ),
         ("a|b;c;d\n1|2;3;4\n", {}, {"names": ("header", "';'")}),
         (
             TABLE.replace("60", "much").replace("2,,", "2,5,"),
