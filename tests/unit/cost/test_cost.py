@@ -1077,6 +1077,9 @@ def test_a_server_s_distillation_by_hand(
     expected += 3 * (steps * 0.5 * batch / 100 + samples * looks * 0.001)
     cost = model.cost(run)
     assert cost.seconds == pytest.approx(expected) and cost.why == ""
+    # Only runs are made before it: of its inputs, the generator's.
+    before = {"judged": {"wgan_gp"}, "ima+long": {"long"}}.get(method, set())
+    assert {each.method for each in model.first(run)} == before
 
 
 def test_clients_are_scored_without_test_samples_of_the_data_set(
@@ -1350,3 +1353,16 @@ def test_files_whose_size_nobody_states_are_counted(
     monkeypatch.setitem(bench.datasets, "mnist", entry.model_copy(update={"size": None}))  # type: ignore[arg-type]
     (missing,) = estimate_of(bench).missing()
     assert (missing.unsized, missing.download, missing.disk) == (len(files) - 1, sizes[-1], None)
+
+
+def test_what_differs_in_any_way_has_another_name() -> None:
+    """Landed corrections are looked up by it."""
+    changes: list[dict[str, Any]] = [
+        {}, {"model": "twonn"}, {"shape": (1, 32, 28)}, {"numbers": "features"}, {"classes": 9},
+        {"batch_size": 50}, {"stacked": 4}, {"precision": "tf32"}, {"method": "dafkd epochs 1"},
+    ]  # fmt: skip
+    assert len({replace(LOGISTIC, **keys).name for keys in changes}) == len(changes)
+    keys = [PROX_KEY, replace(PROX_KEY, epochs=2), replace(PROX_KEY, options="fedprox.n=2"),
+            replace(PROX_KEY, composition="fedprox@released")]  # fmt: skip
+    assert len({key.name for key in keys}) == len(keys)
+    assert {*map(tuple, (key.parts for key in keys))} == {("fedprox",)}
