@@ -38,6 +38,7 @@ WRONG: list[Loss] = [
     lambda o, t: squares(o, t).sum(),
     lambda o, t: -squares(o, t).sum() / 100,
     lambda o, t: squares(o, t).mean(1).sum(),
+    lambda o, t: squares(o, 2 * t).sum(),  # other numbers if they are swapped
     lambda o, t: squares(o, t).sum(1)[1:],
     lambda o, t: squares(o, t).mean(0),  # over samples: one number for each output
     lambda o, t: [squares(o, t).mean()],
@@ -52,7 +53,9 @@ WRONG: list[Loss] = [
 def tried(function: Loss, stacked: bool) -> None:
     task = TASKS["regression"]
     own = task._replace(losses=OwnLoss(function, task))
-    refuse_unfit(own, "mine", OUTPUTS.clone(), TARGETS.clone(), stacked)
+    outputs = OUTPUTS.clone()
+    refuse_unfit(own, "mine", outputs, TARGETS.clone(), stacked)
+    assert not outputs.requires_grad  # they are as they were
 
 
 @pytest.mark.parametrize("stacked", [False, True])

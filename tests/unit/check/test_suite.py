@@ -399,6 +399,9 @@ VALUES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "complex tensor": (
         lambda: torch.zeros(2, dtype=torch.complex64), lambda it: it.data.imag.fill_(1),
     ),
+    "numbers of two bytes": (
+        lambda: torch.zeros(3, dtype=torch.bfloat16), lambda it: it.data.fill_(1),
+    ),
     "whole numbers": (lambda: torch.zeros(3, dtype=torch.int8), lambda it: it.fill_(1)),
     "module": (lambda: nn.Linear(2, 2), lambda it: it.weight.data.fill_(1)),
     "array": (lambda: np.zeros(3), lambda it: it.__setitem__(1, 2.0)),
@@ -428,6 +431,15 @@ def test_a_value_that_changes_in_place_leaves_a_trace(kind: str) -> None:
     after = traces.frozen(value), traces.frozen([value])
     assert before[0] != after[0] and before[1] != after[1]
     assert traces.changes({"x": before[0], "y": 1}, {"x": after[0], "y": 1}) == ["x"]
+
+
+def test_a_value_that_has_itself_inside_leaves_a_trace() -> None:
+    value: list[Any] = [1]
+    value.append(value)
+    before = traces.frozen(value)
+    assert traces.frozen(value) == before
+    value[0] = 2
+    assert traces.frozen(value) != before
 
 
 def test_what_only_one_of_two_has_is_a_change() -> None:

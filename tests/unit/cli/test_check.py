@@ -51,11 +51,16 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     ],
 )
 def test_a_composition_is_checked_alone_and_with_the_kinds_of_parts_that_it_lacks(
-    world: World, name: str, checked: str, others: list[str]
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    checked: str,
+    others: list[str],
 ) -> None:
     assert check.handle(Namespace(method=name)) == 0
     alone = [("first", checked), ("second", checked)]
     assert world.asked == [*alone, *(("composed", other) for other in others)]
+    assert "failed" not in capsys.readouterr().out.lower()
 
 
 @pytest.mark.parametrize("word", ["second", "composed"])

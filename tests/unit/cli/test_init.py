@@ -37,6 +37,7 @@ def test_a_workbench_begins_without_results(
     for profile in ("default", "slurm", "slurm-accounting"):
         ours = (ROOT / f"workflow/profiles/{profile}/profile.yaml").read_bytes()
         assert (tmp_path / f"mine/profiles/{profile}/profile.yaml").read_bytes() == ours
+    assert main(["--root", "mine", "verify"]) == 0  # no reference result is missed
     assert main(["init", "mine"]) == 2
     assert "'mine': expected a folder that does not exist yet" in capsys.readouterr().err
 

@@ -140,6 +140,38 @@ def test_methods_are_listed_by_kind_with_their_defaults(
         assert paper == told[name]["paper"]
 
 
+@pytest.mark.parametrize("name", ["scaffold", "ima", "fedadam", "central"])
+def test_a_method_is_described_with_its_values_meanings_and_deviations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["methods", name, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert main(["methods", name]) == 0
+    facts: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        key, _, text = line.partition("\t")
+        facts.setdefault(key, []).append(text)
+    assert [facts[key][0] for key in ("name", "kind", "paper")] == [
+        told[key] for key in ("name", "kind", "paper")
+    ]
+    values = told["hyperparameters"]
+    lines = dict(zip(values, facts.get("hyperparameters", []), strict=True))
+    for key, line in lines.items():
+        meaning = told["meanings"][key]
+        assert line == f"{key} = {registry_value(name, key)}" + (f": {meaning}" if meaning else "")
+    assert len(facts.get("deviations", [])) == len(told["deviations"])
+    for line, item in zip(facts.get("deviations", []), told["deviations"], strict=True):
+        assert line.startswith(f"{item['item']}: ") and item["why"] in line
+        assert line.endswith(f"{item['field']} = {item['released']}")
+
+
+def registry_value(name: str, key: str) -> object:
+    part = registry.part(name)
+    assert part is not None
+    return registry.describe(part)["hyperparameters"][key]
+
+
 @pytest.mark.parametrize("seed", [-1, 0, 1, 2**32 - 1, 2**32])
 def test_a_seed_is_one_that_every_generator_takes(seed: int) -> None:
     if 0 <= seed < 2**32:

@@ -101,6 +101,8 @@ def test_a_run_against_its_own_reference_result(
         (["nowhere"], "--other: 'nowhere': expected SETTING METHOD SEED, a manifest.json"),
         (["a\0b"], "--other: 'a\\x00b': expected SETTING METHOD SEED"),
         ([RUN.setting, "fedavg"], "--other: 'fedgo/digits-demo fedavg': expected SETTING METHOD"),
+        ([f"{RUN.folder}/rounds.parquet"], "/rounds.parquet': expected SETTING METHOD SEED"),
+        ([RUN.setting, "fedavg", "1", "2"], "--other: 'fedgo/digits-demo fedavg 1 2': expected"),
         ([RUN.setting, "fedavg", "one"], "--other: SEED: 'one':"),
         ([RUN.setting, "fedavg", "9" * 30], "--other: SEED: 9999999"),
         (["fedgo/digit-demo", "fedavg", "1"], "did you mean 'fedgo/digits-demo'?"),
