@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedrepro.report.cells.claims import judge_claim, margin_of
+from fedrepro.report.cells.cell import CellRun, Result, TableCell
+from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
+from fedrepro.report.cells.readings import Answer, Both
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
 from fedrepro.report.papers.published import (
@@ -208,6 +210,8 @@ def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: str) ->
          ("leads", "against", "leads")),
         ({"quantifier": "average"}, [(3, 2), (2, 5)], "does not hold", ("leads", "against")),
         ({"quantifier": "average"}, [(2, 5), (None, 1)], "undecided", ("against", "not computed")),
+        ({"quantifier": "average", "by": 2.0}, [(4, 3), (5, 3)], "does not hold",
+         ("against", "leads")),
     ],
 )  # fmt: skip
 def test_counts_are_compared_not_tested(
@@ -227,6 +231,42 @@ def test_counts_are_compared_not_tested(
     sign = -1 if keys.get("expect") == "less" else 1
     leads = [None if None in both else sign * (both[0] - both[1]) for both in counted]
     assert [test and test.lead for test in made.tests] == leads
+
+
+def ours(*runs: tuple[str, int, float | None, str]) -> TableCell:
+    """A cell's runs of several methods, of which m is the best: method, seed, number and state."""
+    made = tuple(
+        CellRun(method, seed, state, "", value, False, (), "", None)  # type: ignore[arg-type]
+        for method, seed, value, state in runs
+    )
+    result = Result("s/x", ("m", "n"), "m", {}, made, None, "", 1, 1.0, None, None)
+    return TableCell(0, 0, None, result, None, "", None, None)
+
+
+@pytest.mark.parametrize(("reading", "word"), [("text", "undecided"), ("released", "holds")])
+def test_a_side_has_the_numbers_of_the_best_method_in_one_reading(reading: Any, word: str) -> None:
+    (pair,) = pairs_with(("9.0", "1.0"))
+    whole = [("m", seed, 5.0 + seed / 10, "finished") for seed in (1, 2, 3)]
+    lost = [("m", 4, None, "diverged"), ("m", 5, None, "failed"), ("n", 6, 9.0, "finished")]
+    text, released = ours(*whole, *lost), ours(*whole)
+    rival = ours(*(("m", seed, 1.0, "finished") for seed in range(1, 7)))
+    answers = {
+        ("s", "1"): {
+            pair.left.name: Both(*(answer_of(one, pair.left) for one in (text, released))),
+            pair.right.name: Both(*[answer_of(rival, pair.right)] * 2),
+            ("d", "two", "A", "acc"): Both(None, None),
+        }
+    }
+    index = index_of(answers, reading)
+    assert len(index) == 2
+    made = judge_claim(claim(), [pair], index)
+    assert (made.word, made.diverged, made.tests[0] and made.tests[0].seeds) == (
+        word, int(reading == "text"), 3
+    )  # fmt: skip
+
+
+def answer_of(one: TableCell, printed: PrintedCell) -> Answer:
+    return Answer("row", "column", one, printed, (), (), "%")
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_it_goes_on_no_further_than_it_may(tmp_path: Path) -> None:
 
 def test_the_smallest_within_one_standard_error_of_the_best_is_selected(tmp_path: Path) -> None:
     bench = load(settle(tmp_path, RATES))
-    rate(bench, 0.01, [0.60, 0.60])
+    rate(bench, 0.01, [0.67, 0.67])
     rate(bench, 0.03, [0.69, 0.71])  # the best's mean is .75, its standard error .07
     rate(bench, 0.1, [0.68, 0.82])
     rate_of = found(bench)
@@ -182,6 +182,22 @@ def test_the_smallest_within_one_standard_error_of_the_best_is_selected(tmp_path
     values = [each.candidate.values["optimizer.lr"] for each in rate_of.tried]
     assert (values[rate_of.best], values[rate_of.selected]) == (0.1, 0.03)
     assert rate_of.in_use is not None and values[rate_of.in_use] == 0.1
+
+
+def test_of_equally_small_values_the_best_is_selected(tmp_path: Path) -> None:
+    """Also of a method's own, which are not searched for the smallest."""
+    both = {"method": "fedprox", "grid": {"mu": [0.0, 0.1]}, "keys": {"optimizer.lr": [0.03, 0.1]}}
+    bench = load(settle(tmp_path, {"methods": [both]}))
+    target = bench.search("own", "grid", "demo")
+    for mu, lr, scores in (
+        (0.0, 0.03, [0.71, 0.71]), (0.1, 0.03, [0.68, 0.82]),
+        (0.0, 0.1, [0.70, 0.70]), (0.1, 0.1, [0.1, 0.1]),
+    ):  # fmt: skip
+        score(bench, target, f"fedprox_mu{mu}_optimizer.lr{lr}", scores, scores)
+    one = found(bench)
+    assert one.selected == one.best is not None
+    chosen = one.tried[one.selected].candidate.values
+    assert chosen == {"optimizer.lr": 0.03, "mu": 0.1}
 
 
 def test_of_a_method_s_own_grid_the_best_is_selected(tmp_path: Path) -> None:
