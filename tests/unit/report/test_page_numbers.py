@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import FigureTarget, RunKey, TableTarget
+from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, TableTarget
 from fedrepro.measures.base import Reading
 from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
@@ -440,7 +440,8 @@ def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
         {"system": "s", **about, "spread": {"over": "none", "source": ""}}
     )
     entries = tuple(
-        SimpleNamespace(system="s", number=name, evidence=["code"], tables=[]) for name in "abcd"
+        SimpleNamespace(system=of, number=name, evidence=["code"], tables=[])
+        for of, name in (*(("s", name) for name in "abcd"), ("t", "a"))
     )
 
     def answer(mean: float, *items: str) -> Any:
@@ -453,12 +454,18 @@ def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
         name: SimpleNamespace(text=answer(50.0), released=answer(50.0 + change, name))
         for name, change in (("a", 1.0), ("b", -9.0), ("c", 4.0))
     }
+    cells["pair"] = SimpleNamespace(text=answer(50.0), released=answer(90.0, "a", "e"))
+    cells["lone"] = SimpleNamespace(text=None, released=answer(99.0, "a"))
+    cells["none"] = SimpleNamespace(text=answer(0.0), released=None)
+    cells["loss"] = SimpleNamespace(text=answer(9.0), released=answer(1.0, "d"))
+    cells["loss"].text.unit = ""
     papers = Published(systems={"s": system}, ledger=entries)  # type: ignore[arg-type]
     told = overview.ledger(papers, {}, {("s", "I"): cells})
     assert [entry.number for entry in told["groups"][0]["entries"]] == ["b", "c", "a", "d"]
-    assert [key[1] for key, _ in told["largest"]] == ["b", "c", "a"]
-    assert [effect.change for _, effect in told["largest"]] == [-9.0, 4.0, 1.0]
-    assert told["kinds"] == {"code": ["a", "b", "c", "d"]} and told["total"] == 4
+    assert [key[1] for key, _ in told["largest"]] == ["e", "b", "c", "a"]
+    assert [effect.change for _, effect in told["largest"]] == [40.0, -9.0, 4.0, 1.0]
+    assert [effect.beside for _, effect in told["largest"]] == [("a",), (), (), ()]
+    assert told["kinds"] == {"code": ["a", "b", "c", "d", "a"]} and told["total"] == 5
 
 
 def target_of(kind: type, system: str, item: str, **about: Any) -> Any:
@@ -529,6 +536,7 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
         ("s/table_10_part.html", "Own title"),
     ]  # fmt: skip
     assert [state.covered for state in first.tables] == [False, True, True]
+    assert not any(state.compact or state.figure for state in first.tables)
     assert [state.again for state in first.tables] == [False, False, True]
     assert [state.doubted for state in first.tables] == [0, 2, 0]
     assert [state.demo for state in first.tables] == [None, overview.Progress(2, 3), None]
@@ -541,6 +549,19 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
     assert (first.first, second.first) == (views[1], views[2])
     assert [state.page for state in page["own"]] == ["own/table_1.html"] and not second.tables
     assert (page["arithmetic"], page["league"], page["scale"]) == (1, True, "compact")
+
+
+def test_of_a_figure_its_finished_runs_are_counted(tmp_path: Path) -> None:
+    """Or, of one without runs, whether what it draws has been made."""
+    runs = [RunKey("own/a", "m", seed) for seed in (1, 2, 3)]
+    (tmp_path / runs[1].folder).mkdir(parents=True)
+    (tmp_path / runs[1].folder / "manifest.json").touch()
+    bench: Any = SimpleNamespace(root=tmp_path)
+    for kind in (FigureTarget, SearchTarget):
+        target = target_of(kind, "own", "figure_1", runs=runs)
+        assert overview._progress_of(bench, target, None) == overview.Progress(1, 3)
+    none = target_of(SearchTarget, "own", "grid", runs=[])
+    assert overview._progress_of(bench, none, None) == overview.Progress(0, 0)
 
 
 def test_the_search_finds_everything_by_its_address() -> None:
