@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
 
 
 def test_where_clients_are_scored_on_their_own_samples_their_mean_is_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `fedrepro run` reports it, and not that over all samples."""
     bench = load(make_world(tmp_path))
@@ -71,6 +72,11 @@ def test_where_clients_are_scored_on_their_own_samples_their_mean_is_drawn(
     assert main(words) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert lines == [["round", "client_accuracy"], *([str(n), v] for n, v in enumerate(seen, 1))]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(words) == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[0].endswith(f", {float(seen[-1]):.4g} after round {len(seen)}")
+    assert len(drawn) == 2 + curve.HEIGHT
 
 
 def test_before_the_first_evaluated_round(
