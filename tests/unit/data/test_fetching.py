@@ -645,6 +645,12 @@ def test_a_record_of_several_files_is_new_when_any_of_them_is(tmp_path: Path) ->
         write_packed(others, tmp_path / "archives")
         download("d", idx_entry(others), tmp_path / "archives", root=tmp_path)
         assert record.stat().st_mtime > 1e9, name
+    os.utime(record, (1e9, 1e9))
+    (tmp_path / "archives").rename(tmp_path / "moved")
+    (tmp_path / "d" / name).unlink()
+    download("d", idx_entry(others), tmp_path / "moved", root=tmp_path)
+    assert str(tmp_path / "moved" / f"{name}.gz") in came_from(tmp_path / "d")
+    assert record.stat().st_mtime == 1e9  # the place alone is another
 
 
 def test_a_file_without_a_stated_size_is_kept_and_its_size_recorded(tmp_path: Path) -> None:

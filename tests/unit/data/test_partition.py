@@ -435,7 +435,8 @@ def test_a_partition_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     first, *others = made.train
     assert made.test is not None and made.validation is not None
     moved = made.train_counts.copy()  # from one client to another: their sum is right
-    moved[0], moved[1] = moved[0] + np.eye(10, dtype=int)[4], moved[1] - np.eye(10, dtype=int)[4]
+    one = np.eye(10, dtype=int)[moved[1].argmax()]
+    moved[0], moved[1] = moved[0] + one, moved[1] - one
     wrong: dict[str, Any] = {
         "train": [[each.astype(np.int32) for each in made.train], [-1 - first, *others]],
         "train_counts": [made.train_counts.astype(np.int32), moved],
