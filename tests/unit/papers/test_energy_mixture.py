@@ -86,3 +86,10 @@ def test_the_study_has_both_cases(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(case["sampled"]) == len(case["p"]) == len(found["seeds"])
         assert all(sum(shares) == pytest.approx(1) for shares in case["sampled"])
         assert (case["followed"] == pytest.approx(case["weights"])) == (name == "equal")
+        which = normals(*case["deviations"])  # of each seed, what its own chains gave
+        for seed, shares, p in zip(found["seeds"], case["sampled"], case["p"], strict=True):
+            ends = sampled(which, 20, 5, study_assumption.LENGTH, seed)
+            assert shares == shares_of(which, ends).tolist()
+            assert p == p_value(ends, which.draw(20, WEIGHTS, seed), 9, 1)
+    assert found["cases"]["unequal"]["deviations"] == [0.8, 1.6]
+    assert sampled(EQUAL, 2000, 0, 0.02, 1).std() == pytest.approx(4, rel=0.05)  # wide at first

@@ -181,6 +181,17 @@ def test_errors_of_averages_are_shown_after_the_first_the_middle_and_the_last_ro
     assert numbers_in(drawn.sees)[-3:] == pytest.approx([9, 51, 5.56], abs=0.01)
 
 
+def test_rounds_are_shown_that_all_settings_kept() -> None:
+    """Of an even number the later one in the middle."""
+    kept: list[Any] = [
+        [SimpleNamespace(round=number) for number in numbers]
+        for numbers in ((1, 2, 4, 6), (9, 6, 4, 2, 1), (1, 2, 3, 4, 6))
+    ]
+    assert figure_averaging._shown(kept) == [1, 4, 6]
+    assert figure_averaging._shown(kept[1:2]) == [1, 4, 9]
+    assert figure_averaging._shown([]) == [] and figure_averaging._shown([kept[0], []]) == []
+
+
 def test_shares_are_means_over_seeds_and_the_largest_distance_is_told() -> None:
     case = {
         "weights": [0.5, 0.3, 0.2], "followed": [0.6, 0.25, 0.15], "p": [0.012, 0.5],
