@@ -120,6 +120,9 @@ def test_a_run_counts_who_took_part_and_what_was_sent(tmp_path: Path) -> None:
     assert rounds["bytes_up"].nunique() > 2 and rounds["bytes_down"].nunique() == 1
     manifest = json.loads((tmp_path / "run/manifest.json").read_text())
     assert manifest["run"]["availability"]["dropout"] == 0.5
+    for column in ("bytes_up", "bytes_down"):
+        assert manifest[column] == rounds[column].sum()
+    assert manifest["bytes_up"] < manifest["bytes_down"]
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,14 @@ def test_models_that_a_run_keeps_are_announced(
     assert disk_check.space_for_models(run_spec(), data, 20, tmp_path) == ""
 
 
+def test_a_run_is_of_a_kind_of_device_and_not_of_one_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    specs = [run_spec(device=device) for device in ("cuda:0", "cuda:1")]
+    one, other = (manifest.of_spec(spec, "code", {}) for spec in specs)
+    assert one == other and "numerics" not in one and one["device"] == "cuda"
+    assert manifest.of_spec(specs[0], "code", {"fedavg": "n1"})["numerics"] == {"fedavg": "n1"}
+
+
 def test_speed_counts_the_rounds_of_the_run_itself() -> None:
     plan: Any = SimpleNamespace(workers=3)
     state: Any = SimpleNamespace(done=12, began=None, wall_seconds=4.0, cpu_seconds=6.0, resumed=2)
