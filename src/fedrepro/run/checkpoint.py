@@ -115,14 +115,14 @@ def resume(
             if why := _unlike(facts, subject):
                 done = _so_far_in(checkpoint, saved, facts).done
                 aside = _move_aside(partial)
-                note(f"starts again; the rounds played up to {done} are now in {aside}: {why}")
-            else:
-                state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
-                for client in state.client_states.clients():  # check now, not hours later
-                    state.client_states.get(client)
-                _refuse_others(partial, state)
-                state.resumed += 1
-                return state
+                note(f"the rounds played up to {done} are now in {aside}: {why}")
+                return resume(partial, plan, subject, note)  # from one that fits, if there is any
+            state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
+            for client in state.client_states.clients():  # check now, not hours later
+                state.client_states.get(client)
+            _refuse_others(partial, state)
+            state.resumed += 1
+            return state
     except UserError as error:
         damage = str(error)
     except OSError as error:

@@ -208,6 +208,27 @@ def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
     assert not [*tmp_path.glob("*aside*")]
 
 
+def test_runs_that_stop_in_turns_go_on_in_turns(tmp_path: Path) -> None:
+    """Each finds the other's checkpoint in its place, and its own moved aside."""
+    folder, seen = tmp_path / "seed1", list[int]()
+
+    def play(rate: float, until: int) -> None:
+        seen.clear()
+        stop = stop_after(until)
+
+        def told(progress: runner.Progress) -> None:
+            seen.append(progress.round)
+            stop(progress)
+
+        with pytest.raises(Stop):
+            carry_out(folder, run_spec(optimizer={"lr": rate}, rounds=9), told)
+
+    for rate, until, first in ((0.1, 3, 1), (0.2, 5, 1), (0.1, 7, 3), (0.2, 7, 5)):
+        play(rate, until)
+        assert seen[0] == first
+    assert len([*tmp_path.glob("seed1.aside-*")]) == 1
+
+
 def test_each_of_several_checkpoints_moved_aside_is_continued_by_its_run(tmp_path: Path) -> None:
     """Though one that came first is damaged by now."""
     folder = tmp_path / "seed1"
