@@ -74,7 +74,7 @@ WHOSE = {
     "run/checkpoint.py discard (partial / CHECKPOINT).unlink": HOLDER,
     "run/checkpoint.py discard shutil.rmtree": HOLDER,
     "run/store.py save_tree write_atomically": HOLDER,
-    "run/store.py ClientStore._remove_strays file.unlink": HOLDER,
+    "run/store.py ClientStore.settle file.unlink": HOLDER,
     "run/run_archive.py write (folder / name).unlink": LANDED,
     "run/run_archive.py _write write_atomically": LANDED,
     "analysis/landscape_of_run.py _resumed partial.unlink": NAME,

@@ -88,7 +88,7 @@ def _keep_time(before: Path, made: Path) -> None:
     """
     with suppress(UserError):  # damaged, or of another version
         then, now = read_meta(before), read_json(made / "meta.json")
-        if then and all(now.get(key) == then.get(key) for key in {*then, *now} - HOW):
+        if then and all(now.get(key) == then[key] for key in then.keys() - HOW):
             about = (before / "meta.json").stat()
             os.utime(made / "meta.json", ns=(about.st_atime_ns, about.st_mtime_ns))
 

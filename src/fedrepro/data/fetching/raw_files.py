@@ -264,7 +264,7 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     content = checksummed_json.sealed({"files": files}, what_is(folder.name))
     text = json.dumps(content, indent=2, sort_keys=True) + "\n"
     if not path.is_file() or path.read_bytes() != text.encode():
-        digests = [{name: each[name]["sha256"] for name in each} for each in (before, files)]
+        digests = [[each[name]["sha256"] for name in sorted(each)] for each in (before, files)]
         times = path.stat() if digests[0] == digests[1] else None
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
