@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from fedrepro.data.readers.content import (
     read_as,
 )
 from fedrepro.data.readers.packing import Packing
-from fedrepro.support.checksummed_json import parsed, sealed
+from fedrepro.support.checksummed_json import checked, sealed
 from fedrepro.support.errors import UserError, brief, cannot_write, listed
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
@@ -67,7 +68,7 @@ def prepare(
     with exclusive_lock(folder):
         if not again and _made_by(folder, recipe):
             return folder
-        with atomic_folder(folder, _arrays) as temporary:
+        with atomic_folder(folder, partial(_arrays, name)) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
             content = read_checked(name, spec, raw.path, scratch, progress)
@@ -119,13 +120,13 @@ def read_checked(
     return content
 
 
-def _arrays(folder: Path) -> set[str]:
-    """The files of arrays that a folder's meta.json lists; empty if it is damaged.
+def _arrays(name: str, folder: Path) -> set[str]:
+    """The files of arrays that data set ``name`` has in a folder; empty if meta.json is damaged.
 
-    Whatever the folder's name, which is another one while it is replaced.
+    The folder has another name than the data set while it is replaced.
     """
     try:
-        splits = parsed(folder / "meta.json")["splits"].values()
+        splits = checked(folder / "meta.json", what_is(name))["splits"].values()
         return {f"{key}.npy" for split in splits for key in split["arrays"]}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()

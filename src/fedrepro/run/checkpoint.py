@@ -106,27 +106,29 @@ def resume(
     Raises:
         UserError: if the disk fails.
     """
-    checkpoint, damage = partial / CHECKPOINT, ""
+    checkpoint, damage, misfit = partial / CHECKPOINT, "", ""
     try:
         if not checkpoint.exists():
             _bring_back(partial, subject)
         if checkpoint.exists():
             saved, facts = load_tree(checkpoint, checksummed=True)
-            if why := _unlike(facts, subject):
+            if misfit := _unlike(facts, subject):
                 done = _so_far_in(checkpoint, saved, facts).done
                 aside = _move_aside(partial)
-                note(f"the rounds played up to {done} are now in {aside}: {why}")
-                return resume(partial, plan, subject, note)  # from one that fits, if there is any
-            state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
-            for client in state.client_states.clients():  # check now, not hours later
-                state.client_states.get(client)
-            _refuse_others(partial, state)
-            state.resumed += 1
-            return state
+                note(f"the rounds played up to {done} are now in {aside}: {misfit}")
+            else:
+                state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
+                for client in state.client_states.clients():  # check now, not hours later
+                    state.client_states.get(client)
+                _refuse_others(partial, state)
+                state.resumed += 1
+                return state
     except UserError as error:
         damage = str(error)
     except OSError as error:
         raise cannot_write(partial, error) from error
+    if misfit and not damage:
+        return resume(partial, plan, subject, note)  # from a checkpoint that fits, if there is one
     try:
         if damage:
             note(f"{damage}: cannot resume from it; it is now in {_move_aside(partial)}")

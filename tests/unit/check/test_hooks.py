@@ -1,7 +1,4 @@
-"""What a hook returns or changes is refused in each of them, in the first round and in the second.
-
-tests/unit/run/test_own_methods.py has what authors get wrong in files, and its lines.
-"""
+"""``fedrepro check`` refuses wrong results and forbidden changes of every hook, in two rounds."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a loss, a measure or a model of the user's own may do, on a few samples."""
+"""``fedrepro check`` tries losses, measures and models of the user's own on a few samples."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""``fedrepro check``: what is checked of which composition, what is printed, and its status."""
+"""``fedrepro check`` chooses compositions, prints its findings and returns a status."""
 
 from argparse import Namespace
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What names in experiment files stand for: each of several is looked up, and what wins is used."""
+"""Every name in an experiment file is looked up, and of two definitions the right one is used."""
 
 from dataclasses import replace
 from pathlib import Path

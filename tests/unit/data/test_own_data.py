@@ -1,6 +1,7 @@
 """Users' tables and images: names stay text, held-out rows unseen, images as viewers show them."""
 
 import io
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -198,6 +199,13 @@ def test_a_folder_that_is_made_again_keeps_what_is_not_of_it_alone(tmp_path: Pat
     names = {path.name for path in folder.iterdir()}
     assert names == {"meta.json", "train_x.npy", "train_y.npy", "notes.txt"}
     assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
+    # A list that somebody edited does not say whose files they are.
+    about = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    about["splits"]["train"]["arrays"]["mine"] = about["splits"]["train"]["arrays"]["train_x"]
+    (folder / "meta.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / "mine.npy").write_bytes(b"mine")
+    prepared(tmp_path, "x,y,g,s", rows, group="g", split="s")
+    assert (folder / "mine.npy").read_bytes() == b"mine"
 
 
 def test_own_data_are_read_again_when_their_reader_has_changed(tmp_path: Path) -> None:

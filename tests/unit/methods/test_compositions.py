@@ -1,4 +1,4 @@
-"""Which methods a wrapper takes behind another one, and what it leaves to the method in it."""
+"""Wrappers refuse some methods behind another wrapper, and pass hooks on to the one within."""
 
 from dataclasses import dataclass, replace
 from typing import Any

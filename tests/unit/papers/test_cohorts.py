@@ -1,4 +1,4 @@
-"""Cohorts of SuperFed's released code: the legacy generator's, whatever the run's seed."""
+"""SuperFed's released code draws cohorts by NumPy's legacy generator, whatever the run's seed."""
 
 from fedrepro.papers.superfed.cohorts_numpy_legacy import sampler
 

@@ -1,4 +1,4 @@
-"""What a claim's comparisons count: twins, measures that cannot be, seeds that diverged."""
+"""A finding counts twins once, and leaves out impossible measures and diverged seeds."""
 
 from typing import Any
 
@@ -8,16 +8,9 @@ from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_o
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.published import Unit
+from support.claims import claim
 
 STEPS = (-1.0, 0.5, 0.0, -0.5, 1.0)
-
-
-def claim(**keys: Any) -> Claim:
-    return Claim.model_validate({
-        "system": "s", "name": "x", "says": "x", "source": "x", "basis": "table",
-        "tables": ["table_1"], "left": {"method": "A"}, "right": {"method": "B"},
-        "expect": "more", **keys,
-    })  # fmt: skip
 
 
 def side(name: str, mean: float, spread: float = 0.1, seeds: int = 5, **keys: Any) -> Side:

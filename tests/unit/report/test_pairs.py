@@ -1,5 +1,4 @@
-"""The printed cells that a claim compares, and what they say of it; tests/unit/report/test_leads.py
-has Welch's test of single pairs."""
+"""The printed cells that a claim compares decide its printed verdict (single pairs: test_leads)."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.readings import Answer, Both
-from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
 from fedrepro.report.papers.published import (
     PrintedCell,
@@ -20,16 +18,9 @@ from fedrepro.report.papers.published import (
     Unit,
 )
 from fedrepro.report.papers.selectors import CompactSelector
+from support.claims import claim
 
 SEEDS = Spread(over="seeds", source="known", seeds=5, ddof=1)
-
-
-def claim(**keys: Any) -> Claim:
-    return Claim.model_validate({
-        "system": "s", "name": "x", "says": "x", "source": "x", "basis": "table",
-        "tables": ["table_1"], "left": {"method": "A"}, "right": {"method": "B"},
-        "expect": "more", **keys,
-    })  # fmt: skip
 
 
 def cell(method: str, text: str, std: float | None = None, **keys: str) -> PrintedCell:

@@ -1,4 +1,4 @@
-"""Which spread a cell without one of its own gets, and which rounds count."""
+"""A cell without a spread of its own borrows one; only some rounds count."""
 
 import math
 from pathlib import Path
