@@ -193,9 +193,23 @@ class HookChecks:
                     self._require_form(name, ctx, arguments, result)
                 except Mistake as mistake:
                     raise UserError(f"{self._where(name)}: {name}: {mistake}") from None
+                except KeyError as missing:
+                    self._refuse_unsent(name, missing.args[0], arguments.get("updates"))
+                    raise
                 return result
 
         return called
+
+    def _refuse_unsent(self, name: str, key: object, updates: Tree | None) -> None:
+        """Raise UserError if an inherited hook missed what `client_update` no longer returns."""
+        inherited = inspect.unwrap(getattr(self.cls, name)).__code__
+        if updates is None or key in updates or inherited.co_filename == self.module.__file__:
+            return
+        raise UserError(
+            f"{self._where('client_update')}: client_update: no `{key}` in the update, which has "
+            f"{', '.join(updates) or 'nothing'}: {inherited.co_qualname} reads it: return it, too, "
+            f"or override {name}"
+        )
 
     def _where(self, name: str) -> str:
         """The file of a hook, and its line if it is in the method's own file."""

@@ -219,7 +219,13 @@ class OverClients(OfMeasure):
             summary.rising(measure),
             self._series,
             measure.without,
+            remark=self._without_value,
         )
+
+    def _without_value(self, record: Record) -> str:
+        from fedrepro.measures.clients import without_value
+
+        return without_value(record.clients, self.of) if self.of in record.clients else ""
 
     def _series(self, record: Record) -> Series:
         from fedrepro.measures.clients import SUMMARIES, by_client, mixed

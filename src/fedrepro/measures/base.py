@@ -193,6 +193,7 @@ class Reading:
         rising: whether higher is better.
         series: a run's (round, value in printed units) of every evaluated round.
         without: a phrase for a finished run without a value, or "".
+        remark: what a page says beside a run's value, or "".
         together: one number for several runs, one per seed; None: the mean of their values.
         incomparable: why a printed number of this kind is not comparable with ours, or "".
     """
@@ -204,3 +205,4 @@ class Reading:
     without: str = ""
     together: Callable[[Sequence[Record]], float] | None = None
     incomparable: str = ""
+    remark: Callable[[Record], str] = lambda record: ""

@@ -85,6 +85,15 @@ def by_client(
     return rounds
 
 
+def without_value(columns: Columns, of: str) -> str:
+    """Say how many clients with test samples have no value in the last round; "" if none or all."""
+    for _, values, sizes in by_client(columns, of)[-1:]:
+        lacking = np.isnan(values[sizes > 0])
+        if lacking.any() and not lacking.all():
+            return f"no value for {lacking.sum()} of {len(lacking)} clients with test samples"
+    return ""
+
+
 def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     """Every client's value [clients] at a chosen interpolation, and its test samples.
 

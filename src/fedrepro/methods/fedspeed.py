@@ -13,7 +13,8 @@ The paper is "FedSpeed: larger local interval, less communication round, and hig
 accuracy". A client descends (1 - alpha) g1 + alpha g2 - g_k + mu (theta - w), where g2 is the
 gradient at the perturbed point theta + rho g1 / |g1|, and g_k corrects the proximal term:
 g_k <- g_k - mu (theta - w) after the local steps (their 1/lambda is ``mu`` here, and ``h`` is
--g_k / mu). It sends theta + h, of which the server takes the mean over the cohort.
+-g_k / mu). It sends theta + h, of which the server takes the mean over the cohort; ``client_model``
+gives this sum, not theta.
 
 With a sample of clients in each round, this mean does not come to rest at the minimum: the
 corrections of absent clients are missing. ``fedspeed@released`` follows the authors' code: clients

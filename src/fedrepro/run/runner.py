@@ -23,6 +23,7 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
+from fedrepro.measures.clients import without_value
 from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.provenance import arithmetic
 from fedrepro.provenance.identity import Identity, differences, other_numbers
@@ -237,14 +238,11 @@ def _left_out(file: Path, plan: Plan) -> Iterator[str]:
     task = plan.federation.context.task
     measures = [*(["accuracy"] if task.has_accuracy else []), *task.measures]
     rows = parquet.read_table(file, columns=["round", "test_samples", *measures]).to_pydict()
-    last = [at for at, round in enumerate(rows["round"]) if round == rows["round"][-1]]
-    tested = [at for at in last if rows["test_samples"][at]]
     for name in measures:
-        without = sum(math.isnan(rows[name][at]) for at in tested)
-        if 0 < without < len(tested):
+        if without := without_value(rows, name):
             yield (
-                f"{name}: no value for {without} of {len(tested)} clients with test samples, as "
-                "AUROC has with one class, or R² with one sample: means are over the others"
+                f"{name}: {without}, as AUROC has with one class, or R² with one sample: means are "
+                "over the others"
             )
 
 

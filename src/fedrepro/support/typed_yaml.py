@@ -301,7 +301,7 @@ def parsed(text: str, shown: Path) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise _not_yaml(f"{shown}{place}", error.problem) from None
+        raise _not_yaml(shown, error.problem, place) from None
     except RecursionError:
         raise _not_yaml(shown, "nested too deeply") from None
     except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
@@ -309,8 +309,8 @@ def parsed(text: str, shown: Path) -> Any:
         raise _not_yaml(shown, first_line) from None
 
 
-def _not_yaml(place: object, why: object) -> UserError:
-    return UserError(f"{place}: not valid YAML: {why}", code="invalid_yaml", file=place)
+def _not_yaml(shown: Path, why: object, place: str = "") -> UserError:
+    return UserError(f"{shown}{place}: not valid YAML: {why}", code="invalid_yaml", file=shown)
 
 
 @lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times

@@ -1,5 +1,6 @@
 """Tables whose numbers are taken over clients: experiment files, measures, runs."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch.nn import functional
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting, StepDecay
-from fedrepro.config.tables import Table
+from fedrepro.config.tables import Summary, Table
 from fedrepro.config.targets import ComputedTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
@@ -205,7 +206,35 @@ def test_measures_over_clients(tmp_path: Path) -> None:
     assert values("gap") == pytest.approx([20, 40])
     assert values("gini")[1] == pytest.approx(100 * 0.4 / (2 * 1.4))
     assert last([(1, 3.0), (2, float("nan"))], 1) is None
-    assert not OverClients(of="top5", over_clients="gap").reading.series(record)
+    without = OverClients(of="top5", over_clients="gap").reading
+    assert not without.series(record) and not without.remark(record)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [((0.5, math.nan, 0.9, math.nan), "1 of 3"), ((0.5, 0.6, 0.9, math.nan), "")]
+)
+def test_a_cell_says_how_many_clients_have_no_value(
+    bench: Workbench, tmp_path: Path, last: tuple[float, ...], said: str
+) -> None:
+    """Of the last round's clients with test samples, such as those of one class with AUROC."""
+    bench, run = replace(bench, root=tmp_path), RunKey("aaggff/heart", "fedavg", 2)
+    folder = tmp_path / run.folder
+    folder.mkdir(parents=True)
+    table = {
+        "round": [1, 1, 1, 1, 2, 2, 2, 2],
+        "client": [0, 1, 2, 3] * 2,
+        "test_samples": [10, 30, 60, 0] * 2,
+        "auroc": [math.nan, math.nan, 0.3, math.nan, *last],
+    }
+    pd.DataFrame(table).to_parquet(folder / "clients.parquet")
+    follow(write_bare(tmp_path, run), "clients.parquet")
+    reading = OverClients(of="auroc", over_clients="average").reading
+    found = tables.result_of(bench, run.setting, {"fedavg": [run]}, reading, Summary(rounds=1))
+    assert found.mean == pytest.approx((50 * 10 + 90 * 60) / 70 if said else 77)
+    assert [run.why for run in found.runs] == [
+        f"no value for {said} clients with test samples" if said else ""
+    ]
+    assert found.trouble.startswith(found.runs[0].why)
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,26 @@ def test_a_hook_is_refused_in_the_first_round(case: str, write, tmp_path: Path) 
         tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
 
 
+@pytest.mark.parametrize(
+    ("base", "sent"),
+    [("fedavg.FedAvg", "delta"), ("scaffold.Scaffold", "change"), ("qfedavg.QFedAvg", "delta")],
+)
+def test_what_an_inherited_hook_reads_must_be_sent(
+    base: str, sent: str, write, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    """Also where the hook is another method's of the package, whose updates have more."""
+    module, name = base.split(".")
+    write(
+        f"from fedrepro.methods.{module} import {name} as Base\n\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Base):\n"
+        "    def client_update(self, ctx, message, client_state, steps):\n"
+        "        update, state = super().client_update(ctx, message, client_state, steps)\n"
+        f"        return {{k: v for k, v in update.items() if k != {sent!r}}}, state\n"
+    )
+    with pytest.raises(UserError, match=rf"mine.py:\d+: client_update: no `{sent}` in the update"):
+        tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
+
+
 def test_a_hook_that_few_runs_call_is_checked_as_well(write) -> None:  # type: ignore[no-untyped-def]
     write(
         FROZEN + "def from_parent(self, ctx, server):\n"

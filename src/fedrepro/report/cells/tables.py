@@ -293,7 +293,8 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         series = until(measure.series(record), summary.up_to)
         ended = "; it stopped: " if record.manifest.get("stopped") else ""
         without = f"{measure.without}{ended}{record.manifest.get('stopped', '')}"
-        short = without if value is None else fewer(series, summary.rounds)
+        notes = (fewer(series, summary.rounds), measure.remark(record))
+        short = without if value is None else "; ".join(filter(None, notes))
     return CellRun(
         method=run.method,
         seed=run.seed,
