@@ -157,7 +157,15 @@ class Measure:
     def reading(self) -> "Reading":
         """How a table reads it from a run, as it is."""
         said = self.words, self.unit, self.rising
-        return Reading(*said, self.series, self.without, incomparable=self.incomparable)
+        return Reading(
+            *said, self.series, self.without, incomparable=self.incomparable, remark=self.remark
+        )
+
+    def remark(self, record: Record) -> str:
+        """What a page says of a run's value, if it is of a model that no client uses; or ""."""
+        if not (self.column.startswith("test_") and record.manifest.get("shares_part_of_model")):
+            return ""
+        return "is of the shared model, in which clients' own parts have their initial values"
 
     def series(self, record: Record) -> Series:
         """A run's values in printed units: one per evaluated round, or the only one."""

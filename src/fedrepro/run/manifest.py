@@ -11,6 +11,7 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.engine import tree
+from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.provenance import arithmetic, fingerprint, machine
 from fedrepro.provenance.numerics import Numerics
 from fedrepro.run import privacy
@@ -58,6 +59,7 @@ def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
     federation = plan.federation
     params = federation.context.net.trainable(state.server.get("params", {}))
     clients = federation.context.clients
+    in_part = keeps_a_part(federation.method, federation.context.net.module)
     private = privacy.spent(federation.method, federation.cohort_size, clients, state.done)
     return {
         "status": "finished" if state.diverged_at is None else "diverged",
@@ -67,6 +69,7 @@ def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
         **({"went_on_from": state.began} if state.began else {}),
         "clients": clients,
         **({"privacy": private} if private else {}),
+        **({"shares_part_of_model": True} if in_part else {}),
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
         "bytes_up": state.bytes_up,

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -9,12 +11,15 @@ import pytest
 from torch import nn
 
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.measures.base import Record
+from fedrepro.measures.registry import the
 from fedrepro.methods import registry
 from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.models.classifier import Classifier
 from fedrepro.run import runner
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import read_json
 from support.tiny_run import dataset, partition, run_spec
 
 ONE_EPOCH = {"fedrep": {"body_epochs": 1}}
@@ -59,6 +64,10 @@ def test_a_shared_model_that_is_none_is_said_where_it_is_scored(
     lines = said(tmp_path / "run", method, model="twonn", evaluate=evaluate, **given)
     assert [each for each in lines if "test_accuracy" in each] == lines
     assert len(lines) == keeps
+    record = cast(Record, SimpleNamespace(manifest=read_json(tmp_path / "run/manifest.json")))
+    names = ("accuracy", "loss", "ensemble_accuracy")
+    assert [bool(the(name, "round").remark(record)) for name in names] == [keeps, keeps, False]
+    assert not the("accuracy", "client").remark(record)
 
 
 def test_without_a_test_set_there_is_nothing_to_say(tmp_path: Path) -> None:
