@@ -12,6 +12,7 @@ import pytest
 
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import PREPARED
+from fedrepro.data.fetching.own_files import find_own
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.data.prepare import prepare, read_checked
 from fedrepro.run.standing import prepared_differences
@@ -52,6 +53,15 @@ def test_a_pipe_in_place_of_a_file_is_one_line(tmp_path: Path, kind: str) -> Non
             (folder / other).write_bytes(content) if other != name else os.mkfifo(folder / name)
         with pytest.raises((UserError, OSError), match=r"not a file|missing"):
             read_checked("d", spec, folder, folder / "scratch", lambda share: None)
+
+
+@pytest.mark.usefixtures("_at_most_half_a_minute")
+def test_a_pipe_as_own_data_is_one_line_wherever_it_is_found(tmp_path: Path) -> None:
+    """Before anything reads it: its digest would wait for ever."""
+    os.mkfifo(tmp_path / "own.csv")
+    for given, archives in ((str(tmp_path / "own.csv"), None), ("own.csv", tmp_path)):
+        with refused("unreadable", names="neither"):
+            find_own(given, archives)
 
 
 @pytest.mark.usefixtures("_at_most_half_a_minute")
