@@ -5,17 +5,23 @@ cannot travel or be repeated is refused in one line.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedrepro.check.traces import changes, generators
 from fedrepro.data.readers.packing import Packing
 from fedrepro.engine.initialise import BatchNorm
-from fedrepro.engine.modules import leaves_of, one_input, outputs_of, refuse_unusable, replaced
+from fedrepro.engine.modules import (
+    called,
+    leaves_of,
+    one_input,
+    outputs_of,
+    refuse_unusable,
+    replaced,
+)
 from fedrepro.engine.net import Net, Own, Precision
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.rng import drawing_on, seeded
@@ -82,35 +88,59 @@ _Given = tuple[Sequence[Any], Mapping[str, Any]]  # the arguments of a forward p
 
 
 class _Call(NamedTuple):
-    """A forward pass: its outputs, the generators it drew from, and the tensors it changed."""
+    """A pass: its outputs, the generators it drew from, and the tensors it changed.
+
+    Attributes:
+        trains: whether a gradient reaches a parameter; False in testing.
+    """
 
     outputs: Tensor
     drawn: list[str]
     written: set[str]
     replaced: set[str]
+    trains: bool
 
 
 def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
     """Call the module with copies of its tensors, seeded alike each time."""
     before = leaves_of(module)
     copies = {name: leaf.detach().clone() for name, leaf in before.items()}
+    places = {name: leaf.data_ptr() for name, leaf in copies.items()}
     after, device = dict(copies), next(module.parameters()).device
     module.train(training)
+    if training:
+        for name, leaf in before.items():
+            copies[name].requires_grad_(leaf.requires_grad)
     try:
-        with seeded(0, device), torch.no_grad():
+        with seeded(0, device), torch.set_grad_enabled(training):
             start = generators(device)
-            returned = functional_call(module, after, tuple(given[0]), dict(given[1]))
+            returned = called(module, after, *given)
             outputs = outputs_of(returned)
             drawn = changes(start, generators(device))
+        _refuse_returned(returned, outputs)
+        trains = training and _reached(outputs, copies.values())
     finally:
         module.train()
-    _refuse_returned(returned, outputs)
     return _Call(
-        outputs,
+        outputs.detach(),
         drawn,
         {name for name, leaf in copies.items() if leaf._version or _differ(leaf, before[name])},
-        {name for name, leaf in copies.items() if after[name] is not leaf},
+        {
+            name
+            for name, leaf in copies.items()
+            if after[name] is not leaf or leaf.data_ptr() != places[name]
+        },
+        trains,
     )
+
+
+def _reached(outputs: Tensor, leaves: Iterable[Tensor]) -> bool:
+    """Return True if a parameter gets a gradient of the outputs, or none is to be trained."""
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    if not (wanted and outputs.requires_grad):
+        return not wanted
+    gradients = torch.autograd.grad(outputs.sum(), wanted, allow_unused=True)
+    return any(gradient is not None for gradient in gradients)
 
 
 def _refuse_returned(returned: Any, outputs: Any) -> None:
@@ -156,6 +186,8 @@ def _accepted(where: str, module: nn.Module, given: _Given, sample: str) -> tupl
         raise UserError(
             f"{where}: changes {changed[0]} in testing mode: change it only if self.training"
         )
+    if not tested.outputs.is_floating_point():
+        raise bad_value(where, "outputs", str(tested.outputs.dtype), "real numbers")
     return tuple(tested.outputs.shape)
 
 
@@ -174,6 +206,11 @@ def _observed(where: str, own: Own, module: nn.Module, given: _Given) -> Own:
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):
         raise replaced(where, name)
+    if not first.trains:
+        raise UserError(
+            f"{where}: no gradient of its outputs reaches a parameter that is trained: leave out "
+            "detach(), no_grad and argmax in its forward pass"
+        )
     for name in sorted(first.written & buffers.keys()):
         layer = module.get_submodule(name.rpartition(".")[0])
         if not buffers[name].is_floating_point() and not isinstance(layer, Counted):

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from fedrepro.data.readers.arrays import (
     targets_of,
 )
 from fedrepro.data.readers.packing import Packing, packed
-from fedrepro.data.reading import ReadAnew, columns
+from fedrepro.data.reading import Columns, ReadAnew, columns
 from fedrepro.support.errors import UserError, bad_value, listed
 
 NAME = "arrays"
@@ -57,11 +58,15 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
     read = [columns(f"{WHERE}: clients.{number}", each) for number, each in enumerate(clients)]
-    parts = [_samples(f"clients.{number}", each, task) for number, (each, _) in enumerate(read)]
-    held_out = None if test is None else _samples("test", columns(f"{WHERE}: test", test)[0], task)
-    every = [*parts, *([held_out] if held_out else [])]
-    for number, samples in enumerate(every):
-        _refuse_unlike(f"clients.{number}" if number < len(parts) else "test", samples, parts[0])
+    tested = [] if test is None else [columns(f"{WHERE}: test", test)]
+    places = [*(f"clients.{number}" for number in range(len(read))), *(["test"] * len(tested))]
+    every = [
+        _samples(place, each, task) for place, each in zip(places, [*read, *tested], strict=True)
+    ]
+    for place, each, samples in zip(places, [*read, *tested], every, strict=True):
+        _refuse_unlike(place, samples, every[0])
+        _refuse_other_names(place, each.names, read[0].names)
+    parts, held_out = every[: len(read)], every[-1] if tested else None
     arrays, packing = _together([samples.x for samples in every])
     x, y = np.concatenate(arrays[: len(parts)]), np.concatenate([part.y for part in parts])
     group = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
@@ -69,11 +74,11 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     splits = [Split(x, y, group), *tests]
     classes = targets_of(x, y) if task in NUMBERS else _classes_of(splits, task)
     sets = [
-        each if drawn else part.x.get(ALONE)
-        for each, (_, drawn), part in zip(clients, read, parts, strict=True)
+        each if taken.draws else part.x.get(ALONE)
+        for each, taken, part in zip(clients, read, parts, strict=True)
     ]
     ends = np.cumsum([len(part.y) for part in parts])
-    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:]) if any(drawn for _, drawn in read) else None
+    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:]) if any(each.draws for each in read) else None
     if redraw and packing:
         raise UserError(f"{WHERE}: clients: several inputs that are drawn: expected one input")
     digest = hashlib.sha256(repr(packing).encode() if packing else b"")
@@ -109,6 +114,17 @@ def _refuse_unlike(key: str, samples: _Samples, first: _Samples) -> None:
         if array.shape[1:] != other.shape[1:] or kind_of(array) != kind_of(other):
             expected = f"{list(other.shape[1:])} of {other.dtype}, as the first client has"
             raise bad_value(WHERE, where, f"{list(array.shape[1:])} of {array.dtype}", expected)
+
+
+def _refuse_other_names(
+    key: str, names: Mapping[str, list[str]], first: Mapping[str, list[str]]
+) -> None:
+    """Refuse inputs or columns of other names, or in another order, than the first client's."""
+    for part in names.keys() & first.keys():
+        for own, wanted in zip_longest(names[part], first[part]):
+            if own != wanted:
+                expected = f"{wanted!r} in its place, as the first client has"
+                raise bad_value(WHERE, f"{key}{part}: name", own, expected)
 
 
 def _named(key: str, name: str | int) -> str:
@@ -160,17 +176,17 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
     raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
 
 
-def _samples(key: str, samples: tuple[Any, Any], task: str) -> _Samples:
+def _samples(key: str, samples: Columns, task: str) -> _Samples:
     """Inputs as whole numbers or finite float32, and classes [n] or float32 targets."""
-    given, y = samples[0], _array(f"{key}.y", samples[1])
-    x = _inputs(key, given, len(y) if y.ndim else 0)
+    y = _array(f"{key}.y", samples.y)
+    x = _inputs(key, samples.x, len(y) if y.ndim else 0)
     numbers = task in NUMBERS
     what = "targets [n] or [n, ...]" if numbers else "classes [n]"
     wrong_axes = not y.ndim if numbers else y.ndim != 1
     for name, array in x.items():
-        if not array.ndim or wrong_axes or len(array) != len(y) or not len(y):
+        if not array.ndim or wrong_axes or len(array) != len(y) or not array.size:
             shapes = f"{list(array.shape)} and {list(y.shape)}"
-            wanted = f"inputs [n, ...] and as many {what}, n above 0"
+            wanted = f"inputs [n, ...] and as many {what}, all lengths above 0"
             raise bad_value(WHERE, _named(key, name), shapes, wanted)
     x = {name: inputs_of(WHERE, _of_x(key, name), array) for name, array in x.items()}
     if numbers:

@@ -3,14 +3,14 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fedrepro.support import rng
-from fedrepro.support.errors import UserError, listed
+from fedrepro.support.errors import UserError, bad_value, listed
 
 LABELS = ("label", "labels", "y", "target", "targets")
 READ_AGAIN = 32  # samples, to tell whether a seed determines them
@@ -50,25 +50,66 @@ def array_of(value: Any) -> NDArray[Any]:
     return pixels.transpose(2, 0, 1)
 
 
-def columns(where: str, samples: Any) -> tuple[tuple[Any, Any], bool]:
-    """Inputs [n, ...] and labels [n] of a client, and whether they are drawn when they are read.
+class Columns(NamedTuple):
+    """A client's samples.
+
+    Attributes:
+        x: inputs [n, ...].
+        y: labels [n].
+        draws: whether inputs are drawn when they are read.
+        names: the keys of dicts, and the columns of data frames in their order, by what has them.
+    """
+
+    x: Any
+    y: Any
+    draws: bool
+    names: dict[str, list[str]]
+
+
+def columns(where: str, samples: Any) -> Columns:
+    """The samples of a client.
 
     Args:
         samples: a pair or a dict of them, or a data set of pairs or dicts.
 
     Raises:
-        UserError: for samples in another form.
+        UserError: for samples in another form, or data frames whose rows are not the same.
     """
+    names, draws = _keys(samples), False
     if isinstance(samples, Mapping):
         samples = pair_of(where, samples)
     if isinstance(samples, tuple) and len(samples) == 2:
-        return (samples[0], samples[1]), False
-    pairs, draws = _read(where, samples)
-    try:
-        x, y = map(_stacked, zip(*pairs, strict=True))
-    except (TypeError, ValueError, RuntimeError, KeyError) as error:
-        raise UserError(f"{where}: expected (x, y), or a data set of such pairs: {error}") from None
-    return (x, y), draws
+        x, y = samples
+    else:
+        pairs, draws, names = _read(where, samples)
+        try:
+            x, y = map(_stacked, zip(*pairs, strict=True))
+        except (TypeError, ValueError, RuntimeError, KeyError) as error:
+            wanted = "expected (x, y), or a data set of such pairs"
+            raise UserError(f"{where}: {wanted}: {error}") from None
+    parts = {".x": x} if not isinstance(x, Mapping) else {f".x.{name}": x[name] for name in x}
+    for name, part in {**parts, ".y": y}.items():
+        if hasattr(part, "columns"):
+            names[name] = [*map(str, part.columns)]
+        if not _same_rows(getattr(part, "index", None), getattr(y, "index", None)):
+            raise UserError(
+                f"{where}{name}: its index is not that of y: expected the same rows in the same "
+                "order: call reset_index(drop=True) on both if they are"
+            )
+    return Columns(x, y, draws, names)
+
+
+def _keys(sample: Any) -> dict[str, list[str]]:
+    """The inputs of a sample by their keys, if it has some."""
+    if not isinstance(sample, Mapping):
+        return {}
+    return {"": sorted(str(name) for name in sample if name not in LABELS)}
+
+
+def _same_rows(one: Any, other: Any) -> bool:
+    """Return True unless these are two different indexes of pandas."""
+    pandas = hasattr(one, "equals") and hasattr(other, "equals")
+    return not pandas or bool(one.equals(other))
 
 
 def _stacked(column: Sequence[Any]) -> Any:
@@ -81,8 +122,8 @@ def _stacked(column: Sequence[Any]) -> Any:
     return np.stack([array_of(value) for value in column])
 
 
-def _read(where: str, samples: Any) -> tuple[list[Any], bool]:
-    """All samples of a data set as pairs, and whether they are drawn when they are read.
+def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str]]]:
+    """All samples of a data set as pairs, whether they are drawn when they are read, their keys.
 
     Raises:
         UserError: if it can't be read, or draws from a generator that no seed reaches.
@@ -90,10 +131,11 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool]:
     try:
         with rng.seeded(0):
             before = _states()
-            pairs = [pair_of(f"{where}, sample {at}", samples[at]) for at in range(len(samples))]
+            read = [samples[at] for at in range(len(samples))]
             draws = _states() != before
+        pairs = [pair_of(f"{where}, sample {at}", sample) for at, sample in enumerate(read)]
         with rng.seeded(0):
-            few = range(min(READ_AGAIN, len(pairs)))
+            few = range(min(READ_AGAIN, len(read)))
             again = [pair_of(where, samples[at]) for at in few]
     except UserError:
         raise
@@ -103,13 +145,18 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool]:
             f"{where}: {type(samples).__name__}: expected (x, y), or a data set of such "
             f"pairs that has a length and an index: {error}{instead}"
         ) from None
+    keys = [*map(_keys, read)]
+    for at, own in enumerate(keys):
+        if own != keys[0]:
+            expected = f"{listed(keys[0].get('', ['a pair']))}, as sample 0 has"
+            raise bad_value(f"{where}, sample {at}", "inputs", listed(own.get("", [])), expected)
     if any(not _equal(one, other) for one, other in zip(pairs, again, strict=False)):
         raise UserError(
             f"{where}: samples differ when they are read again with the same seed: expected a "
             "transform that draws from the global generator of torch, numpy or Python, which the "
             "run seeds: it has a generator of its own"
         )
-    return pairs, draws
+    return pairs, draws, keys[0] if keys else {}
 
 
 def _states() -> tuple[bytes, str]:

@@ -18,6 +18,7 @@ from torch.func import vmap
 
 from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.modules import replaced
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
@@ -110,12 +111,21 @@ def _alone(
             change, state = ctx.optimizer.update(slope, state, moving, ctx.lr)
             for param, leaf in zip(leaves, tree.leaves_as(change, moving), strict=True):
                 param.add_(leaf.detach())
+        _refuse_replaced(ctx, leaves, moving)
         return tree.copy(bound), tree.copy(state)
     state = _laid_out(tree.ordered_as(state, moving), leaves)
     advance, rate = ctx.optimizer.advance(leaves, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
         advance(tree.leaves_as(gradient_of(batch), moving), rate)
+    _refuse_replaced(ctx, leaves, moving)
     return tree.copy(bound), tree.contiguous(state)
+
+
+def _refuse_replaced(ctx: Context, leaves: list[Tensor], moving: Tree) -> None:
+    """Raises UserError if a forward pass gave a parameter other memory, which steps then missed."""
+    for leaf, (path, now) in zip(leaves, tree.named(moving), strict=True):
+        if leaf.data_ptr() != now.data_ptr():
+            raise replaced(f"model {type(ctx.net.module).__name__}", path.rpartition("/")[2])
 
 
 def _of_batches(

@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fedrepro.engine import tree
 from fedrepro.engine.initialise import BatchNorm
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
 # Inputs -> a forward pass's positional arguments, and those by name.
@@ -29,6 +30,35 @@ def refuse_unusable(module: nn.Module) -> None:
                 f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
                 "of inputs, or call the model once on a sample"
             )
+        if leaf.requires_grad and leaf.is_complex():
+            wanted = "real numbers, such as torch.view_as_real has, made complex in `forward`"
+            raise bad_value(f"model {name}", path, str(leaf.dtype), wanted)
+
+
+def called(
+    module: nn.Module, params: Tree, inputs: Sequence[Any], named: Mapping[str, Any] | None = None
+) -> Any:
+    """What a module returns with other parameters and buffers, which have its names.
+
+    A tensor that the forward pass replaces is replaced in ``params``.
+
+    A tensor in several places is given to each layer that has it, once. PyTorch's `tie_weights`
+    gives it once for each path to a layer, and leaves its numbers in a layer that has two paths
+    (its issue 164759), which then trains no more.
+    """
+    everywhere = dict(params)
+    first: dict[Tensor, str] = {}
+    for path, layer in module.named_modules():
+        own = {"prefix": path, "recurse": False, "remove_duplicate": False}
+        for leaves in (layer.named_parameters, layer.named_buffers):
+            for name, leaf in leaves(**own):
+                known = first.setdefault(leaf, name)
+                if known in params:
+                    everywhere[name] = everywhere[known]
+    inputs, named = tuple(inputs), dict(named or {})
+    returned = functional_call(module, everywhere, inputs, named, tie_weights=False)
+    params.update((name, everywhere[name]) for name in params)
+    return returned
 
 
 def one_input(x: Tensor) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -91,7 +121,7 @@ def replaced(where: str, path: str) -> UserError:
     name = path.rpartition(".")[2]
     return UserError(
         f"{where}: its forward pass replaces {path}, which is then lost: change it in place, as in "
-        f"self.{name}.copy_(...)"
+        f"self.{name}.copy_(...), a parameter without gradients"
     )
 
 

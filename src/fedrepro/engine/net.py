@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fedrepro.engine import internals, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.modules import (
     Arguments,
+    called,
     count_in_floats,
     draws_in_training,
     float_buffers,
@@ -220,7 +220,7 @@ class Net:
             if self._holds(params):
                 returned = part(*inputs, **named)
             else:
-                returned = functional_call(part, params, tuple(inputs), dict(named))
+                returned = called(part, params, inputs, named)
         output: Tensor = outputs_of(returned)
         return output.to(next(iter(params.values())).dtype) if low else output
 

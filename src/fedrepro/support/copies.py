@@ -2,20 +2,31 @@
 
 import copy
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 
 def copied(module: nn.Module) -> nn.Module:
     """A copy, also of layers that hold tensors computed from their parameters (old weight norm).
 
     Raises:
-        UserError: if two parameters share memory, which their copies would not.
+        UserError: if two parameters share memory, which their copies would not, or one has a hook,
+            which its copy would lose, or no numbers, where not only shapes are asked for.
     """
+    only_shapes = torch.get_default_device().type == "meta"
     seen: dict[int, str] = {}
     for name, leaf in module.named_parameters():
+        if leaf.is_meta and not only_shapes:
+            wanted = "a device with numbers: call module.to_empty(device='cpu') and fill it"
+            raise bad_value(f"model {type(module).__name__}", f"{name}: device", "meta", wanted)
+        if leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None):
+            raise UserError(
+                f"model {type(module).__name__}: {name}: has a hook, which training on copies "
+                "would not call: change the weight in `forward`, or register a hook of the layer"
+            )
         if (
             not is_lazy(leaf)
             and leaf.data_ptr()

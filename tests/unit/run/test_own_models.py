@@ -178,9 +178,66 @@ class LatelyMoves(Ema):
         return x - self.mean
 
 
+class Assigns(Base):
+    """A norm constraint, as EEGNet's: the step after it would miss the weight."""
+
+    def between(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.last.weight.data = torch.renorm(self.last.weight.data, 2, 0, 0.1)
+        return x
+
+
+class LatelyAssigns(Base):
+    def between(self, x: Tensor) -> Tensor:
+        if self.training and len(x) > 2:
+            self.last.weight.data = self.last.weight.data * 0.9
+        return x
+
+
+class Detached(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).detach()
+
+
+class Classes(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).argmax(1, keepdim=True).expand(-1, 3)
+
+
+class SpoilsGradient(Base):
+    def between(self, x: Tensor) -> Tensor:
+        x = x.sigmoid()
+        return x * 2 + x.mul_(3)
+
+
+class Complex(nn.Module):
+    def __init__(self, *about: Any) -> None:
+        super().__init__()
+        self.turn = nn.Parameter(torch.randn(3, 3, dtype=torch.cfloat))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.to(torch.cfloat) @ self.turn).abs()
+
+
+def hooked(of: str) -> nn.Module:
+    model = Base()
+    getattr(model.last.weight, of)(lambda gradient: None)
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "fault"),
     [
+        (Assigns, {"names": ("last.weight", "in place")}),
+        (LatelyAssigns, {"names": ("last.weight", "in place")}),
+        (Detached, {"names": ("gradient", "detach")}),
+        (Classes, {"code": "value", "key": "outputs", "value": "torch.int64"}),
+        (SpoilsGradient, {"names": ("train", "inplace operation")}),
+        (Complex, {"code": "value", "key": "turn", "value": "torch.complex64"}),
+        (lambda *_: hooked("register_hook"), {"names": ("last.weight", "hook")}),
+        (hooked("register_post_accumulate_grad_hook"), {"names": ("last.weight", "hook")}),
+        (lambda *_: Base().to("meta"), {"code": "value", "value": "meta"}),
+        (Base().to("meta"), {"code": "value", "value": "meta"}),
         (Replaces, {"names": ("lost", "self.mean.copy_")}),
         (LatelyReplaces, {"names": ("lost", "self.mean.copy_")}),
         (LatelyMoves, {"names": ("moves_buffers", "training")}),
@@ -326,6 +383,31 @@ def test_a_frozen_network_that_its_forward_pass_moves_travels() -> None:
     own = run.model.state_dict()
     torch.testing.assert_close(own["teacher.weight"], own["first.weight"], rtol=0, atol=0.2)
     assert losses(Teacher) == losses(Teacher, executor="parallel")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedprox"])
+@pytest.mark.parametrize("executor", ["sequential", "parallel"])
+def test_a_layer_under_two_names_trains_as_under_one(method: str, executor: str) -> None:
+    """PyTorch's functional_call leaves other numbers in it (its issue 164759)."""
+
+    def twice(*_: Any) -> nn.Module:
+        layer = nn.Linear(3, 3)
+        return nn.Sequential(layer, nn.Tanh(), layer)
+
+    class Once(nn.Module):
+        def __init__(self, *about: Any) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.layer(x).tanh())  # type: ignore[no-any-return]
+
+    found = trained(twice, method=method, executor=executor)
+    wanted = trained(Once, method=method, executor=executor)
+    assert found.rounds["test_loss"].tolist() == wanted.rounds["test_loss"].tolist()
+    trained_once = wanted.model.state_dict()
+    assert torch.equal(found.model.state_dict()["2.weight"], trained_once["layer.weight"])
 
 
 def test_a_parameter_that_body_and_head_share_is_one_line_where_they_differ() -> None:

@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.modules import called
 from fedrepro.engine.net import Net
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic
@@ -23,7 +23,7 @@ def part_of(params: Tree, name: str) -> Tree:
 def call(ctx: Context, params: Tree, name: str, x: Tensor) -> Tensor:
     """The output of one of the model's networks for ``x`` in training."""
     module = ctx.net.module.get_submodule(name)
-    return functional_call(module, part_of(params, name), (x,))  # type: ignore[no-any-return]
+    return called(module, part_of(params, name), (x,))  # type: ignore[no-any-return]
 
 
 def latent_of(ctx: Context) -> int:
