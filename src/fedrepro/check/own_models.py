@@ -66,7 +66,7 @@ def own_net(
     arguments = packing.arguments_for(module.forward) if packing else one_input
     if outputs is not None:
         given = arguments(x)
-        there = _accepted(where, module, given, str(packing or f"{[*x.shape[1:]]} of {x.dtype}"))
+        there = refuse_unaccepted(name, module, x, packing)
         if targets is not None and _long(there) != _long(targets):
             wanted = f"{[*targets]}, as targets have"
             raise bad_value(where, "outputs of two samples", [*there], wanted)
@@ -170,13 +170,24 @@ def _long(shape: Sequence[int]) -> list[int]:
     return [length for length in shape if length > 1]
 
 
-def _accepted(where: str, module: nn.Module, given: _Given, sample: str) -> tuple[int, ...]:
-    """The shape of its outputs; torch's errors do not name the model."""
+def refuse_unaccepted(
+    name: str, module: nn.Module, x: Tensor, packing: Packing | None
+) -> tuple[int, ...]:
+    """The shape of a model's outputs for samples; torch's errors do not name the model.
+
+    Raises:
+        UserError: if it does not accept them, draws or changes itself in testing, or returns
+            something else.
+    """
+    where, sample = f"model {name}", str(packing or f"{[*x.shape[1:]]} of {x.dtype}")
+    arguments = packing.arguments_for(module.forward) if packing else one_input
     try:
-        tested = _called(module, given, training=False)
+        tested = _called(module, arguments(x), training=False)
     except Exception as error:  # of any layer
-        small = ": give it larger images" if SMALL.search(str(error)) else ""
-        raise UserError(f"{where}: does not accept samples {sample}: {error}{small}") from error
+        hint = ": give it larger images" if SMALL.search(str(error)) else ""
+        if isinstance(error, IndexError) and not x.is_floating_point():
+            hint = f": they have numbers from {int(x.min())} to {int(x.max())}"
+        raise UserError(f"{where}: does not accept samples {sample}: {error}{hint}") from error
     if tested.drawn:
         raise UserError(
             f"{where}: draws random numbers ({', '.join(tested.drawn)}) in testing mode: draw only "

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fedrepro.check.own_measures import repeatable
-from fedrepro.check.own_models import own_net
+from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
@@ -83,9 +84,28 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
         raise bad_value(f"setting {setting.name}", "model", setting.model, wanted)
     else:
         net = Net(build(), setting.precision)
+    if method.classifies:
+        for split in filter(None, (dataset.train, dataset.test)):
+            rows = np.array(split.x[_telling(split.x, dataset.packing)])
+            x = scaling(torch.from_numpy(rows).to(device))
+            refuse_unaccepted(setting.model, net.module, x, dataset.packing)
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
     return Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def _telling(x: NDArray[Any], packing: Packing | None) -> list[int]:
+    """Rows that tell whether a model accepts all: of whole numbers, those of the extreme ones.
+
+    An id may be beyond the model's vocabulary.
+    """
+    rows = {*range(min(2, len(x)))}
+    if packing or x.dtype in (np.int32, np.int64):
+        flat = x.reshape(len(x), -1)
+        ends = packing.ends if packing else [flat.shape[1]]
+        for part in np.split(flat, ends[:-1], axis=1):
+            rows |= {int(place(part)) // part.shape[1] for place in (np.argmin, np.argmax)}
+    return sorted(rows)
 
 
 def class_weights_of(spec: RunSpec, dataset: Dataset, partition: Partition) -> torch.Tensor:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -19,7 +20,7 @@ from fedrepro.data.arrays import dataset_of
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.steps import Steps, samples_of, side_by_side, some_epochs
 from fedrepro.support.errors import UserError
-from support.refusals import refused
+from support.refusals import Fault, refused
 
 X = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
 Y = np.arange(24) % 3
@@ -110,6 +111,58 @@ def test_pictures_have_their_channels_first(mode: str) -> None:
 def test_dicts_without_inputs_or_a_label_are_one_line(sample: Any, said: str) -> None:
     with pytest.raises(UserError, match=f"clients.0, {said}" if "0" in said else said):
         dataset_of([[sample, sample]])
+
+
+def framed(columns: str, rows: range = range(24)) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=[*columns], index=rows)
+
+
+@pytest.mark.parametrize(
+    ("clients", "test", "fault"),
+    [
+        ([(framed("abcdef"), Y), (framed("abcdfe"), Y)], None, {"file": "train", "value": "f"}),
+        (
+            [(framed("abcdef"), Y)],
+            (framed("abcdeg"), Y),
+            {"names": ("test.x", "'f'"), "value": "g"},
+        ),
+        ([{"x": X, "y": Y}, {"age": X, "y": Y}], None, {"names": "clients.1", "value": "age"}),
+        (
+            [{"x": framed("abcdef"), "y": Y}, {"x": framed("bacdef"), "y": Y}],
+            None,
+            {"names": "clients.1.x", "value": "b"},
+        ),
+        (
+            [[{"x": X[0], "y": 0}, {"age": X[1], "y": 1}]],
+            None,
+            {"names": ("sample 1", "x"), "value": "age"},
+        ),
+        (
+            [(framed("abcdef"), pd.Series(Y[::-1], range(23, -1, -1)))],
+            None,
+            {"names": "reset_index"},
+        ),
+        ([(framed("abcdef", range(24, 48)), pd.Series(Y))], None, {"names": "clients.0.x"}),
+        ([(X[:, :0], Y)], None, {"code": "value", "key": "clients.0"}),
+    ],
+)
+def test_inputs_of_other_names_or_rows_are_one_line(clients: Any, test: Any, fault: Fault) -> None:
+    """By their places alone, one client's ages would be another's weights."""
+    with refused(**fault):
+        dataset_of(clients, test)
+
+
+def test_targets_of_other_names_are_one_line() -> None:
+    labels = np.eye(3, dtype=int)[Y]
+    clients = [(X, pd.DataFrame(labels, columns=[*names])) for names in ("abc", "acb")]
+    with refused(names="clients.1.y", value="c"):
+        dataset_of(clients, task="multi_label")
+
+
+def test_frames_are_as_their_arrays() -> None:
+    same = [(framed("abcdef", range(5, 29)), pd.Series(Y, range(5, 29))), (X, Y)]
+    assert dataset_of(same).meta == dataset_of([(X, Y), (X, Y)]).meta
+    assert dataset_of([{"x": X, "y": Y}, {"label": Y, "x": X}]).meta == dataset_of(same).meta
 
 
 @pytest.mark.parametrize("draw", [by_torch, by_numpy, by_python])

@@ -546,6 +546,40 @@ def test_a_weight_whose_memory_is_not_in_order_is_like_any_other() -> None:
     assert losses(model(True)) == pytest.approx(losses(model(False)), abs=1e-6)
 
 
+@pytest.mark.parametrize("where", ["train", "test"])
+@pytest.mark.parametrize("id", [-1, 5])
+def test_an_id_beyond_the_vocabulary_is_one_line_before_training(where: str, id: int) -> None:
+    ids = np.arange(24).reshape(12, 2) % 5
+    strange = ids.copy()
+    strange[9, 1] = id
+    model = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 2))
+    clients = [(ids, LABELS[:12] % 2), (strange if where == "train" else ids, LABELS[:12] % 2)]
+    test = (strange, LABELS[:12] % 2)
+    with refused(names=("Sequential", str(id))):
+        fr.train("fedavg", model, clients, test=test, rounds=1)
+    towers = [({"user": x, "item": x[:, ::-1]}, y) for x, y in clients]
+    with refused(names="Towers"):
+        fr.train("fedavg", Towers, towers, test=({"user": strange, "item": ids}, test[1]), rounds=1)
+
+
+class Towers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.users, self.items, self.last = nn.Embedding(5, 3), nn.Embedding(9, 3), nn.Linear(3, 2)
+
+    def forward(self, user: Tensor, item: Tensor) -> Tensor:
+        return self.last((self.users(user) * self.items(item.clamp(0))).sum(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [("logistic", INPUTS[:, 0]), ("twonn", INPUTS[:, 0]), ("stacked_lstm", INPUTS)],
+)
+def test_samples_that_a_model_of_the_package_does_not_take_are_one_line(model: str, x: Any) -> None:
+    with refused(names=model):
+        fr.train("fedavg", model, [(x, LABELS)], rounds=1)
+
+
 def test_two_parameters_in_the_same_memory_are_one_line() -> None:
     def model(*about: Any) -> nn.Module:
         module = Base()

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +57,11 @@ class Packing:
     def shapes(self) -> Shapes:
         shapes: Shapes = self._together([part.shape for part in self.parts])
         return shapes
+
+    @property
+    def ends(self) -> list[int]:
+        """The column after each input's last."""
+        return [*accumulate(prod(part.shape) for part in self.parts)]
 
     def of_fractions(self) -> "Packing":
         """The same inputs, all as fractions."""
