@@ -243,12 +243,44 @@ def test_a_signal_reaches_the_processes_that_a_command_has_started() -> None:
     done = subprocess.run(
         [sys.executable, "-c", GROUP], capture_output=True, text=True, check=True, timeout=60
     )
-    helper = Path("/proc", done.stdout.strip())
+    assert_ended(int(done.stdout))
+
+
+def assert_ended(helper: int) -> None:
+    about = Path(f"/proc/{helper}/stat")
     try:
-        eventually(lambda: not helper.exists() or ") Z " in (helper / "stat").read_text(), 5)
+        eventually(lambda: not about.exists() or ") Z " in about.read_text(), 5)
     finally:
         with suppress(ProcessLookupError):
-            os.kill(int(helper.name), signal.SIGKILL)
+            os.kill(helper, signal.SIGKILL)
+
+
+KEPT = """
+import os, socket, subprocess, time
+from fedrepro.cli import warm_server
+client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+socket.send_fds(client, [b"/\\x000"], [0, 1, 2])
+if os.fork() == 0:
+    client.close()
+    if warm_server._keep(server) is None:
+        os._exit(0)
+    while os.getpgrp() != os.getpid():
+        time.sleep(0.01)
+    helper = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL)
+    print(helper.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_command_has_started_is_killed_with_it_after_its_client() -> None:
+    """Such as a compiler, which would go on writing."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KEPT], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as client:
+        assert client.stdout is not None
+        helper = int(client.stdout.readline())
+        client.kill()
+    assert_ended(helper)
 
 
 def test_a_command_is_killed_after_its_client_and_goes_on_when_called_again(
