@@ -28,7 +28,7 @@ from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.plugins import Folders
-from support.manifests import follow
+from support.manifests import follow, write_manifest
 from support.synthetic_world import FOLDER, RESULT, RUN, write_experiment
 
 
@@ -249,6 +249,17 @@ def test_the_command_judges_a_set(world: Path, capsys: pytest.CaptureFixture[str
     assert main(["quality", *RUN]) == 0
     assert capsys.readouterr().out == f"{RESULT}\n"
     assert (world / RESULT).read_bytes() == before
+
+
+def test_the_megabytes_of_a_run_that_ended_early_are_per_round_that_it_played(world: Path) -> None:
+    numbers = read(world)["numbers"]
+    manifest = json.loads((world / FOLDER / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["rounds_done"] == manifest["run"]["rounds"] == 2
+    sent = {key: manifest[key] // 2 for key in ("bytes_down", "bytes_up")}
+    early = {"rounds_done": 1, "stopped": "by its measure", **sent}
+    write_manifest(world / FOLDER, {**manifest, **early})
+    assert main(["quality", *RUN]) == 0
+    assert read(world)["numbers"] == numbers
 
 
 def test_the_nearest_pairs_are_kept_as_images(world: Path) -> None:
