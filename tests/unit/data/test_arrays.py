@@ -202,7 +202,7 @@ def test_all_that_makes_other_data_is_in_its_hash() -> None:
     other_x, other_y = X.copy(), Y.copy()
     other_x[-1, -1] += 1
     other_y[0], other_y[1] = Y[1], Y[0]
-    images = X.reshape(40, 1, 2, 2)
+    shapes = ((1, 4), (2, 2), (4, 1), (1, 2, 2), (2, 1, 2))
     hashes = [
         dataset_of(clients, test).meta["content_sha256"]
         for clients, test in (
@@ -212,8 +212,7 @@ def test_all_that_makes_other_data_is_in_its_hash() -> None:
             ([(X, Y)], (X, Y)),
             ([(X, Y)], (other_x, Y)),
             ([(X, Y)], (X, other_y)),
-            ([(images, Y)], None),
-            ([(images.reshape(40, 2, 1, 2), Y)], None),
+            *(([(X.reshape(40, *shape), Y)], None) for shape in shapes),
         )
     ]
     assert len(set(hashes)) == len(hashes)

@@ -65,12 +65,18 @@ def test_categories_of_parquet_are_words(tmp_path: Path) -> None:
 
 
 def test_without_clients_a_fifth_is_for_testing_with_them_nothing(tmp_path: Path) -> None:
+    """Unless ``test_fraction`` is given, which may be 0."""
     plain = {"x": X, "y": ALL["y"]}
     alone = prepared(tmp_path, file_of(tmp_path, plain, "npz"))
     assert alone.test is not None
     assert (len(alone.train), len(alone.test)) == (10, 2)
     theirs = prepared(tmp_path, file_of(tmp_path, {**plain, "client": ALL["client"]}, "npz"))
     assert (len(theirs.train), theirs.test) == (12, None)
+    for arrays in (plain, {**plain, "client": ALL["client"]}):
+        path = file_of(tmp_path, arrays, "npz")
+        for share, held_out in ((0, 0), (0.25, 3)):
+            said = prepared(tmp_path, path, test_fraction=share)
+            assert (len(said.train), len(said.test or ())) == (12 - held_out, held_out)
 
 
 USER, ITEM = np.arange(12) % 5, X[:, 0]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -172,6 +173,31 @@ def test_what_the_same_numbers_stand_for_is_told(tmp_path: Path) -> None:
     own = prepared(tmp_path, "x,y,g", rows, **{**keys, "standardise": "per_client"})
     assert own.client_standardised == (0,) and not own.standardised
     assert own.meta["content_sha256"] == made["content_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("header", "numbers", "keys", "same"),
+    [
+        ("x,y", "1.0 3.0 2 2", {}, True),  # another file
+        ("x,y", "1 3 2 2", {"missing": ["?"]}, True),  # another entry
+        ("x,y", "1 3 2 ?", {"missing": ["?"]}, True),  # who holds rows out looks at the gap itself
+        ("x,y", "1 4 2 2", {}, False),
+        ("z,y", "1 3 2 2", {}, False),
+        ("x,y", "1 3 2 2", {"test_fraction": 0.5}, False),
+    ],
+)
+def test_data_prepared_anew_keep_their_time_if_they_are_the_same(
+    tmp_path: Path, header: str, numbers: str, keys: dict[str, Any], same: bool
+) -> None:
+    """By the time of meta.json, Snakemake makes again what was made from them."""
+    plain: dict[str, Any] = {"standardise": False, "test_fraction": 0}
+    before = prepared(tmp_path, "x,y", ["1,0", "3,1", "2,0", "2,1"], **plain)
+    about = tmp_path / "data/own/meta.json"
+    os.utime(about, (1e9, 1e9))
+    rows = [f"{number},{at % 2}" for at, number in enumerate(numbers.split())]
+    after = prepared(tmp_path, header, rows, **{**plain, **keys})
+    assert after.meta["recipe"] != before.meta["recipe"]
+    assert (about.stat().st_mtime == 1e9) == same
 
 
 def test_a_changed_bit_is_found_in_clients_and_gaps_as_well(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import time
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,42 @@ def test_the_released_dirichlet_partition_hands_samples_out_again() -> None:
     few = spec("reusing_dirichlet", clients=20, alpha=99.0, test_fraction=0.2)
     with refused(names=("5", "class", "`clients`")):
         make_partition(np.arange(60) % 10, None, few, 1)
+
+
+class Told(RandomState):
+    """Keeps which classes were drawn."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.drawn: list[list[int]] = []
+
+    def choice(self, *arguments: Any, **keys: Any) -> Any:
+        self.drawn.append(super().choice(*arguments, **keys).tolist())
+        return np.array(self.drawn[-1])
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.0, 1), (0.2, 5), (0.06, 16)])
+def test_the_released_dirichlet_partition_deals_first_samples_of_classes_drawn_often_enough(
+    share: float, least: int
+) -> None:
+    """By hand from what was drawn: more often than ``least``, and as often as a class was drawn."""
+    labels = RandomState(0).permutation(np.repeat(np.arange(6), (400, 300, 200, 60, 300, 340)))
+    left = [np.flatnonzero(labels == label).tolist() for label in range(6)]
+    random = Told(1)
+    chosen = spec("reusing_dirichlet", clients=20, alpha=2.0, test_fraction=share)
+    dealt = chosen.assign(labels, None, random)
+    counts = [Counter(drawn) for drawn in random.drawn]
+    assert {least, least + 1} <= {number for each in counts for number in each.values()}
+    for rows in dealt:
+        hand, wanted = list[int](), 80
+        while wanted > 0:
+            often = {label: n for label, n in sorted(counts.pop(0).items()) if n > least}
+            for label, number in often.items():
+                left[label] = left[label][:number]
+                hand += left[label]
+            wanted -= sum(often.values())
+        assert rows.tolist() == hand
+    assert len(dealt) == 20 and not counts
 
 
 def former_labels(labels: Any, clients: int, wanted: int, random: RandomState) -> list[list[int]]:
