@@ -53,7 +53,7 @@ from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
-from fedrepro.workflow.snakemake_patches import recorded_parameters
+from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
 OUTPUTS_OF_A_RUN = ("manifest.json", *WRITTEN, "timing.json")
 
@@ -354,17 +354,17 @@ class Graph:
     def finished_paper_runs(self, wildcards: Any) -> str:
         """A hash of the finished runs at scale paper, which every table also shows.
 
-        They are not inputs: a table at scale demo must not require them.
+        They are not inputs: a table at scale demo must not require them. Those that it does require
+        do not count: Snakemake records this value from before it makes them.
         """
-        return self._finished(self.bench.table(wildcards.system, wildcards.item, "paper"))
-
-    def _finished(self, table: TableTarget) -> str:
-        return fingerprint.of_files(
-            path
-            for run in table.runs
-            for path in (run.folder / "manifest.json", run.analysis("quality"))
-            if path.exists()
-        )
+        paper = self.bench.table(wildcards.system, wildcards.item, "paper").runs
+        table = self.table(wildcards)
+        # Until 27 November 2026, all counted.
+        older = _of_finished(paper)
+        if repr(older) in (read_record(self.bench.root, table.path).get("params") or ()):
+            return older
+        required = {*table.required}
+        return _of_finished(run for run in paper if run not in required)
 
     def inputs_of_table(self, wildcards: Any) -> list[str]:
         table = self.table(wildcards)
@@ -395,7 +395,15 @@ class Graph:
             return runs
         assert isinstance(target, TableTarget)
         settings = dict.fromkeys(run.setting for run in target.required)
-        return [str(target.path), *runs, *self._histograms(settings, target.seeds)]
+        files = [str(target.path), *runs, *self._histograms(settings, target.seeds)]
+        # Its claims are tested on the small runs, which the same call makes.
+        small = self._small_tables(target.system) if self.scale == "compact" else ()
+        return list(dict.fromkeys((*files, *(str(table.path) for table in small))))
+
+    def _small_tables(self, system: str) -> list[TableTarget]:
+        """A system's compact tables."""
+        compact = self.bench.experiments[system].compact
+        return [self.bench.table(system, item, "compact") for item in compact]
 
     def _histograms(self, settings: Iterable[str], seeds: Sequence[int]) -> list[str]:
         """The histograms of settings' partitions, for the first seed."""
@@ -433,11 +441,16 @@ class Graph:
 
     @cached_property
     def _compact(self) -> dict[str, str]:
-        """A hash of each system's compact tables; "" if it has none."""
+        """A hash of each system's compact tables; "" if it has none.
+
+        Their finished runs count where these tables are no inputs (:meth:`inputs_of_page`).
+        """
         hashes: dict[str, str] = {}
-        for system, experiment in self.bench.experiments.items():
-            tables = [self.bench.table(system, item, "compact") for item in experiment.compact]
-            parts = [(self._definition(table), self._finished(table)) for table in tables]
+        for system in self.bench.experiments:
+            parts = [
+                (self._definition(table), _of_finished(table.runs) if self.scale != "compact" else "")
+                for table in self._small_tables(system)
+            ]
             hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
         return hashes
 
@@ -461,6 +474,16 @@ class Graph:
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
+
+
+def _of_finished(runs: Iterable[RunKey]) -> str:
+    """A hash of what finished runs, and analyses of them, say of themselves."""
+    return fingerprint.of_files(
+        path
+        for run in runs
+        for path in (run.folder / "manifest.json", run.analysis("quality"))
+        if path.exists()
+    )
 
 
 def definition_of(spec: RunSpec) -> str:

@@ -287,6 +287,57 @@ def test_a_table_s_page_shows_claims_and_so_follows_from_its_system_s_small_runs
     assert len({*pages[:4]}) == 4 and pages[4] == pages[3] and len({*tables}) == 1
 
 
+def finish(setting: str, method: str, seed: int) -> None:
+    folder = Path("results/runs") / setting / method / f"seed{seed}"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(f"{setting} {method} {seed}")
+
+
+def test_while_small_runs_are_asked_for_a_page_with_claims_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was rendered amid them, and due again after them."""
+    monkeypatch.chdir(tmp_path)
+    settled(tmp_path)
+    Path("config/compact").mkdir()
+    Path("config/compact/own.yaml").write_text(COMPACT)
+    page = SimpleNamespace(system="own", item="first")
+    table = "results/tables/compact/own/compact_first.json"
+    for scale, waits in (("demo", False), ("compact", True)):
+        seeds = f"scale: {scale}\nseeds: {{demo: [1], compact: [1], paper: [1]}}\n"
+        Path("config/config.yaml").write_text(seeds)
+        found = [graph.Graph(load(tmp_path)).page_definition(page)]
+        finish("own/compact-small", "fedavg", 1)
+        made = graph.Graph(load(tmp_path))
+        found.append(made.page_definition(page))
+        assert ((table in made.inputs_of_page(page)), len({*found}) == 1) == (waits, waits), scale
+        own = made.inputs_of_page(SimpleNamespace(system="own", item="compact_first"))
+        assert own.count(table) == 1
+        shutil.rmtree("results")
+
+
+def test_runs_that_a_table_requires_are_inputs_and_not_among_those_that_it_also_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded of it was the runs before the call that made them: it was due again."""
+    monkeypatch.chdir(tmp_path)
+    text = EXPERIMENT.replace("paper: [3, 5]", "paper: [3, 7]")
+    table, found = SimpleNamespace(system="own", item="first", scale="demo"), []
+    for seed in (None, 3, 5, 7):
+        if seed:
+            finish("own/small", "fedavg", seed)
+        found.append(settled(tmp_path, text).finished_paper_runs(table))
+    assert found[0] == found[1] == found[2] != found[3]
+    recorded: list[str] = []
+    monkeypatch.setattr(graph, "read_record", lambda *path: {"params": recorded})
+    made = settled(tmp_path, text)
+    for older in (graph._of_finished(made.bench.table("own", "first", "paper").runs), found[3]):
+        recorded[:] = ["'other'", repr(older)]
+        assert made.finished_paper_runs(table) == older
+    recorded[:] = ["'other'"]
+    assert made.finished_paper_runs(table) == found[3]
+
+
 def test_an_analysis_of_seeds_waits_for_each_run_and_its_partition(tmp_path: Path) -> None:
     wanted = SimpleNamespace(setting="own/skewed", method="fedavg", seeds="3-12")
     shards = "results/partitions/mnist5k/shards-clients4-classes2"
