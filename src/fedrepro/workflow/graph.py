@@ -448,7 +448,10 @@ class Graph:
         hashes: dict[str, str] = {}
         for system in self.bench.experiments:
             parts = [
-                (self._definition(table), _of_finished(table.runs) if self.scale != "compact" else "")
+                (
+                    self._definition(table),
+                    _of_finished(table.runs) if self.scale != "compact" else "",
+                )
                 for table in self._small_tables(system)
             ]
             hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
