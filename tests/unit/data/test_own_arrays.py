@@ -167,6 +167,8 @@ NAN = np.where(X == 3, np.nan, X)
         ({"client": np.arange(12) / 2}, {"key": "client", "value": "float64 [12]"}),
         ({"client": np.arange(11)}, {"names": ("samples", "many")}),
         ({"client": np.array(["a", ""] * 6)}, {"key": "client", "names": "word"}),
+        ({"client": np.array(["a", "a "] * 6)}, {"names": ("client", "'a'", "'a '")}),
+        ({"y": np.array(["\u00e9", "e\u0301"] * 6)}, {"names": ("y", "'\\xe9'")}),
         (
             {"split": np.array(["train", "tset"] * 6)},
             {"key": "split", "value": "tset", "names": ("'train'", "'test'")},

@@ -80,12 +80,23 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
     assert dataset.train.y.tolist() == [at % 11 for at in range(33)]
 
 
-@pytest.mark.parametrize("key", ["label", "group"])
-def test_names_that_look_the_same_are_refused(tmp_path: Path, key: str) -> None:
-    keys = {"label": "y", "group": "z"} if key == "label" else {"label": "z", "group": "y"}
-    for name in ("a ", " a"):
-        with refused(names=("differ", "spaces")):
-            prepared(tmp_path, "x,y,z", ["1,a,b", "2,b,a", f"3,{name},b"], **keys)
+@pytest.mark.parametrize("key", ["label", "group", "column"])
+@pytest.mark.parametrize("names", [("a", "a "), ("a", " a"), ("\u00e9", "e\u0301")])
+def test_names_that_look_the_same_are_refused(
+    tmp_path: Path, key: str, names: tuple[str, str]
+) -> None:
+    """As labels, clients or words of a feature they would be two."""
+    keys = {"label": "z"} | ({} if key == "column" else {key: "y"})
+    rows = [f"1,{names[0]},b", "2,b,a", f"3,{names[1]},b", "4,b,a"]
+    with refused(names=(key, "y", *map(ascii, names))):
+        prepared(tmp_path, "x,y,z", rows, **keys)
+
+
+def test_a_last_column_without_a_name_is_one_like_any_other(tmp_path: Path) -> None:
+    """A comma at the end of each line makes one."""
+    with refused(names=("Unnamed: 2", "drop")):
+        prepared(tmp_path, "x,y,", ["1,a,", "2,b,"])
+    assert prepared(tmp_path, "x,y,", ["1,a,", "2,b,"] * 4, drop=["Unnamed: 2"]).input_shape == (1,)
 
 
 def test_an_empty_name_is_missing(tmp_path: Path) -> None:

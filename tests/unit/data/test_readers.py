@@ -324,6 +324,16 @@ def test_folders_of_images_that_name_the_clients(tmp_path: Path) -> None:
         prepared(tmp_path, spec.model_copy(update={"path": str(write)}))
 
 
+@pytest.mark.parametrize("level", ["class", "client"])
+def test_folders_whose_names_look_the_same_are_one_line(level: str, tmp_path: Path) -> None:
+    """Systems differ in how they write an accent: archives of two may have both."""
+    layout = f"{'client' if level == 'class' else 'class'}/{level}"
+    places = ("a/\u00e9", "b/e\u0301")
+    path = folder_of(tmp_path / "i", {f"train/{place}/1.png": encoded(RED) for place in places})
+    with refused(names=(level, *map(ascii, ("\u00e9", "e\u0301")))):
+        prepared(tmp_path, entry("image_folder", path=str(path), height=4, width=4, layout=layout))
+
+
 @pytest.mark.parametrize("tested", ["north", "east"])
 def test_folders_that_may_be_clients_or_classes_need_a_layout(tested: str, tmp_path: Path) -> None:
     places = [f"train/{place}" for place in ("north/cat", "north/dog", "south/dog")]

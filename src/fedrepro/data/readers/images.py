@@ -25,6 +25,7 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
+from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import UserError, bad_value, listed, unreadable
 from fedrepro.support.files import plain
 
@@ -189,6 +190,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     if spec.layout is None:
         _refuse_deeper(path, images)
     for level, known in (("class", classes), ("client", clients)):
+        refuse_alike(known, f"{path}: {level}")
         foreign = [name for name in names("test", level) if name not in known]
         if foreign:
             raise bad_value(path, "test", foreign[0], f"a {level} that train has", known)

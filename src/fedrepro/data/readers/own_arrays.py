@@ -21,7 +21,7 @@ from fedrepro.data.readers.arrays import (
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
 from fedrepro.data.readers.packing import packed
-from fedrepro.data.readers.tables import classes_of
+from fedrepro.data.readers.tables import classes_of, refuse_alike
 from fedrepro.support.errors import UserError, bad_value, brief, listed, unreadable
 from fedrepro.support.files import plain
 
@@ -135,6 +135,7 @@ def _names(cells: NDArray[Any], name: str, where: object) -> tuple[list[str], ND
     if cells.ndim != 1 or not (words or cells.dtype.kind in "iu"):
         raise bad_value(where, name, f"{cells.dtype} {list(cells.shape)}", "words or whole numbers")
     if words:
+        refuse_alike({*cells}, f"{where}: {name}")
         return classes_of(cells.astype(str))
     unique, places = np.unique(cells, return_inverse=True)
     return [str(each) for each in unique], places

@@ -1,9 +1,10 @@
 """Users' tables as float32 features."""
 
 import csv
+import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -51,8 +52,11 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
             raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
     for column in (*spec.labels, *_to_look_at(features)):
         _refuse_wrong_cell(spec, table, column, path)
-    for key, column in (*predicted, ("group", spec.group)):
-        _refuse_spaces(key, column, table, path)
+    texts = features.select_dtypes(exclude=["number", "bool"]).columns
+    for key, column in (*predicted, ("group", spec.group), *(("column", text) for text in texts)):
+        if column is not None and not pd.api.types.is_numeric_dtype(table[column]):
+            spelt = (word for word in table[column].unique() if isinstance(word, str))
+            refuse_alike(spelt, f"{path}: {key}: {column}")
     class_names, labels = _targets(spec, table)
     group = None
     group_names: list[str] = []
@@ -183,7 +187,7 @@ def table_of(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.Dat
         text = read_table(path, index_col=False, **keys)
         for column in named:
             table[column] = text[column].where(text[column].str.strip() != "", None)
-    if table[names[-1]].isna().any():
+    if table.iloc[:, -1].isna().any():  # its name may be empty
         _refuse_short_rows(path, len(names))
     return table
 
@@ -275,15 +279,17 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         )
 
 
-def _refuse_spaces(key: str, column: str | None, table: pd.DataFrame, path: Path) -> None:
-    """Refuse two names that look the same: one class, or client, would be two."""
+def refuse_alike(names: Iterable[str], where: str) -> None:
+    """Refuse two names that look the same: one class, client or word would be two.
+
+    They may differ in spaces at their ends, or in how Unicode writes an accent.
+    """
     spelt: dict[str, str] = {}
-    named = column is not None and not pd.api.types.is_numeric_dtype(table[column])
-    for name in table[column].unique() if named else []:
-        if (other := spelt.setdefault(name.strip(), name)) != name:
+    for name in names:
+        if (other := spelt.setdefault(unicodedata.normalize("NFC", name.strip()), name)) != name:
             raise UserError(
-                f"{path}: {key}: {column}: {other!r} and {name!r}: expected names that differ in "
-                "more than spaces: write both in one way"
+                f"{where}: {other!a} and {name!a}: expected names that look different: "
+                "write both in one way"
             )
 
 
