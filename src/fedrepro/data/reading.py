@@ -41,12 +41,19 @@ def pair_of(where: str, sample: Any) -> Any:
 
 
 def array_of(value: Any) -> NDArray[Any]:
-    """A value as an array; a Pillow image as bytes [channels, height, width], as torchvision's."""
+    """A value as an array; a Pillow image as bytes [channels, height, width], as torchvision's.
+
+    Raises:
+        UserError: for an image of more than 8 bits per channel, which Pillow would cut off.
+    """
     if not hasattr(value, "getbands"):
         return np.asarray(value)
+    if value.mode.startswith(("I", "F")):
+        wanted = "8 bits per channel: convert it, with the scale that suits your images"
+        raise bad_value("fedrepro.train", "mode of an image", value.mode, wanted)
     if value.mode in GREY:
         return np.asarray(value.convert("L"))[None]
-    pixels = np.asarray(value if value.mode in ("RGB", "RGBA") else value.convert("RGB"))
+    pixels = np.asarray(value.convert("RGBA" if value.has_transparency_data else "RGB"))
     return pixels.transpose(2, 0, 1)
 
 

@@ -156,6 +156,16 @@ def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: P
             entry("text", path="x", text="t", length=4, **keys)
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("key", ["stars", "shop", "review"])
+def test_a_number_that_is_none_is_missing(tmp_path: Path, form: str, key: str) -> None:
+    """pandas and Python's json write a missing number as NaN."""
+    rows = [{**row, key: float(at)} for at, row in enumerate(ROWS)]
+    path = written(tmp_path, form, [rows[0], {**rows[1], key: float("nan")}, *rows[2:]])
+    with refused(names=(key, "2", "empty")):
+        prepared(tmp_path, path, **COLUMNS)
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_clients_classes_and_texts_are_called_as_the_file_writes_them(
     tmp_path: Path, form: str

@@ -99,6 +99,31 @@ def test_pictures_have_their_channels_first(mode: str) -> None:
         assert np.array_equal(data.train.x[0].transpose(1, 2, 0), np.asarray(picture))
 
 
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_pictures_of_more_than_8_bits_are_one_line(mode: str) -> None:
+    """Pillow would make nearly all of their pixels white."""
+    pixels = np.arange(20).reshape(4, 5) * 1000
+    kind = {"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]
+    picture = Image.fromarray(pixels.astype(kind))
+    assert picture.mode == mode
+    with refused(code="value", value=mode):
+        dataset_of([[(picture, at % 2) for at in range(4)]])
+
+
+@pytest.mark.parametrize("mode", ["LA", "P"])
+def test_what_is_seen_of_a_transparent_picture_is_kept(mode: str) -> None:
+    """Black strokes on nothing would be all black."""
+    strokes = np.zeros((4, 5, 4), np.uint8)
+    strokes[1, :, 3] = 255
+    drawn = Image.fromarray(strokes)
+    picture = drawn.convert("LA")
+    if mode == "P":
+        picture = Image.fromarray((strokes[..., 3] > 0).astype(np.uint8), "L").convert("P")
+        picture.info["transparency"] = 0
+    data = dataset_of([[(picture, at % 2) for at in range(4)]])
+    assert np.array_equal(data.train.x[0, 3], strokes[..., 3])
+
+
 @pytest.mark.parametrize(
     ("sample", "said"),
     [

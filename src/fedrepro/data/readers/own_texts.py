@@ -137,8 +137,8 @@ def _columns(spec: Text, path: Path) -> dict[str, Strings]:
     read = {}
     for name in names:
         cells = np.array([str(cell) for cell in table[name]], object)
-        for row, cell in enumerate(cells, 1):
-            if not cell.strip():
+        for row, (cell, value) in enumerate(zip(cells, table[name], strict=True), 1):
+            if not cell.strip() or value != value:  # NaN
                 raise UserError(f"{path}: {name}: row {row} is empty: expected some text")
         read[name] = cells
     return read
