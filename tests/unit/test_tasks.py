@@ -1,6 +1,7 @@
 """Tasks other than classification: what is trained, what is scored, what is refused."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,31 @@ def test_a_weighted_mean_of_pytorch_is_kept_and_class_weights_are_the_same() -> 
     whole = {"test_fraction": 0.0, "test": classes[0]}
     one, other = (run(**whole, class_weights=each) for each in ("balanced", balanced))
     assert torch.equal(one.model.weight, other.model.weight)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(ignore_index=0),
+        partial(nn.functional.cross_entropy, ignore_index=0),
+        nn.CrossEntropyLoss(label_smoothing=0.2),
+        partial(nn.functional.cross_entropy, ignore_index=-1),
+    ],
+)
+def test_a_step_of_a_loss_of_pytorch_is_a_step_by_hand(loss: Any) -> None:
+    """Its mean leaves out an ignored class, in what it divides by, too."""
+    x, y = CLIENTS[0][0], (CLIENTS[0][1] > 0).astype(int)
+    assert 0 < y.sum() < len(y)
+    module = nn.Linear(3, 2)
+    given: Any = {"task": "classification", "clients": [(x, y)], "test": (x, y)}
+    given |= {"weights": "keep", "rounds": 1, "batch_size": 1000, "lr": 0.5, "epochs": 1}
+    run = regress(model=module, loss=loss, **given)
+    loss(module(torch.as_tensor(x)), torch.as_tensor(y)).backward()
+    for own, start in zip(run.model.parameters(), module.parameters(), strict=True):
+        assert start.grad is not None
+        torch.testing.assert_close(own, start - 0.5 * start.grad)
+    tested = loss(run.model(torch.as_tensor(x)), torch.as_tensor(y)).item()
+    assert run.rounds["test_loss"].item() == pytest.approx(tested, rel=1e-5)
 
 
 def test_weights_of_labels_are_those_of_their_positive_samples(tmp_path: Path) -> None:

@@ -207,11 +207,25 @@ def test_training_begins_with_given_weights(tmp_path: Path) -> None:
         {"weight": torch.ones(3, 3)},
         {"weight": torch.ones(3, 3), "bias": torch.ones(4)},
         {"weight": torch.ones(3, 3), "bias": torch.ones(3), "more": torch.ones(1)},
+        {"weight": np.ones((3, 3)), "bias": np.ones(3)},
+        {"state_dict": {"weight": torch.ones(3, 3), "bias": torch.ones(3)}},
     ],
 )
 def test_other_weights_are_refused(initial: Any) -> None:
     with pytest.raises(UserError, match="initial"):
         train(model=nn.Linear(3, 3), initial=initial)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_refused(value: float) -> None:
+    """Given, or in a module as it was loaded: a run would say that it diverged."""
+    module = nn.Linear(3, 3)
+    given = {"weight": torch.ones(3, 3), "bias": torch.tensor([0.0, value, 0.0])}
+    with refused(code="value", key="bias"):
+        train(model=module, initial=given)
+    module.load_state_dict(given)
+    with refused(code="value", key="bias"):
+        train(model=module)
 
 
 def test_a_pickled_file_is_refused(tmp_path: Path) -> None:

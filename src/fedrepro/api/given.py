@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
@@ -207,6 +207,10 @@ def starting_from(
 def _tensors(initial: Any) -> dict[str, Any]:
     initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
     if isinstance(initial, Mapping):
+        for name, leaf in initial.items():
+            if not isinstance(leaf, Tensor):
+                wanted = "a tensor: of a checkpoint, pass the state dict in it"
+                raise bad_value(WHERE, f"initial.{name}", type(leaf).__name__, wanted)
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}
     if not isinstance(initial, str | Path):
         raise bad_value(WHERE, "initial", initial, "a state dict, or a file of safetensors")

@@ -40,6 +40,8 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     wanted = f"a loss for each sample [{len(targets)}], or their mean"
     if not isinstance(losses, Tensor):
         raise bad_value(where, "result", type(losses).__name__, wanted)
+    if not losses.is_floating_point():
+        raise bad_value(where, "result", str(losses.dtype), "real numbers")
     if not losses.ndim and losses:
         double = (each.repeat_interleave(2, 0) for each in (outputs, targets))
         if torch.allclose(function(*aligned(task, *double)), 2 * losses):

@@ -62,6 +62,9 @@ def own_net(
     with drawing_on(rng, x.device):
         module = build().train()
     refuse_unusable(module)
+    for path, leaf in module.named_parameters():
+        if not leaf.isfinite().all():
+            raise bad_value(where, path, "NaN or infinity", "finite initial weights")
     own = Own(build)
     arguments = packing.arguments_for(module.forward) if packing else one_input
     if outputs is not None:

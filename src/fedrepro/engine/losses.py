@@ -1,7 +1,7 @@
 """Losses of the user's own: functions of outputs and targets."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -57,10 +57,10 @@ def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
             raise UserError(f"loss {name}: has parameters to train: expected a function without")
         function = copied(function).to(device)
         reduction: Any = getattr(function, "reduction", None)
-        weighted = getattr(function, "weight", None) is not None
+        plain = getattr(function, "weight", None) is None and _counts_all(vars(function))
         if reduction == "sum":
             raise bad_value(f"loss {name}", "reduction", "sum", "'mean' or 'none'")
-        if reduction == "mean" and not weighted:
+        if reduction == "mean" and plain:
             vars(function)["reduction"] = "none"
     elif _averages_plainly(function):
         function = cast(Loss, partial(cast(Any, function), reduction="none"))
@@ -73,5 +73,11 @@ def _averages_plainly(function: Loss) -> bool:
         named = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    averages = "reduction" in named and named["reduction"].default == "mean"
-    return averages and ("weight" not in named or named["weight"].default is None)
+    defaults = {key: parameter.default for key, parameter in named.items()}
+    averages = defaults.get("reduction") == "mean" and _counts_all(defaults)
+    return bool(averages and defaults.get("weight") is None)
+
+
+def _counts_all(options: Mapping[str, Any]) -> bool:
+    """Whether PyTorch's mean is over all samples, not those of a class less."""
+    return bool(options.get("ignore_index", -1) < 0)  # no class has such a number

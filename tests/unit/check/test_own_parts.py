@@ -47,6 +47,7 @@ WRONG: list[Loss] = [
     lambda o, t: squares(o, t).mean(1) * torch.rand(()),
     lambda o, t: squares(o, t).mean(1) * np.random.rand(),  # noqa: NPY002
     lambda o, t: squares(o, t[:2]),
+    lambda o, t: squares(o, t).mean(1) * 1j,
 ]
 
 
