@@ -17,6 +17,7 @@ from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import commands, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
+from fedrepro.support.files import expect_folder
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
@@ -126,6 +127,11 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the command that was parsed from ``words``. Returns its status."""
     try:
         log = _open(chosen.log)
+        if sys.flags.optimize > 1:  # Python then drops docstrings
+            where, given = "environment", sys.flags.optimize
+            raise bad_value(
+                where, "PYTHONOPTIMIZE", given, "0 or 1: pages and lists show docstrings"
+            )
         root = _root(chosen.root)
     except UserError as error:
         say(f"fedrepro: {error}")
@@ -227,12 +233,15 @@ def _root(folder: Path | None) -> Path:
     """The working directory: commands' paths are relative to it, except for the log's.
 
     Raises:
-        UserError: if the folder is not a workbench.
+        UserError: if the folder is not a workbench, or one with lost results.
     """
     if folder is not None and not (folder / CONFIG).is_file():
         wanted = f"a workbench, which has {CONFIG}; `fedrepro init` creates one"
         raise bad_value("the command line", "--root", str(folder), wanted)
-    return folder or Path()
+    root = folder or Path()
+    if (root / CONFIG).is_file():
+        expect_folder(root / "results")
+    return root
 
 
 @contextmanager

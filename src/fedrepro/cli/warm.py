@@ -44,7 +44,7 @@ def address(name: str) -> str:
 
     It differs between Python environments and copies of this package.
     """
-    return f"\0fedrepro-{name}-{crc32(f'{sys.prefix} {__file__}'.encode()):x}"
+    return f"\0fedrepro-{name}-{crc32(os.fsencode(f'{sys.prefix} {__file__}')):x}"
 
 
 def is_of_this_user(connection: socket.socket) -> bool:

@@ -191,6 +191,17 @@ def real_folder(path: Path) -> Path:
     return path
 
 
+def expect_folder(path: Path) -> None:
+    """Refuse what is there and no folder, such as a link to a disk that is not mounted.
+
+    Raises:
+        UserError: with where a link leads.
+    """
+    if os.path.lexists(path) and not path.is_dir():
+        there = f"a link to {path.readlink()}, where none is" if path.is_symlink() else "not a file"
+        raise UserError(f"{path}: expected a folder, {there}", code="unreadable", file=path)
+
+
 def replace_folder(
     staged: Path, target: Path, token: str, listed: Callable[[Path], Collection[str]]
 ) -> None:

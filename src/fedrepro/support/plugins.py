@@ -137,7 +137,7 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     """
     parse(file)
     # Two workbenches may each have a file of the same name.
-    place = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]
+    place = hashlib.sha256(os.fsencode(file.absolute())).hexdigest()[:8]
     name = f"{PACKAGE}_{kind}_{place}.{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader

@@ -27,7 +27,7 @@ from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support.errors import UserError, exit_on_user_error
-from fedrepro.support.files import make_folder, read_json
+from fedrepro.support.files import expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
 
@@ -43,6 +43,9 @@ def on_load(workflow: Any) -> None:
     outlive_readers()
     name_user()
     if workflow.is_main_process:
+        with exit_on_user_error():
+            for folder in MADE:
+                expect_folder(folder)
         forget_dead_calls()
         expect_image(workflow)
 

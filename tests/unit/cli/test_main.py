@@ -346,6 +346,42 @@ main.main(["--log", {str(log)!r}, "verify"])
     assert (record.state, record.why[: len(why)]) == ("failed", why)
 
 
+@pytest.mark.parametrize("as_root", [False, True])
+@pytest.mark.parametrize("there", ["link", "file"])
+def test_results_on_a_disk_that_is_not_there_are_not_taken_for_none(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    there: str,
+    as_root: bool,
+) -> None:
+    """`verify` found nothing to check and nothing wrong."""
+    (tmp_path / CONFIG).parent.mkdir()
+    (tmp_path / CONFIG).touch()
+    results, disk = tmp_path / "results", tmp_path / "disk"
+    results.symlink_to(disk) if there == "link" else results.touch()
+    monkeypatch.chdir(tmp_path if not as_root else tmp_path.parent)
+    called = [*(("--root", str(tmp_path)) if as_root else ()), "verify"]
+    assert main(called) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and (str(disk) in line) == (there == "link")
+    if there == "link":
+        disk.mkdir()
+        assert main(called) == 0
+
+
+def test_docstrings_that_python_dropped_are_missed_at_once(tmp_path: Path) -> None:
+    """Lists and pages of methods had no papers. `python -O` keeps them."""
+    for level, status in (("-OO", 2), ("-O", 0)):
+        called = subprocess.run(
+            [sys.executable, level, "-m", "fedrepro", "methods", "fedprox"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert called.returncode == status, called.stderr
+        assert ("PYTHONOPTIMIZE" in called.stderr) == (status == 2)
+        assert ("Li et al." in called.stdout) == (status == 0)
+
+
 def test_a_named_pipe_as_log_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo("pipe")
     assert main(("--log", "pipe", "verify")) == 2

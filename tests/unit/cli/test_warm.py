@@ -434,7 +434,9 @@ def test_a_server_is_that_of_a_name_and_an_environment(monkeypatch: pytest.Monke
     found.add(warm_module.address("a"))
     monkeypatch.setattr(warm_module, "__file__", "/another/copy/warm.py")
     found.add(warm_module.address("a"))
-    assert len(found) == 4 and all(each.startswith("\0") for each in found)
+    monkeypatch.setattr(sys, "prefix", os.fsdecode(b"/lat\xe9in"))  # a name that is not UTF-8
+    found.add(warm_module.address("a"))
+    assert len(found) == 5 and all(each.startswith("\0") for each in found)
 
 
 def test_a_command_whose_client_has_given_up_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

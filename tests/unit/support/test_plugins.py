@@ -305,6 +305,13 @@ def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) ->
         assert str(caught.value) == f"{file}:2: fail: KeyError: 1"
 
 
+def test_a_folder_s_name_need_not_be_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"lat\xe9in")
+    folder.mkdir()
+    (folder / "own.py").write_text("x = 1\n", encoding="utf-8")
+    assert plugins.import_file("methods", folder / "own.py").x == 1
+
+
 def test_of_several_functions_the_one_that_failed_is_blamed(tmp_path: Path) -> None:
     """Not who called it, nor the library that it called."""
     file = tmp_path / "deep.py"
