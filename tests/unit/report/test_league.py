@@ -218,6 +218,9 @@ def test_standings_by_group_and_over_all(bench: Workbench) -> None:
     assert len(league.ranked) == 4
     assert league.preliminary == ""
     assert found(bench, seeds=4).preliminary == "preliminary: 4 seeds"
+    first, *others = league.standings
+    few = replace(first, matches=(replace(first.matches[0], seeds=(1, 2)), *first.matches[1:]))
+    assert replace(league, standings=(few, *others)).preliminary == "preliminary: 2 seeds"
     alone = replace(league.played[0], seeds=(1,))  # a match that is in no standing
     assert replace(league, played=(*league.played, alone)).preliminary == ""
 

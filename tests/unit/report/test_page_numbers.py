@@ -19,6 +19,8 @@ from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, TableTar
 from fedrepro.measures.base import Reading
 from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
+from fedrepro.report.cells import coverage
+from fedrepro.report.cells.cell import CellRun
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.cells.league import ALL, Entry, League, Match, PlayedMatch, Standing
 from fedrepro.report.pages import (
@@ -31,6 +33,7 @@ from fedrepro.report.pages import (
     overview,
     printed,
     row_figures,
+    run,
 )
 from fedrepro.report.pages import league as league_page
 from fedrepro.report.pages.method import MethodText
@@ -45,6 +48,7 @@ from fedrepro.report.papers.published import (
 from fedrepro.report.papers.references import References
 from fedrepro.report.papers.verdict import judge_computed
 from fedrepro.support.files import sha256_of
+from fedrepro.support.plugins import NONE
 from support.places import ROOT
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -109,6 +113,46 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
 
 def replace_archived(record: Any) -> Any:
     return SimpleNamespace(**{**vars(record), "archived": "sealed"})
+
+
+# --- coverage, pairs of methods, a run ------------------------------------------------------------
+@pytest.mark.parametrize("places", [(1, 0), (0, 1), (0, 0), (1, 1)])
+def test_a_printed_cell_is_computed_if_any_of_its_tables_has_it(places: tuple[int, int]) -> None:
+    cells = [
+        SimpleNamespace(answered=SimpleNamespace(name=("d", "s", "m")), paper=SimpleNamespace(n=n))
+        for n in places
+    ]
+    tables = {
+        ("a", item): SimpleNamespace(published_table=7, cells=[cell])
+        for item, cell in zip(("table_7", "table_7_part"), cells, strict=True)
+    }
+    workbench = SimpleNamespace(targets=lambda scale: {})
+    found = coverage.count_any(workbench, SimpleNamespace(systems=["a"]), tables)  # type: ignore[arg-type]
+    assert found == {"a": {"printed": 1, "targets": 1, "computed": max(places)}}
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+@pytest.mark.parametrize(("changed", "code"), [((), ""), (("rounds",), ""), ((), "method x")])
+def test_without_a_verdict_a_number_of_today_alone_is_compared(
+    changed: tuple[str, ...], code: str, verdict: bool
+) -> None:
+    odd = CellRun("m", 2, "finished", "", 60.0, False, changed, "f", None, code)
+    runs = (replace(odd, seed=1, value=50.0, changed=(), code=""), odd)
+    result = SimpleNamespace(n=2, setting="s/a", chosen="m", runs_of_the_chosen=runs)
+    cell = SimpleNamespace(verdict=SimpleNamespace(is_of_current_runs=True) if verdict else None)
+    reading = Reading("accuracy", "%", True, lambda record: [])
+    found = compare._entry(cell, result, "M", reading, "paper", "A", "a.html")  # type: ignore[arg-type]
+    of_today = verdict or not (changed or code)
+    assert found is not None and found.by_seed == ({1: 50.0, 2: 60.0} if of_today else {1: 50.0})
+
+
+def test_a_measure_in_percent_is_drawn_in_percent() -> None:
+    record = SimpleNamespace(
+        rounds={"round": [1, 2], "ensemble_accuracy": [0.25, 0.5], "ensemble_loss": [2.0, 1.5]},
+        run=RunKey("s/a", "m", 1),
+    )
+    accuracy, loss = run._further(record, NONE)  # type: ignore[arg-type]
+    assert "ends at 50 %." in accuracy.svg and "ends at 1.5." in loss.svg
 
 
 # --- the league -----------------------------------------------------------------------------------

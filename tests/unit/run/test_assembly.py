@@ -1,6 +1,7 @@
 """What a run is made of, where data and method meet."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.net import Precision
 from fedrepro.models import registry as models
 from fedrepro.run.assembly import _inputs, make_plan
-from fedrepro.run.networks import laid_out
+from fedrepro.run.networks import class_weights_of, laid_out
 from fedrepro.run.schedules import schedule
 from fedrepro.support.errors import UserError
 from support import tiny_run
@@ -92,3 +93,22 @@ def test_a_share_of_the_clients_is_a_number_of_them(share: float, cohort: int) -
     part = make_partition(data.train.y, None, shares, 1)
     spec = tiny_run.run_spec(participation=share, partition=given)
     assert make_plan(spec, data, part).federation.cohort_size == cohort
+
+
+@pytest.mark.parametrize("task", ["multi_label", "classification", "binary"])
+def test_balanced_weights_count_what_clients_train_on(task: str) -> None:
+    """Neither rows that a client holds out nor those of no client."""
+    labels = np.array([0, 1, 1, 1, 0, 1, 0, 0, 0, 1])
+    rows = [np.array([0, 1, 2]), np.array([3, 5])]  # one of class 0, four of class 1
+    mine = labels[np.concatenate(rows)]
+    y = np.stack([labels, 1 - labels], 1) if task == "multi_label" else labels
+    train = SimpleNamespace(y=y)
+    dataset = SimpleNamespace(task=task, classes=2, name="d", train=train)
+    counts = np.array([np.bincount(labels[each], minlength=2) for each in rows])
+    partition = SimpleNamespace(train=rows, train_counts=counts)
+    setting = SimpleNamespace(class_weights="balanced", name="s")
+    spec = SimpleNamespace(setting=setting, execution=SimpleNamespace(device="cpu"))
+    found = class_weights_of(spec, dataset, partition).tolist()  # type: ignore[arg-type]
+    ones, zeros = int(mine.sum()), int((1 - mine).sum())
+    several = [zeros / ones, ones / zeros]
+    assert found == (several if task == "multi_label" else [5 / (2 * zeros), 5 / (2 * ones)])
