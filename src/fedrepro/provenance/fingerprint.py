@@ -383,9 +383,13 @@ def _places(path: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         dict.fromkeys([own, *(each for each in above if each.is_relative_to(root)), root])
     )
     known, files = set(map(os.path.realpath, folders)), set[Path]()
+    # A plug-in may be a link to a file, which finds what is beside itself by `resolve()`.
+    if str(linked := path.resolve().parent) not in known:
+        known.add(str(linked))
+        folders.append(linked)
     for folder in folders:  # which grows
         for place in (Path(os.path.normpath(folder / name)) for name in names):
-            if not (place.is_relative_to(root) or place.is_relative_to(own)):
+            if not any(map(place.is_relative_to, (root, own, linked))):
                 continue
             if os.path.isfile(place):  # noqa: PTH113 - pathlib raises for a long name
                 files.add(place)

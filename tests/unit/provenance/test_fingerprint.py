@@ -131,6 +131,24 @@ def test_a_plug_in_s_helpers_count_at_any_depth(
     assert helpers == {tmp_path / f"mylib/{name}.py" for name in expected}
 
 
+@pytest.mark.parametrize("link", ["methods/own.py", "methods"])
+def test_what_is_beside_a_plug_in_s_file_counts_where_the_workbench_has_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    """Once, if the folder is the link: a helper of another text was taken for the same."""
+    bench, lib = tmp_path / "bench", tmp_path / "lib"
+    lib.mkdir()
+    (lib / "own.py").write_text("from helper import x\ntable = 'table.txt'\n")
+    (lib / "helper.py").write_text("x = 1\n")
+    (lib / "table.txt").write_text("1")
+    (bench / link).parent.mkdir(parents=True)
+    (bench / link).symlink_to(lib / "own.py" if link.endswith(".py") else lib)
+    monkeypatch.chdir(bench)
+    own = bench / "methods/own.py"
+    assert [each.name for each in sorted(fingerprint.closure([own]) - {own})] == ["helper.py"]
+    assert [each.name for each in fingerprint.files_read_by([own])] == ["table.txt"]
+
+
 def test_two_files_of_one_name_are_told_apart(package: Path) -> None:
     """What one does and what the other does may not be exchanged unseen."""
     (package / "far.py").write_text("import fedrepro.support.leaf\n")
