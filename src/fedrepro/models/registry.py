@@ -288,6 +288,18 @@ def build(
     return build(input_shape, outputs, *given)  # type: ignore[no-any-return]
 
 
+def outline(
+    name: str, input_shape: Shapes, outputs: int, folders: plugins.Folders = plugins.NONE
+) -> "nn.Module":
+    """The model called ``name``, for its names and shapes: without numbers if it is ours.
+
+    One of the user's own may ask its tensors for numbers while it is built.
+    """
+    rng, torch = map(import_module, ("fedrepro.support.rng", "torch"))
+    with rng.seeded(0) if find(name, folders).own else torch.device("meta"):
+        return build(name, input_shape, outputs, folders=folders)
+
+
 def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Module":
     """A copy of what a function of the user's own returns, which may be the same module each time.
 

@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import torch
-
 from fedrepro.config.partition_sizes import cohort_size
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
@@ -26,8 +24,7 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
         return ""
     method, _ = compose(spec)
     outputs = method.outputs or dataset.outputs
-    with torch.device("meta"):  # shapes only
-        model = models.build(spec.setting.model, dataset.shapes, outputs, folders=spec.plugins)
+    model = models.outline(spec.setting.model, dataset.shapes, outputs, spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]
     size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
     kept = len(rounds) * (cohort_size(spec.setting, clients) + 1)

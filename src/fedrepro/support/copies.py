@@ -2,7 +2,6 @@
 
 import copy
 
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -14,12 +13,11 @@ def copied(module: nn.Module) -> nn.Module:
 
     Raises:
         UserError: if two parameters share memory, which their copies would not, or one has a hook,
-            which its copy would lose, or no numbers, where not only shapes are asked for.
+            which its copy would lose, or no numbers.
     """
-    only_shapes = torch.get_default_device().type == "meta"
     seen: dict[int, str] = {}
     for name, leaf in module.named_parameters():
-        if leaf.is_meta and not only_shapes:
+        if leaf.is_meta:
             wanted = "a device with numbers: call module.to_empty(device='cpu') and fill it"
             raise bad_value(f"model {type(module).__name__}", f"{name}: device", "meta", wanted)
         if leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None):

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 
-import torch
-
 from fedrepro.config.experiment import COMPACT, shipped
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import LEAGUE_SHARE, Searched, validated_name
@@ -86,10 +84,8 @@ def _keeps_a_part(method: Method, spec: RunSpec) -> bool:
     """True if clients keep a part of the model; False if the catalogue has no size of the data."""
     if spec.data_size is None:
         return False
-    with torch.device("meta"):  # names only
-        model = registry.build(
-            spec.setting.model, spec.data_size.shape, spec.data_size.classes, folders=spec.plugins
-        )
+    size = spec.data_size
+    model = registry.outline(spec.setting.model, size.shape, size.classes, spec.plugins)
     return keeps_a_part(method, model)
 
 

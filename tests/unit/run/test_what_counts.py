@@ -330,7 +330,9 @@ def test_models_that_a_run_keeps_are_announced(
     data, usage = dataset(), namedtuple("usage", "total used free")
 
     def make(shape: Any, outputs: int) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(4, 300), nn.BatchNorm1d(300))
+        rate = torch.linspace(0, 0.1, 3)[1].item()  # needs numbers, as stochastic depth does
+        linear = nn.Linear(4, 300)
+        return nn.Sequential(nn.Flatten(), linear, nn.Dropout(rate), nn.BatchNorm1d(300))
 
     size = 4 * (4 * 300 + 300 + 2 * 300 + 2 * 300)
     for clients, cohort in ((20, 6), (5, 1), (2, 1)):
