@@ -290,6 +290,10 @@ class HookChecks:
                 if not isinstance(result, Tensor) or result.shape or not result.is_floating_point():
                     remedy = "return a scalar tensor, such as a mean"
                     raise Mistake(f"returned {_shown(result)}", remedy)
+                given_grad = any(leaf.requires_grad for leaf in tree.leaves(given["params"]))
+                if given_grad and not result.requires_grad:
+                    remedy = "compute with the tensors of `params`, without detach() and no_grad"
+                    raise Mistake("returned a tensor that no gradient follows from", remedy)
             case "gradient":
                 trained = ctx.net.trainable(given["params"])
                 _require_dict(result, "the direction")

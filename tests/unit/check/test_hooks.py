@@ -83,6 +83,7 @@ REFUSED: list[tuple[str, Change]] = [
     ("loss", lambda loss: float(loss.detach())),
     ("loss", lambda loss: loss[None]),
     ("loss", lambda loss: loss.long()),
+    ("loss", torch.Tensor.detach),
     ("gradient", without_bias),
     ("gradient", narrow),
     ("gradient", lambda direction: direction | {"head.bias": direction["head.bias"][:1]}),
