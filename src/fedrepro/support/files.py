@@ -93,7 +93,10 @@ def make_folder(path: Path) -> None:
     if path.is_dir():
         return
     make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError as error:  # whose words would say that the wanted file exists
+        raise NotADirectoryError(errno.ENOTDIR, f"{path} is no folder", str(path)) from error
     flush(path.parent)
 
 

@@ -121,7 +121,8 @@ def parse(file: Path) -> ast.Module:
         return ast.parse(content_of(file), filename=str(file))
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
-        raise UserError(f"{file}:{error.lineno}: syntax error: {error.msg}{text}") from error
+        where = f"{file}:{error.lineno}" if error.lineno else file  # none for a NUL
+        raise UserError(f"{where}: syntax error: {error.msg}{text}") from error
     except ValueError as error:  # such as a NUL
         raise UserError(f"{file}: syntax error: {error}") from error
     except OSError as error:

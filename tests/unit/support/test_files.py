@@ -9,15 +9,25 @@ import pytest
 
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import atomic_folder, settle, visible, write_atomically
+from support.refusals import refused
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("wanted", ["x", "deep/x"])
+def test_a_file_that_cannot_be_written_is_one_line_that_names_what_is_no_folder(
+    tmp_path: Path, linked: bool, wanted: str
+) -> None:
+    """It said that the wanted file exists."""
+    there = tmp_path / "there"
+    there.symlink_to(tmp_path / "nowhere") if linked else there.touch()
+    path = there / wanted
     with (
-        pytest.raises(UserError, match="could not be written"),
-        write_atomically(tmp_path / "file" / "x"),
+        refused("unwritable", file=str(path)) as raised,
+        write_atomically(path),
     ):
         pass
+    cause = raised.value.__cause__
+    assert isinstance(cause, NotADirectoryError) and cause.filename == str(there)
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -305,6 +305,17 @@ def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) ->
         assert str(caught.value) == f"{file}:2: fail: KeyError: 1"
 
 
+@pytest.mark.parametrize(("text", "line"), [(b"x = (\n", ":1"), (b"x = 1\0\n", "")])
+def test_a_syntax_error_names_a_line_if_there_is_one(
+    tmp_path: Path, text: bytes, line: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_bytes(text)
+    with pytest.raises(UserError) as caught:
+        plugins.import_file("methods", file)
+    assert str(caught.value).startswith(f"{file}{line}: ")
+
+
 def test_a_folder_s_name_need_not_be_utf_8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"lat\xe9in")
     folder.mkdir()
