@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -453,7 +454,7 @@ def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:
     wanted = [leaf for leaf in every if leaf.requires_grad]
     if not wanted:
         if torch.compiler.is_compiling() or internals.is_mapped():  # clients side by side
-            whole: Branch = torch.func.grad(loss)(params)
+            whole: Branch = torch.func.grad(partial(_followed, loss))(params)
             return whole
         free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), params)
         return differentiate(loss, free)
@@ -468,6 +469,14 @@ def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:
     if len(wanted) == len(every) or not isinstance(params, dict):
         return tree.rebuild(params, iter(gradients))
     return _rebuild_trainable(params, dict(zip(map(id, wanted), gradients, strict=True)))
+
+
+def _followed(loss: Callable[[Branch], Tensor], params: Branch) -> Tensor:
+    """A loss that a gradient follows from; of another one, torch.func would return zeros."""
+    value = loss(params)
+    if not value.requires_grad:
+        raise UserError("loss: no gradient follows from it: compute without detach() and no_grad")
+    return value
 
 
 def _rebuild_trainable(params: Tree, gradients: dict[int, Tensor]) -> Tree:

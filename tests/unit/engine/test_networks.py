@@ -197,6 +197,17 @@ def test_gradients_are_of_the_leaves_that_can_have_one() -> None:
     assert found["a"]["s"].tolist() == [1] * 4 and not one.requires_grad
 
 
+def test_side_by_side_a_loss_without_a_gradient_is_refused() -> None:
+    """As for a client alone: torch.func would return zeros, and nothing would train."""
+    params = {"a": torch.ones(2, 3)}
+    of_all = torch.func.vmap(lambda params: differentiate(lambda p: (p["a"] ** 2).sum(), params))
+    assert of_all(params)["a"].tolist() == [[2.0] * 3] * 2
+    with refused(names=("gradient", "detach")):
+        torch.func.vmap(lambda params: differentiate(lambda p: p["a"].sum().detach(), params))(
+            params
+        )
+
+
 def test_a_mini_batch_that_batchnorm_cannot_normalise_is_seen_without_a_trace() -> None:
     net = Net(Both())
     params = given(net)
