@@ -445,15 +445,10 @@ class Graph:
 
         Their finished runs count where these tables are no inputs (:meth:`inputs_of_page`).
         """
-        hashes: dict[str, str] = {}
+        hashes, inputs = dict[str, str](), self.scale == "compact"
         for system in self.bench.experiments:
-            parts = [
-                (
-                    self._definition(table),
-                    _of_finished(table.runs) if self.scale != "compact" else "",
-                )
-                for table in self._small_tables(system)
-            ]
+            tables = self._small_tables(system)
+            parts = [(self._definition(t), _of_finished(() if inputs else t.runs)) for t in tables]
             hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
         return hashes
 
