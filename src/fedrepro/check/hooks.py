@@ -174,7 +174,8 @@ class HookChecks:
     def over(self, name: str) -> Callable[..., Any]:
         """The hook called ``name`` with its checks."""
         hook = MethodType(getattr(self.cls, name), self.method)
-        parameters = list(inspect.signature(hook).parameters)[1:]
+        # Called by position: a plug-in may have names of its own, or `*rest`.
+        parameters = list(inspect.signature(getattr(Method, name)).parameters)[2:]
 
         @wraps(hook)
         def called(ctx: Context, *given: Any, **named: Any) -> Any:

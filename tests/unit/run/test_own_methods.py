@@ -343,6 +343,18 @@ def test_a_hook_is_refused_in_the_first_round(case: str, write, tmp_path: Path) 
         tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
 
 
+@pytest.mark.parametrize("hook", ["loss", "gradient"])
+@pytest.mark.parametrize("given", ["message, own, theta, batch", "*rest"])
+def test_a_hook_s_arguments_may_have_other_names(
+    hook: str, given: str, write, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    write(
+        FROZEN + f"def {hook}(self, context, {given}):\n"
+        f"        return super().{hook}(context, {given})\n"
+    )
+    tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
+
+
 @pytest.mark.parametrize(
     ("base", "sent"),
     [("fedavg.FedAvg", "delta"), ("scaffold.Scaffold", "change"), ("qfedavg.QFedAvg", "delta")],
