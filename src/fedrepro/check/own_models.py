@@ -182,6 +182,8 @@ def refuse_unaccepted(
         UserError: if it does not accept them, draws or changes itself in testing, or returns
             something else.
     """
+    if x.is_floating_point():
+        x = x.to(torch.get_default_dtype())  # as a run's samples are
     where, sample = f"model {name}", str(packing or f"{[*x.shape[1:]]} of {x.dtype}")
     arguments = packing.arguments_for(module.forward) if packing else one_input
     try:
