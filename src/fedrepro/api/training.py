@@ -343,9 +343,13 @@ def _refuse_single(dataset: "Dataset", share: float) -> None:
     """Refuse a client of one sample where each holds some out."""
     sizes = np.bincount(np.asarray(dataset.train.group))
     if share and sizes.min() < 2:
+        key = f"clients.{sizes.argmin()}"
         raise UserError(
-            f"{WHERE}: clients.{sizes.argmin()}: 1 sample: expected at least 2, to hold one out: "
-            "leave the client out, or set `test_fraction=0`"
+            f"{WHERE}: {key}: 1 sample: expected at least 2, to hold one out: leave the client "
+            "out, or set `test_fraction=0`",
+            code="value",
+            file=WHERE,
+            key=key,
         )
 
 

@@ -54,7 +54,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     """
     if isinstance(clients, Mapping):
         keys = listed([*map(repr, clients)])
-        raise UserError(f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values")
+        line = f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values"
+        raise UserError(line, code="value", file=WHERE, key="clients")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
     read = [columns(f"{WHERE}: clients.{number}", each) for number, each in enumerate(clients)]

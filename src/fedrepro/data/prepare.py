@@ -164,7 +164,11 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         if low < 0 or high >= classes:
             raise UserError(
                 f"{name}: {split}: a label is {low if low < 0 else high}: "
-                f"expected 0 to {classes - 1}"
+                f"expected 0 to {classes - 1}",
+                code="value",
+                file=name,
+                key=split,
+                value=low if low < 0 else high,
             )
     numbers = spec.task in NUMBERS
     if not numbers and (classes < 2 or (spec.task == "binary" and classes != 2)):

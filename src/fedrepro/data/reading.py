@@ -32,10 +32,18 @@ def pair_of(where: str, sample: Any) -> Any:
     if len(labels) != 1 or not inputs:
         keys = listed([*map(repr, sample)])
         wanted = f"one label ({', '.join(LABELS)}) and inputs"
-        raise UserError(f"{where}: a dict of {keys}: expected {wanted}")
+        raise UserError(
+            f"{where}: a dict of {keys}: expected {wanted}",
+            code="value" if len(labels) > 1 else "missing",
+            file=where,
+            key="label" if inputs else "inputs",
+        )
     if words := next((name for name, values in inputs.items() if isinstance(values, str)), None):
         raise UserError(
-            f"{where}: {words!r} is text: expected numbers: tokenize it, or leave it out"
+            f"{where}: {words!r} is text: expected numbers: tokenize it, or leave it out",
+            code="value",
+            file=where,
+            key=words,
         )
     return next(iter(inputs.values())) if len(inputs) == 1 else inputs, sample[labels[0]]
 
@@ -161,7 +169,10 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
         raise UserError(
             f"{where}: samples differ when they are read again with the same seed: expected a "
             "transform that draws from the global generator of torch, numpy or Python, which the "
-            "run seeds: it has a generator of its own"
+            "run seeds: it has a generator of its own",
+            code="value",
+            file=where,
+            key="transform",
         )
     return pairs, draws, keys[0] if keys else {}
 

@@ -51,6 +51,16 @@ def refusal(archive: Path, target: Path, line: str) -> None:
         unpack(archive, target)
     assert "\n" not in str(raised.value)
     assert archive.name in str(raised.value)
+    nothing_written(archive, target)
+
+
+def member_refused(archive: Path, target: Path, member: str) -> None:
+    with refused("value", file=archive.name, value=member):
+        unpack(archive, target)
+    nothing_written(archive, target)
+
+
+def nothing_written(archive: Path, target: Path) -> None:
     assert not target.exists()
     left = {path.name for path in target.parent.iterdir()} - {archive.name}
     assert left <= {f".{target.name}.lock"}
@@ -78,19 +88,19 @@ def test_members_that_lead_outside_are_refused(
     name: str, write: Callable[[Path, dict[str, bytes]], Path], tmp_path: Path
 ) -> None:
     archive = write(tmp_path / "archive", {**PLAIN, name: b"evil"})
-    refusal(archive, tmp_path / "out", "would be written elsewhere")
+    member_refused(archive, tmp_path / "out", name)
     unpack(write(archive, PLAIN), tmp_path / "out")  # the next call recovers
     assert (tmp_path / "out" / "top" / "a.txt").is_file()
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
 def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
-    refusal(tar_with(tmp_path / "a.tar", kind), tmp_path / "out", "is a link or a device")
+    member_refused(tar_with(tmp_path / "a.tar", kind), tmp_path / "out", "link")
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
 def test_links_and_devices_in_zip_are_refused(kind: int, tmp_path: Path) -> None:
-    refusal(zip_with(tmp_path / "a.zip", kind), tmp_path / "out", "is a link or a device")
+    member_refused(zip_with(tmp_path / "a.zip", kind), tmp_path / "out", "link")
 
 
 def test_a_name_given_twice_is_refused(tmp_path: Path) -> None:
@@ -198,10 +208,10 @@ def test_one_member_is_taken_out_wherever_it_is(tmp_path: Path) -> None:
     archive = write_tar(tmp_path / "a.tar.gz", members)
     take_out(archive, "a.txt", tmp_path / "a", 4)
     assert (tmp_path / "a").read_bytes() == b"yes!"
-    with pytest.raises(UserError, match=r"a\.tar\.gz: refused: holds more than the 3 bytes"):
+    with refused("value", file="a.tar.gz", names="3"):
         take_out(archive, "a.txt", tmp_path / "b", 3)
     for missing in ("b", "d/a.txt", "txt"):
-        with pytest.raises(UserError, match=f"a.tar.gz: {missing} is missing"):
+        with refused("missing", file="a.tar.gz", key=missing):
             take_out(archive, missing, tmp_path / "c", 9)
 
 
@@ -212,5 +222,5 @@ def test_the_folder_around_files_has_all_of_them(tmp_path: Path) -> None:
     assert root.name == "m" and tree(root) == {"one": b"3", "two": b"4"}  # the first by its name
     assert opened_around(root, tmp_path / "other", "two") == root  # a folder as it is
     for number, names in enumerate([("one", "three"), ("three",), ("three", "one")]):
-        with pytest.raises(UserError, match=r"a\.tgz: three is missing"):
+        with refused("missing", file="a.tgz", key="three"):
             opened_around(archive, tmp_path / str(number), *names)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 import fedrepro as fr
 from fedrepro.data.arrays import dataset_of
-from fedrepro.support.errors import UserError
 from support.refusals import Fault, refused
 
 X = np.random.default_rng(0).integers(0, 50, (40, 4))
@@ -186,14 +185,17 @@ class Endless(torch.utils.data.IterableDataset[Any]):
 
 def test_data_sets_of_another_form_are_one_line() -> None:
     loader = torch.utils.data.DataLoader(Dicts(), batch_size=4)
-    cases: list[tuple[Any, str]] = [
-        ([loader], "clients.0: DataLoader: expected"),
-        ([Endless()], "clients.0: Endless: expected"),
-        ({"north": (X, Y)}, "clients: a dict of 'north': expected a list"),
-        ([(X, Y), (X[:1], Y[:1])], "clients.1: 1 sample: expected at least 2.*`test_fraction=0`"),
+    cases: list[tuple[Any, Fault]] = [
+        ([loader], Fault(names=("clients.0", "DataLoader"))),
+        ([Endless()], Fault(names=("clients.0", "Endless"))),
+        ({"north": (X, Y)}, Fault(code="value", key="clients", names="'north'")),
+        (
+            [(X, Y), (X[:1], Y[:1])],
+            Fault(code="value", key="clients.1", names=("1", "2", "`test_fraction=0`")),
+        ),
     ]
-    for clients, line in cases:
-        with pytest.raises(UserError, match=line):
+    for clients, fault in cases:
+        with refused(**fault):
             fr.train("fedavg", "logistic", clients, rounds=1)
 
 

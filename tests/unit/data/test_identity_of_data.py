@@ -18,6 +18,7 @@ from fedrepro.data.fetching.raw_files import download
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.prepare import recipe_of
 from fedrepro.support.plugins import content_of
+from support.numbers import numbers_in
 from support.raw_data import entry, idx_entry, idx_files
 
 WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "size"}
@@ -236,12 +237,11 @@ def partition(**changes: Any) -> Partition:
 
 def test_who_holds_a_sample_twice_and_who_tests_on_what_it_trains_on() -> None:
     """Samples 1 and 5 have two places or three; client 0 trains on one twice and tests on it."""
-    said = str(partition().warning())
-    assert "10 samples are assigned 13 times; 2 of 3 clients hold a sample twice, 1 test on" in said
-    assert said.endswith("no client trains on 2 of 4 classes: 2, 3")
+    # samples, places, who holds one twice of how many, who tests on one; classes without training
+    assert numbers_in(partition().warning()) == [10, 13, 2, 3, 1, 2, 4, 2, 3]
     assert partition().samples == 10
     alone = partition(validation=None)
-    assert "8 samples are assigned 10 times; 1 of 3 clients" in str(alone.warning())
+    assert numbers_in(alone.warning())[:4] == [8, 10, 1, 3]
     apart = {"train": [np.array([0]), np.array([1])], "test": [np.array([2]), np.array([3])]}
     assert "assigned" not in str(partition(**apart, validation=None).warning())
     with_server = partition(**apart, validation=None)

@@ -105,5 +105,5 @@ def test_the_same_bytes_at_another_path_make_nothing_again(
     prepare("own", entry("tabular_csv", path="b.csv", label="y"))
     assert [place.stat().st_mtime for place in places] == [1e9, 1e9]
     assert differing("a.csv") == differing("b.csv") == []
-    assert differing("c.csv") == ["the files of data set own have changed"]
-    assert differing("b.csv", test_fraction=0.5) != []
+    (other_bytes,), (other_entry,) = differing("c.csv"), differing("b.csv", test_fraction=0.5)
+    assert other_bytes != other_entry

@@ -1,5 +1,6 @@
 """Data that a function of one's own returns: found by its name, known by its code and content."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -165,22 +166,22 @@ def test_its_code_and_that_of_its_helpers_are_known_by_their_bytes(bench: Path) 
     assert differing() == []
     helper = bench / "sources/waves_helper.py"
     helper.write_text("OFFSET = 2.0\n")
-    assert differing() == ["the files of data set mine have changed"]
+    (changed,) = differing()
     helper.write_text("OFFSET = 1.0\n")
     assert differing() == []
     (bench / "sources/waves.py").write_text(f"{WAVES}\n# other\n")
-    assert differing() == ["the files of data set mine have changed"]
+    assert differing() == [changed]
 
 
 @pytest.mark.parametrize(
     ("code", "entry", "said"),
     [
         (WAVES, ENTRY.replace("waves", "wavs"), "function: 'wavs':"),
-        ("waves = 1", ENTRY, "sources/waves.py: expected a function waves"),
-        ("def waves():\n    return [1]", ENTRY, "returned a list: expected a dict of arrays"),
+        ("waves = 1", ENTRY, r"sources/waves.py: .* waves\n"),
+        ("def waves():\n    return [1]", ENTRY, r"sources/waves.py: .*\blist\b.*\bdict\b"),
         ("def waves():\n    return 1 / 0", ENTRY, "waves.py:2: waves: ZeroDivisionError"),
-        ("def waves():\n    return {'x': [[1.0]]}", ENTRY, "no array y"),
-        (WAVES, f"{ENTRY}    arguments: {{ size: 8 }}\n", "unexpected keyword argument 'size'"),
+        ("def waves():\n    return {'x': [[1.0]]}", ENTRY, r" y: .* x\n"),
+        (WAVES, f"{ENTRY}    arguments: {{ size: 8 }}\n", "TypeError: .*'size'"),
         ("import os\ndef waves():\n    os._exit(0)", ENTRY, "waves.py:3: waves"),
     ],
 )
@@ -192,7 +193,7 @@ def test_a_function_that_makes_no_data_set_is_one_line(
     (bench / "config/datasets.yaml").write_text(entry)
     assert main(["prepare", "mine"]) == 2
     line = capsys.readouterr().err
-    assert said in line and line.count("\n") == 1
+    assert re.search(said, line) and line.count("\n") == 1
     assert not Path("results/data/mine").exists()
 
 

@@ -14,7 +14,7 @@ from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.support.errors import UserError
 from support.raw_data import entry
-from support.refusals import refused
+from support.refusals import Fault, refused
 
 ROWS = [
     {"review": "Good, good food", "stars": 10, "shop": "a", "part": "train"},
@@ -141,18 +141,19 @@ def test_rows_of_other_lengths_and_odd_line_ends(tmp_path: Path) -> None:
 
 def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
-    for line, said in (
-        ('{"review": ', "own.jsonl:2: not JSON"),
-        ("[1]", "own.jsonl:2: expected an object"),
-        ('{"review": "a"}', "column: 'stars'"),
-        ('{"review": ["a"], "stars": 1}', "own.jsonl:2: review: .*expected text or a number"),
-        ('{"review": null, "stars": 1}', "own.jsonl:2: review: .*expected text or a number"),
-    ):
+    faults: dict[str, Fault] = {
+        '{"review": ': Fault(code="unreadable", file="own.jsonl:2"),
+        "[1]": Fault(code="value", file="own.jsonl:2"),
+        '{"review": "a"}': Fault(code="value", key="column", value="stars"),
+        '{"review": ["a"], "stars": 1}': Fault(file="own.jsonl:2", key="review", value=["a"]),
+        '{"review": null, "stars": 1}': Fault(file="own.jsonl:2", key="review", value=None),
+    }
+    for line, fault in faults.items():
         path.write_text(f"{json.dumps(ROWS[0])}\n{line}\n")
-        with pytest.raises(UserError, match=said):
+        with refused(**fault):
             prepared(tmp_path, path, text="review", label="stars")
     for keys in ({}, {"label": "y", "task": "next_word"}):
-        with pytest.raises(ValidationError, match="a `label`, or `task: next_word` without one"):
+        with pytest.raises(ValidationError, match=r"`label`.*`task: next_word`"):
             entry("text", path="x", text="t", length=4, **keys)
 
 

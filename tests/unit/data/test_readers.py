@@ -339,13 +339,10 @@ def test_folders_that_may_be_clients_or_classes_need_a_layout(tested: str, tmp_p
     places = [f"train/{place}" for place in ("north/cat", "north/dog", "south/dog")]
     files = {f"{place}/1.png": encoded(RED) for place in (*places, f"test/{tested}/cat")}
     spec = entry("image_folder", path=str(folder_of(tmp_path / "i", files)), height=4, width=4)
-    with pytest.raises(UserError) as raised:
+    with refused("missing", file="/i", key="layout", names="train/north/cat/1.png") as raised:
         prepared(tmp_path, spec)
-    assert str(raised.value) == (
-        f"{tmp_path}/i: layout: not given, but train/north/cat/1.png lies deeper than train/CLASS: "
-        "expected 'client/class' if north is a client, 'class/client' if cat is one, or 'class' if "
-        "neither is"
-    )
+    either = r"'client/class' \w+ north\b.*'class/client' \w+ cat\b.*'class'"
+    assert re.search(either, str(raised.value))
     if tested == "north":
         flat = prepared(tmp_path, spec.model_copy(update={"layout": "class"}))
         assert flat.meta["class_names"] == ["north", "south"]
@@ -383,10 +380,9 @@ def test_an_image_of_16_bits_is_not_cut_off(
     name: str, content: bytes, kind: str, tmp_path: Path
 ) -> None:
     path = folder_of(tmp_path / "images", {**IMAGES, f"train/cat/{name}": content})
-    line = rf"{name}: an image of more than 8 bits per channel \({kind}\): expected 8 bits"
     for channels in (1, 3):
         spec = entry("image_folder", path=str(path), height=2, width=2, channels=channels)
-        with pytest.raises(UserError, match=line):
+        with refused("value", file=f"train/cat/{name}", names=("8", f"({kind})")):
             prepared(tmp_path, spec)
 
 
@@ -677,8 +673,10 @@ def test_tables_that_are_not_what_they_should_be(
 
 
 def test_sides_have_a_limit(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="a number of pixels from 1 to 4096"):
-        entry("image_folder", path="x", height=10**6, width=10**6)
+    assert entry("image_folder", path="x", height=1, width=4096)
+    for height, width in ((1, 4097), (0, 4096), (10**6, 10**6)):
+        with pytest.raises(ValidationError, match="4096"):
+            entry("image_folder", path="x", height=height, width=width)
 
 
 def test_a_part_of_the_samples_keeps_their_groups() -> None:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
-from fedrepro.support.errors import UserError
 from support import tiny_run
+from support.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_scaling_goes_there_and_back(kind: str | None, least: float, most: float
 def test_what_is_no_image_has_no_range_to_be_scaled_to(kind: str) -> None:
     data = tiny_run.dataset()
     features = replace(data, train=replace(data.train, x=data.train.x.astype(np.float32)))
-    with pytest.raises(UserError, match=f"scaling: '{kind}': expected none for blobs: not images"):
+    with refused("value", key="scaling", value=kind, names="blobs"):
         Scaling.of(features, "cpu", kind)
 
 

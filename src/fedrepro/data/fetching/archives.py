@@ -71,7 +71,7 @@ def opened_around(archive: Path, scratch: Path, *names: str) -> Path:
     root = next((path.parent for path in sorted(whole.rglob(names[0]))), whole)
     for name in names:
         if not (root / name).is_file():
-            raise UserError(f"{archive}: {name} is missing")
+            raise _lacking(archive, name)
     return root
 
 
@@ -98,7 +98,15 @@ def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
             if source is not None and PurePosixPath(member.name).name == name:
                 _copy(source, target, limit, archive)
                 return
-    raise UserError(f"{archive}: {name} is missing")
+    raise _lacking(archive, name)
+
+
+def _lacking(archive: Path, name: str) -> UserError:
+    return UserError(f"{archive}: {name} is missing", code="missing", file=archive, key=name)
+
+
+def _refused(archive: Path, name: str, why: str) -> UserError:
+    return UserError(f"{archive}: refused: {why}", code="value", file=archive, value=name)
 
 
 @contextmanager
@@ -111,7 +119,8 @@ def _readable(archive: Path) -> Iterator[None]:
     except (*DAMAGE, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the disk; bz2 has none for damage
             raise
-        raise UserError(f"{archive}: truncated or damaged: {error}") from None
+        line = f"{archive}: truncated or damaged: {error}"
+        raise UserError(line, code="damaged", file=archive) from None
 
 
 def _unpack_zip(archive: Path, folder: Path) -> None:
@@ -121,7 +130,8 @@ def _unpack_zip(archive: Path, folder: Path) -> None:
         for member, place in zip(members, places, strict=True):
             mode = member.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise UserError(f"{archive}: refused: {member.filename!r} is a link or a device")
+                name = member.filename
+                raise _refused(archive, name, f"{name!r} is a link or a device")
             if member.is_dir():
                 place.mkdir(parents=True, exist_ok=True)
                 continue
@@ -138,7 +148,7 @@ def _unpack_tar(archive: Path, folder: Path) -> None:
                 continue
             source = file.extractfile(member) if member.isreg() else None
             if source is None:
-                raise UserError(f"{archive}: refused: {member.name!r} is a link or a device")
+                raise _refused(archive, member.name, f"{member.name!r} is a link or a device")
             with source:
                 _copy(source, place, member.size, archive)
 
@@ -147,7 +157,7 @@ def _place(folder: Path, name: str, archive: Path) -> Path:
     """The path of a member; raise UserError if it is outside of `folder`."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name:
-        raise UserError(f"{archive}: refused: the member {name!r} would be written elsewhere")
+        raise _refused(archive, name, f"the member {name!r} would be written elsewhere")
     return folder / path
 
 
@@ -156,7 +166,7 @@ def _copy(source: IO[bytes] | gzip.GzipFile, place: Path, limit: int, archive: P
         place.parent.mkdir(parents=True, exist_ok=True)
         file = place.open("xb")
     except FileExistsError:
-        raise UserError(f"{archive}: refused: {place.name!r} occurs twice") from None
+        raise _refused(archive, place.name, f"{place.name!r} occurs twice") from None
     except OSError as error:
         raise cannot_write(place, error) from error
     written = 0
@@ -164,7 +174,8 @@ def _copy(source: IO[bytes] | gzip.GzipFile, place: Path, limit: int, archive: P
         while block := source.read(BLOCK):
             written += len(block)
             if written > limit:
-                raise UserError(f"{archive}: refused: holds more than the {limit} bytes expected")
+                why = f"holds more than the {limit} bytes expected"
+                raise _refused(archive, place.name, why)
             try:
                 file.write(block)
             except OSError as error:

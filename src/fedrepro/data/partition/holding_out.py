@@ -32,7 +32,10 @@ def hold_out(
             repair += " or raise `minimum`"
         raise UserError(
             f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
-            f"2, to hold one out: {repair}"
+            f"2, to hold one out: {repair}",
+            code="value",
+            file=f"partition {spec.name}",
+            key=f"client {client}",
         )
     wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
@@ -57,7 +60,10 @@ def hold_out_of_group(
         raise UserError(
             f"partition {spec.name}: client {client} has a single sample of class "
             f"{values[counts.argmin()]}, which cannot be used for both training and testing: "
-            "set `stratified: false`, or use other data"
+            "set `stratified: false`, or use other data",
+            code="value",
+            file=f"partition {spec.name}",
+            key=f"client {client}",
         )
     random = RandomState(seed)
     wanted = int(np.ceil(spec.test_fraction * len(own)))

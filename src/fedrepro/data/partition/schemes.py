@@ -133,7 +133,11 @@ class Scheme(Typed):
         if self.groups_from and groups is None:
             raise UserError(
                 f"partition {self.name}: scheme: {self.scheme!r}: the data set has no groups: "
-                f"expected one {self.groups_from}"
+                f"expected one {self.groups_from}",
+                code="value",
+                file=f"partition {self.name}",
+                key="scheme",
+                value=self.scheme,
             )
         self.check(labels, groups)
         function = getattr(assigning, self.scheme)

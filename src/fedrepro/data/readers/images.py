@@ -267,7 +267,10 @@ def _refuse_deeper(path: Path, images: Sequence[Path]) -> None:
             raise UserError(
                 f"{path}: layout: not given, but {image} lies deeper than {split}/CLASS: expected "
                 f"'client/class' if {outer} is a client, 'class/client' if {inner} is one, or "
-                "'class' if neither is"
+                "'class' if neither is",
+                code="missing",
+                file=path,
+                key="layout",
             )
 
 
@@ -358,7 +361,7 @@ def _decoded(
     if deep:
         depth = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"
-        raise UserError(f"{where}: {depth}: expected {wanted}")
+        raise UserError(f"{where}: {depth}: expected {wanted}", code="value", file=where)
     if low < high and pixels.getcolors(1):
         other = "black" if background == "white" else "white"
         raise UserError(

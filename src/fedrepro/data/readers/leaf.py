@@ -42,7 +42,8 @@ def parts(
     root = opened(path, scratch)
     train = next(iter(sorted(folder for folder in root.rglob("train") if folder.is_dir())), None)
     if train is None or not (train.parent / "test").is_dir():
-        raise UserError(f"{path}: expected folders train and test with LEAF's JSON files")
+        line = f"{path}: expected folders train and test with LEAF's JSON files"
+        raise UserError(line, code="missing", file=path, key="test")
     return {part: _users(path, root, train.parent / part, convert) for part in ("train", "test")}
 
 
@@ -59,7 +60,8 @@ def _users(
                 yield user, convert(x, y)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             where = f"{path}: {file.relative_to(root)}"
-            raise UserError(f"{where}: not in LEAF's format: {error!r}") from None
+            line = f"{where}: not in LEAF's format: {error!r}"
+            raise UserError(line, code="damaged", file=where) from None
 
 
 def read_leaf_femnist(

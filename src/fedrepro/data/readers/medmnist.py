@@ -24,11 +24,15 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
         if x.dtype != np.uint8 or x.shape not in (shape, (*shape, 3)):
             raise UserError(
                 f"{path}: {name}_images: {x.dtype} {x.shape}: expected uint8 {shape} or "
-                f"{(*shape, 3)}"
+                f"{(*shape, 3)}",
+                code="value",
+                file=path,
+                key=f"{name}_images",
             )
         if y.shape != (len(x), 1) or not np.issubdtype(y.dtype, np.integer):
-            expected = f"whole numbers {(len(x), 1)}"
-            raise UserError(f"{path}: {name}_labels: {y.dtype} {y.shape}: expected {expected}")
+            key, expected = f"{name}_labels", f"whole numbers {(len(x), 1)}"
+            line = f"{path}: {key}: {y.dtype} {y.shape}: expected {expected}"
+            raise UserError(line, code="value", file=path, key=key)
         images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
         return RawSamples(np.ascontiguousarray(images), y[:, 0])
 

@@ -188,24 +188,27 @@ def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, 
             table = file.read(columns=None if names is None else [*names])
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error, "parquet") from None
-    return {name: _column(table[name], f"{path}: {name}") for name in table.schema.names}
+    return {name: _column(table[name], path, name) for name in table.schema.names}
 
 
-def _column(cells: Any, where: str) -> NDArray[Any]:
+def _column(cells: Any, path: Path, name: str) -> NDArray[Any]:
+    def refused(why: str) -> UserError:
+        return UserError(f"{path}: {name}: {why}", code="value", file=path, key=name)
+
     shape = [len(cells)]
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     while not cells.null_count and hasattr(cells.type, "value_type"):
         lengths = pc.unique(pc.list_value_length(cells)).to_pylist()
         if len(lengths) > 1:
-            raise UserError(f"{where}: lists of {lengths[0]} and {lengths[1]}: expected one length")
+            raise refused(f"lists of {lengths[0]} and {lengths[1]}: expected one length")
         shape += lengths
         cells = pc.list_flatten(cells)
     if cells.null_count:
-        raise UserError(f"{where}: expected a value in every place")
+        raise refused("expected a value in every place")
     values: NDArray[Any] = cells.to_numpy()
     if values.dtype.kind == "O" and not (len(values) and isinstance(values[0], str)):
-        raise UserError(f"{where}: a column of {cells.type}: expected numbers, words or lists")
+        raise refused(f"a column of {cells.type}: expected numbers, words or lists")
     if 0 in shape:
-        raise UserError(f"{where}: {brief(shape)}: expected at least one value")
+        raise refused(f"{brief(shape)}: expected at least one value")
     return values.reshape(shape)

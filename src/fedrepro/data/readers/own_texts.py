@@ -156,16 +156,18 @@ def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
+        where = f"{path}:{number}"
         try:
             content = parse_json(line)
         except ValueError as error:
-            raise UserError(f"{path}:{number}: not JSON: {error}") from None
+            raise UserError(f"{where}: not JSON: {error}", code="unreadable", file=where) from None
         if not isinstance(content, dict):
-            raise UserError(f"{path}:{number}: expected an object, such as {{'text': ...}}")
+            line = f"{where}: expected an object, such as {{'text': ...}}"
+            raise UserError(line, code="value", file=where)
         _refuse_unknown(path, names, list(map(str, content)))
         for name in names:
             if not isinstance(content[name], str | int | float):
-                raise bad_value(f"{path}:{number}", name, content[name], "text or a number")
+                raise bad_value(where, name, content[name], "text or a number")
             table[name].append(content[name])
     return table
 

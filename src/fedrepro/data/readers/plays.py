@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.kinds import Plays
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, unreadable
 from fedrepro.support.files import read_text
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
@@ -56,9 +56,10 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
                     roles.append(f"{path.stem}/{role}")
                     samples.append((x, y))
         except ValueError as error:
-            raise UserError(f"{archive}: {path.name}: can't be read as a play: {error}") from None
+            raise unreadable(f"{archive}: {path.name}", error, "a play") from None
     if not roles:
-        raise UserError(f"{archive}: {spec.folder}: expected plays with speakers as **NAME**")
+        line = f"{archive}: {spec.folder}: expected plays with speakers as **NAME**"
+        raise UserError(line, code="missing", file=archive, key=spec.folder)
     order = sorted(range(len(roles)), key=roles.__getitem__)
     train = RawSamples(
         np.concatenate([samples[at][0] for at in order]),
