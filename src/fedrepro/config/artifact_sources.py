@@ -22,19 +22,28 @@ from fedrepro.support.typed_yaml import later as later
 
 
 class ArtifactFromRun(Typed):
-    """An artifact of another run."""
+    """An artifact of another run.
 
-    setting: LocalSetting = Field(description="A setting of this file.")
-    method: MethodName = Field(description="The method of the run that makes the artifact.")
-    seed: Seed | None = Field(
-        default=None, description="Default: the seed of the run that uses it."
-    )
+    Attributes:
+        setting: a setting of this file.
+        method: the method of the run that makes the artifact.
+        seed: Default: the seed of the run that uses it.
+    """
+
+    setting: LocalSetting
+    method: MethodName
+    seed: Seed | None = None
 
 
 class ArtifactFromFile(Typed):
-    """A model.safetensors file of a run, or in the same format."""
+    """A model.safetensors file of a run, or in the same format.
 
-    file: Path = Field(description="Its path, relative to the workbench's root.")
+    Attributes:
+        file: its path, relative to the workbench's root.
+        sha256: required: the file is not read without it.
+    """
+
+    file: Path
     sha256: (
         Annotated[
             str,
@@ -42,16 +51,19 @@ class ArtifactFromFile(Typed):
             expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
         ]
         | None
-    ) = Field(default=None, description="Required: the file is not read without it.")
+    ) = None
 
 
 class ArtifactFromData(Typed):
-    """Training samples of another data set, without labels."""
+    """Training samples of another data set, without labels.
 
-    dataset: Name = Field(description="A data set of config/datasets.yaml.")
-    share: Fraction = Field(
-        default=1.0, description="Fraction of each class, chosen as for a partition's `server`."
-    )
+    Attributes:
+        dataset: a data set of config/datasets.yaml.
+        share: fraction of each class, chosen as for a partition's `server`.
+    """
+
+    dataset: Name
+    share: Fraction = 1.0
 
 
 def _tag_of_given(value: object) -> str:

@@ -12,13 +12,17 @@ from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
 
 
 class Noise(Typed):
-    """Label noise: `pair` replaces a label by the next class, `symmetric` by any other."""
+    """Label noise: `pair` replaces a label by the next class, `symmetric` by any other.
 
-    kind: Literal["pair", "symmetric"] = Field(description="Which wrong label replaces a label.")
-    rate: Share = Field(description="The probability that a label is wrong.")
-    everywhere: bool = Field(
-        default=False, description="Also flip clients' test labels, as SuPerFed's code does."
-    )
+    Attributes:
+        kind: which wrong label replaces a label.
+        rate: the probability that a label is wrong.
+        everywhere: also flip clients' test labels, as SuPerFed's code does.
+    """
+
+    kind: Literal["pair", "symmetric"]
+    rate: Share
+    everywhere: bool = False
 
 
 class AttackSpec(Typed):
@@ -27,15 +31,16 @@ class AttackSpec(Typed):
     `label_flip` trains on labels y replaced by classes - 1 - y. The others change what a client
     sends: `sign_flip` to its update times -scale, `gaussian` to normal numbers of standard
     deviation `scale`, `inner_product` to the mean of the round's honest updates times -scale.
+
+    Attributes:
+        kind: what attackers do.
+        share: the share of all clients that attack, rounded down.
+        scale: the factor, or of gaussian the standard deviation.
     """
 
-    kind: Literal["label_flip", "sign_flip", "gaussian", "inner_product"] = Field(
-        description="What attackers do."
-    )
-    share: Share = Field(description="The share of all clients that attack, rounded down.")
-    scale: PositiveReal = Field(
-        default=1.0, description="The factor, or of gaussian the standard deviation."
-    )
+    kind: Literal["label_flip", "sign_flip", "gaussian", "inner_product"]
+    share: Share
+    scale: PositiveReal = 1.0
 
     @model_validator(mode="after")
     def _scaled(self) -> Self:
@@ -45,33 +50,26 @@ class AttackSpec(Typed):
 
 
 class AvailabilitySpec(Typed):
-    """Which clients can be asked in a round, and how much of their work they get done."""
+    """Which clients can be asked in a round, and how much of their work they get done.
 
-    dropout: Share = Field(
-        default=0.0, description="The probability that a client drops out after it was asked."
-    )
+    Attributes:
+        dropout: the probability that a client drops out after it was asked.
+        partial: the probability that a client does only part of its steps, a uniform share.
+        deadline: how long the server waits; the mean number of steps takes 1 at speed 1.
+        spread: standard deviation of the logarithm of clients' speeds, with a deadline.
+        late: whether a late client is dropped, or sends what it has done by the deadline.
+        period: rounds in a day; a client can be asked in half of each day.
+    """
+
+    dropout: Share = 0.0
     partial: Annotated[
         Real, Field(ge=0, le=1), expected("a number of at least 0 and at most 1")
-    ] = Field(
-        default=0.0,
-        description="The probability that a client does only part of its steps, a uniform share.",
-    )
-    deadline: PositiveReal | None = Field(
-        default=None,
-        description="How long the server waits; the mean number of steps takes 1 at speed 1.",
-    )
-    spread: NonNegativeReal = Field(
-        default=0.0,
-        description="Standard deviation of the logarithm of clients' speeds, with a deadline.",
-    )
-    late: Literal["dropped", "partial"] = Field(
-        default="dropped",
-        description="Whether a late client is dropped, or sends what it has done by the deadline.",
-    )
+    ] = 0.0
+    deadline: PositiveReal | None = None
+    spread: NonNegativeReal = 0.0
+    late: Literal["dropped", "partial"] = "dropped"
     period: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] | None = Field(
-        default=None,
-        serialization_alias="day",
-        description="Rounds in a day; a client can be asked in half of each day.",
+        default=None, serialization_alias="day"
     )
 
     @model_validator(mode="after")
@@ -92,13 +90,14 @@ class Cohorts(Typed):
 
     ``numpy_legacy`` is SuPerFed's: one call of numpy.random.choice per round, from a generator
     seeded once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
+
+    Attributes:
+        stream: whose code samples them.
+        seed: of the generator that samples them.
     """
 
-    stream: str = Field(
-        description="Whose code samples them.",
-        json_schema_extra={"enum": [*papers.files_of("cohorts")]},
-    )
-    seed: Seed = Field(description="Of the generator that samples them.")
+    stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
+    seed: Seed
 
     @field_validator("stream")
     @classmethod

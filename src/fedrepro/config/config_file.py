@@ -46,32 +46,33 @@ class Seeds(Typed):
 
 
 class DataSources(Typed):
-    """Where to find data."""
+    """Where to find data.
 
-    archives: Path | None = Field(
-        default=None, description="A folder of archives, searched before the network."
-    )
+    Attributes:
+        archives: a folder of archives, searched before the network.
+    """
+
+    archives: Path | None = None
 
 
 class PluginFolders(Typed):
-    """Folders of plug-ins, relative to the workbench's root. A plug-in is named after its file."""
+    """Folders of plug-ins, relative to the workbench's root. A plug-in is named after its file.
 
-    methods: Path | None = Field(
-        default=None, description="Methods: one dataclass with hooks per file."
-    )
-    models: Path | None = Field(
-        default=None, description="Models: one function per file, named as the file."
-    )
-    partitions: Path | None = Field(
-        default=None, description="Partition schemes: one class per file."
-    )
-    measures: Path | None = Field(default=None, description="Measures: one class per file.")
-    losses: Path | None = Field(
-        default=None, description="Losses: one function per file, named as the file."
-    )
-    data: Path | None = Field(
-        default=None, description="Data sets: one function per file, named as the file."
-    )
+    Attributes:
+        methods: one dataclass with hooks per file.
+        models: one function per file, named as the file.
+        partitions: partition schemes: one class per file.
+        measures: one class per file.
+        losses: one function per file, named as the file.
+        data: data sets: one function per file, named as the file.
+    """
+
+    methods: Path | None = None
+    models: Path | None = None
+    partitions: Path | None = None
+    measures: Path | None = None
+    losses: Path | None = None
+    data: Path | None = None
 
     def under(self, root: Path) -> Folders:
         """The folders as absolute paths.
@@ -96,23 +97,21 @@ PartitionName = Annotated[
 
 
 class Resources(Typed):
-    """What a run requests from a cluster. Not part of the run's identity."""
+    """What a run requests from a cluster. Not part of the run's identity.
 
-    partition: PartitionName | None = Field(
-        default=None, description="The cluster's partition. Default: the cluster's own."
-    )
-    gpu: NonNegativeWhole | None = Field(
-        default=None, description="GPUs if the device is cuda. Default: 1."
-    )
-    mem_mb: PositiveWhole | None = Field(
-        default=None, description="Memory of the first attempt; each retry doubles it."
-    )
-    runtime: PositiveWhole | None = Field(
-        default=None, description="Minutes of the first attempt; each retry doubles them."
-    )
-    cpus: PositiveWhole | None = Field(
-        default=None, description="CPUs. Default: the threads of a run."
-    )
+    Attributes:
+        partition: the cluster's partition. Default: the cluster's own.
+        gpu: GPUs if the device is cuda. Default: 1.
+        mem_mb: memory of the first attempt; each retry doubles it.
+        runtime: minutes of the first attempt; each retry doubles them.
+        cpus: CPUs. Default: the threads of a run.
+    """
+
+    partition: PartitionName | None = None
+    gpu: NonNegativeWhole | None = None
+    mem_mb: PositiveWhole | None = None
+    runtime: PositiveWhole | None = None
+    cpus: PositiveWhole | None = None
 
     def over(self, other: "Resources") -> "Resources":
         """These resources, with ``other``'s values where these are None."""
@@ -120,47 +119,41 @@ class Resources(Typed):
 
 
 class Config(Typed):
-    """config/config.yaml."""
+    """config/config.yaml.
 
-    scale: Scale = Field(
-        default="demo",
-        description="Which settings and seeds run: demo (minutes), compact (a night), paper (as "
-        "published).",
-    )
-    seeds: Seeds = Field(
-        default=Seeds(), description="The seeds of each scale, unless an experiment has its own."
-    )
-    device: Device = Field(
-        default="cpu", description="Where runs compute: cpu, cuda (a free GPU), or cuda:1."
-    )
-    runs_per_gpu: PositiveWhole = Field(
-        default=1,
-        description="Runs that compute on a GPU at the same time; more pays for small models only.",
-    )
-    threads: Threads = Field(default=1, description="CPU threads of one run.")
+    Attributes:
+        scale: which settings and seeds run: demo (minutes), compact (a night), paper (as
+            published).
+        seeds: the seeds of each scale, unless an experiment has its own.
+        device: where runs compute: cpu, cuda (a free GPU), or cuda:1.
+        runs_per_gpu: runs that compute on a GPU at the same time; more pays for small models only.
+        threads: CPU threads of one run.
+        checkpoint_every: rounds between checkpoints.
+        track: tracker that receives a run's metrics; not part of the run.
+        average_across: whether tables average runs of different architectures (x86_64, aarch64) or
+            minor versions of PyTorch.
+        data: where data lie on this machine.
+        plugins: folders of your own methods, models and so on.
+        resources: what runs request from a cluster, unless their setting says otherwise.
+    """
+
+    scale: Scale = "demo"
+    seeds: Seeds = Seeds()
+    device: Device = "cpu"
+    runs_per_gpu: PositiveWhole = 1
+    threads: Threads = 1
     executor: Executor = Field(
         default="auto",
         description="How a round's clients are computed: "
         f"{', '.join(f'{facts.words} ({name})' for name, facts in FACTS.items())}. "
         "auto chooses by model, method and data.",
     )
-    checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
-    track: Literal["tensorboard", "mlflow"] | None = Field(
-        default=None, description="Tracker that receives a run's metrics; not part of the run."
-    )
-    average_across: bool = Field(
-        default=False,
-        description="Whether tables average runs of different architectures (x86_64, aarch64) or "
-        "minor versions of PyTorch.",
-    )
-    data: DataSources = Field(default=DataSources(), description="Where data lie on this machine.")
-    plugins: PluginFolders = Field(
-        default=PluginFolders(), description="Folders of your own methods, models and so on."
-    )
-    resources: Resources = Field(
-        default=Resources(),
-        description="What runs request from a cluster, unless their setting says otherwise.",
-    )
+    checkpoint_every: PositiveWhole = 10
+    track: Literal["tensorboard", "mlflow"] | None = None
+    average_across: bool = False
+    data: DataSources = DataSources()
+    plugins: PluginFolders = PluginFolders()
+    resources: Resources = Resources()
 
 
 class Overrides(Typed):

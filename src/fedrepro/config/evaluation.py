@@ -14,17 +14,21 @@ OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
 
 
 class Evaluate(Typed):
-    """When the model is evaluated, and on which data."""
+    """When the model is evaluated, and on which data.
 
-    every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
-    clients: bool = Field(default=False, description="Also evaluate on each client's test split.")
-    groups: bool = later(
-        False, "Evaluate each of the data set's groups, such as domains, and use their mean."
-    )
-    per_class: PositiveWhole | None = later(
-        None, "Use at most this many test samples (the first) of each class in each group."
-    )
-    measures: list[OwnMeasure] = later([], "Names of the measure plug-ins to record.")
+    Attributes:
+        every: rounds between evaluations.
+        clients: also evaluate on each client's test split.
+        groups: evaluate each of the data set's groups, such as domains, and use their mean.
+        per_class: use at most this many test samples (the first) of each class in each group.
+        measures: names of the measure plug-ins to record.
+    """
+
+    every: PositiveWhole = 1
+    clients: bool = False
+    groups: bool = later(False)
+    per_class: PositiveWhole | None = later(None)
+    measures: list[OwnMeasure] = later([])
 
     @model_validator(mode="after")
     def _as_they_go_together(self, info: ValidationInfo) -> Self:
@@ -44,19 +48,19 @@ class Stop(Typed):
 
     What counts is the score of an evaluated round: on clients' validation samples if they hold any
     out, otherwise on test samples, as in tables.
+
+    Attributes:
+        measure: which score; of clients, their mean weighted by samples. Default: accuracy; loss
+            with the task regression.
+        at: the score at which it ends, as tables show it: 97 is 97 %.
+        patience: it ends after this many evaluations without one better than all before.
     """
 
-    measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = Field(
-        default="accuracy",
-        description="Which score; of clients, their mean weighted by samples. Default: accuracy; "
-        "loss with the task regression.",
+    measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = (
+        "accuracy"
     )
-    at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(
-        None, "The score at which it ends, as tables show it: 97 is 97 %."
-    )
-    patience: PositiveWhole | None = later(
-        None, "It ends after this many evaluations without one better than all before."
-    )
+    at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(None)
+    patience: PositiveWhole | None = later(None)
 
     @model_validator(mode="after")
     def _one_of_them(self, info: ValidationInfo) -> Self:
@@ -69,20 +73,20 @@ class Stop(Typed):
 
 
 class Evaluator(Typed):
-    """How to evaluate a run's synthetic set after the run; not part of the run."""
+    """How to evaluate a run's synthetic set after the run; not part of the run.
 
-    model: Name = Field(
-        description="The classifier: one is trained on the synthetic set, another on real data."
-    )
-    epochs: PositiveWhole = Field(default=500, description="Maximum; stops at convergence.")
-    real_epochs: PositiveWhole = Field(
-        default=5, description="Epochs of the classifier that is trained on real data."
-    )
-    batch_size: PositiveWhole = Field(
-        default=64, description="Samples in a mini-batch of both classifiers."
-    )
-    lr: PositiveReal = Field(default=0.001, description="Learning rate of Adam.")
-    fid: bool = Field(
-        default=False,
-        description="Also compute the Fréchet inception distance, if Inception's weights exist.",
-    )
+    Attributes:
+        model: the classifier: one is trained on the synthetic set, another on real data.
+        epochs: maximum; stops at convergence.
+        real_epochs: epochs of the classifier that is trained on real data.
+        batch_size: samples in a mini-batch of both classifiers.
+        lr: learning rate of Adam.
+        fid: also compute the Fréchet inception distance, if Inception's weights exist.
+    """
+
+    model: Name
+    epochs: PositiveWhole = 500
+    real_epochs: PositiveWhole = 5
+    batch_size: PositiveWhole = 64
+    lr: PositiveReal = 0.001
+    fid: bool = False

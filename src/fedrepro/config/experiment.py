@@ -58,23 +58,19 @@ class CompactFile(Typed):
     """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use.
 
     Attributes:
+        methods: as in the experiment file, for these tables only.
         settings: the small settings, by name.
         tables: the tables that test the paper's claims, by name.
+        search: what was searched on validation samples before the tables ran.
+        tunes: what the paper tunes: where it says so, by key of a setting or
+            <part>.<hyperparameter>. Pages say which of it no search has.
     """
 
-    methods: dict[str, Hyperparameters] = Field(
-        default={}, description="As in the experiment file, for these tables only."
-    )
+    methods: dict[str, Hyperparameters] = Field(default={})
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})  # none yet while a search is written
-    search: dict[Name, Search] = Field(
-        default={}, description="What was searched on validation samples before the tables ran."
-    )
-    tunes: dict[str, str] = Field(
-        default={},
-        description="What the paper tunes: where it says so, by key of a setting or "
-        "<part>.<hyperparameter>. Pages say which of it no search has.",
-    )
+    search: dict[Name, Search] = Field(default={})
+    tunes: dict[str, str] = Field(default={})
 
 
 class Experiment(Typed):
@@ -84,38 +80,32 @@ class Experiment(Typed):
         system: its name, which is the file's name without suffix.
         title: its heading on pages.
         paper: the paper's citation; `none` if there is none.
+        seeds: replace those of config.yaml.
+        methods: hyperparameters by part name. With the key 'variant_of', a named variant of that
+            part; with 'parent', the method whose run it may continue.
         settings: data, model and schedule of runs, by name.
         tables: rows of settings and columns of methods, by name.
+        computed: tables that need no runs.
         figures: panels of curves, bars or maps, by name.
+        search: hyperparameters chosen on clients' validation samples.
+        compact: tables of scale compact, which `config/compact/SYSTEM.yaml` adds.
+        compact_search: searches of scale compact, which the same file adds.
+        tunes: what the paper tunes, which the same file says.
     """
 
     system: Name
     title: str
     paper: str
-    seeds: Seeds | None = Field(default=None, description="Replace those of config.yaml.")
-    methods: dict[str, Hyperparameters] = Field(
-        default={},
-        description="Hyperparameters by part name. With the key 'variant_of', a named variant of "
-        "that part; with 'parent', the method whose run it may continue.",
-    )
+    seeds: Seeds | None = None
+    methods: dict[str, Hyperparameters] = Field(default={})
     settings: dict[Name, Setting] = Field(default={})
     tables: dict[Name, Table] = Field(default={})
-    computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
+    computed: dict[Name, Computed] = Field(default={})
     figures: dict[Name, Figure] = Field(default={})
-    search: dict[Name, Search] = Field(
-        default={}, description="Hyperparameters chosen on clients' validation samples."
-    )
-    compact: dict[Name, Table] = Field(
-        default={}, description="Tables of scale compact, which `config/compact/SYSTEM.yaml` adds."
-    )
-
-    compact_search: dict[Name, Search] = Field(
-        default={}, description="Searches of scale compact, which the same file adds."
-    )
-
-    tunes: dict[str, str] = Field(
-        default={}, description="What the paper tunes, which the same file says."
-    )
+    search: dict[Name, Search] = Field(default={})
+    compact: dict[Name, Table] = Field(default={})
+    compact_search: dict[Name, Search] = Field(default={})
+    tunes: dict[str, str] = Field(default={})
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
     _changed: dict[str, Setting | None] = PrivateAttr(default_factory=dict)  # by name

@@ -41,8 +41,9 @@ class FigureSpec(Typed):
     Attributes:
         kind: which kind of figure.
         title: its heading.
-        analysis: the folder in results/ with the JSON files that a rule derives from its runs;
-            None if the runs' own files suffice.
+        seeds: replaces the system's seeds.
+        analysis: the folder in results/ with the JSON files that a rule derives from its runs; None
+            if the runs' own files suffice.
         first_seed_only: whether it shows only the first seed's runs.
         joins_seeds: whether one analysis covers all seeds.
         study: the study that it shows, if it needs no runs (:mod:`fedrepro.analysis.studies`).
@@ -50,7 +51,7 @@ class FigureSpec(Typed):
 
     kind: str
     title: str
-    seeds: Seeds | None = later(None, "Replaces the system's seeds.")
+    seeds: Seeds | None = later(None)
     analysis: ClassVar[str | None] = None
     first_seed_only: ClassVar[bool] = False
     study: ClassVar[str | None] = None
@@ -95,6 +96,7 @@ class Charts(FigureSpec):
         summary: for bars: which rounds are averaged.
         rows: the panels: a setting each.
         columns: the methods.
+        smooth: for lines: also draw the moving mean over this many rounds.
     """
 
     kind: Literal["bars", "lines"]
@@ -102,7 +104,7 @@ class Charts(FigureSpec):
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
-    smooth: PositiveWhole = later(1, "For lines: also draw the moving mean over this many rounds.")
+    smooth: PositiveWhole = later(1)
     column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
 
     def shown(self, scale: Scale) -> list[Shown]:

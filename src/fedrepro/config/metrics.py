@@ -190,17 +190,15 @@ class OverClients(OfMeasure):
     Attributes:
         of: the measure's name.
         over_clients: how the clients' values become one number.
+        weighted: weight clients by test samples, as AAggFF's code does.
+        mix: the mixture, where clients interpolate between two models.
     """
 
     kinds = ("client",)
     of: Annotated[str, *named("client")]
     over_clients: Literal["average", "worst", "best", "gini", "gap"]
-    weighted: bool = Field(
-        default=True, description="Weight clients by test samples, as AAggFF's code does."
-    )
-    mix: Mix = Field(
-        default="fixed", description="The mixture, where clients interpolate between two models."
-    )
+    weighted: bool = True
+    mix: Mix = "fixed"
 
     @property
     def measured(self) -> str:
@@ -298,16 +296,14 @@ class RoundsTo(OfAccuracy):
 
     Attributes:
         rounds_to: the accuracy to reach, in percent.
+        mean_of: use the mean accuracy of this many evaluated rounds, not each round's own.
+        speed_up: divide the rounds without the row's `wrapper` by the rounds with it.
     """
 
     key = "rounds_to"
     rounds_to: Percentage
-    mean_of: PositiveWhole = later(
-        1, "Use the mean accuracy of this many evaluated rounds, not each round's own."
-    )
-    speed_up: bool = later(
-        False, "Divide the rounds without the row's `wrapper` by the rounds with it."
-    )
+    mean_of: PositiveWhole = later(1)
+    speed_up: bool = later(False)
 
     @property
     def reading(self) -> Reading:

@@ -54,26 +54,21 @@ class Searched(Typed):
 
     Attributes:
         method: a method, or a composition.
+        label: Default: the method's name.
+        grid: values by hyperparameter; for a composition, by <part>.<hyperparameter>. All
+            combinations are tried. A key of the setting is one of `keys`.
+        keys: values by key of the setting, such as optimizer.lr, or lr for short. Numbers go on by
+            half-decades while the best is at an end, and of all within one standard error of the
+            best the smallest is selected.
+        published: the paper's choice, if neither `methods`, the method's defaults nor the setting
+            have it.
     """
 
     method: MethodName
-    label: str | None = Field(default=None, description="Default: the method's name.")
-    grid: Annotated[dict[str, Values], Field(min_length=1)] = later(
-        {},
-        "Values by hyperparameter; for a composition, by <part>.<hyperparameter>. All combinations "
-        "are tried. A key of the setting is one of `keys`.",
-    )
-    keys: Annotated[dict[str, Values], Field(min_length=1)] = later(
-        {},
-        "Values by key of the setting, such as optimizer.lr, or lr for short. Numbers go on by "
-        "half-decades while the best is at an end, and of all within one standard error of the "
-        "best the smallest is selected.",
-    )
-    published: Hyperparameters = Field(
-        default={},
-        description="The paper's choice, if neither `methods`, the method's defaults nor the "
-        "setting have it.",
-    )
+    label: str | None = None
+    grid: Annotated[dict[str, Values], Field(min_length=1)] = later({})
+    keys: Annotated[dict[str, Values], Field(min_length=1)] = later({})
+    published: Hyperparameters = Field(default={})
 
     @field_validator("grid", "keys")
     @classmethod
@@ -252,6 +247,9 @@ class Search(Typed):
     Attributes:
         title: its heading.
         setting: a setting's name.
+        demo: replaces it at scale demo.
+        seeds: replace the experiment's.
+        validation: the share of its training samples that each client validates on.
         metric: what is maximised (a loss: minimised) on validation samples.
         summary: which rounds are averaged.
         methods: the methods, each with its grid.
@@ -259,11 +257,9 @@ class Search(Typed):
 
     title: str
     setting: LocalSetting
-    demo: LocalSetting | None = Field(default=None, description="Replaces it at scale demo.")
-    seeds: Seeds | None = Field(default=None, description="Replace the experiment's.")
-    validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")] = (
-        Field(description="The share of its training samples that each client validates on.")
-    )
+    demo: LocalSetting | None = None
+    seeds: Seeds | None = None
+    validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")]
     metric: SearchMetric = SearchedScore(name="accuracy")
     summary: Summary = later(Summary())
     methods: list[Searched] = Field(min_length=1)

@@ -42,17 +42,21 @@ BETAS = (0.9, 0.999)
 
 
 class OptimizerSpec(Typed):
-    """The clients' optimizer."""
+    """The clients' optimizer.
 
-    lr: PositiveReal = Field(description="The learning rate.")
-    momentum: Momentum = Field(
-        default=0.0, description="Of sgd. Clients start every round with a momentum of zero."
-    )
-    weight_decay: NonNegativeReal = Field(
-        default=0.0, description="The factor of the parameters that is added to the gradient."
-    )
-    name: Literal["sgd", "adam"] = later("sgd", "The algorithm.")
-    betas: tuple[Momentum, Momentum] = later(BETAS, "Adam's.")
+    Attributes:
+        lr: the learning rate.
+        momentum: of sgd. Clients start every round with a momentum of zero.
+        weight_decay: the factor of the parameters that is added to the gradient.
+        name: the algorithm.
+        betas: Adam's.
+    """
+
+    lr: PositiveReal
+    momentum: Momentum = 0.0
+    weight_decay: NonNegativeReal = 0.0
+    name: Literal["sgd", "adam"] = later("sgd")
+    betas: tuple[Momentum, Momentum] = later(BETAS)
 
     @model_validator(mode="after")
     def _its_own_keys(self) -> Self:
@@ -64,10 +68,15 @@ class OptimizerSpec(Typed):
 
 
 class StepDecay(Typed):
-    """A learning rate that is multiplied by ``factor`` after every ``every`` rounds."""
+    """A learning rate that is multiplied by ``factor`` after every ``every`` rounds.
 
-    factor: Fraction = Field(description="What the learning rate is multiplied by.")
-    every: PositiveWhole = Field(description="Rounds with the same learning rate.")
+    Attributes:
+        factor: what the learning rate is multiplied by.
+        every: rounds with the same learning rate.
+    """
+
+    factor: Fraction
+    every: PositiveWhole
 
 
 Decay = Annotated[
@@ -126,114 +135,89 @@ def _part_in(annotation: Any) -> type[Typed] | None:
 
 
 class Setting(OfPapers):
-    """A data set, partition, model, optimizer and number of rounds."""
+    """A data set, partition, model, optimizer and number of rounds.
 
-    extends: str | None = Field(
-        default=None, description="A setting of this file that supplies all missing keys."
-    )
-    dataset: Name = Field(
-        description="A data set of config/datasets.yaml; `fedrepro datasets` lists them."
-    )
-    partition: PartitionSpec = Field(
-        description="How samples are divided among clients: a scheme and its keys."
-    )
-    model: Name = Field(description="A model; `fedrepro models` lists them.")
-    rounds: PositiveWhole = Field(description="Rounds of communication.")
-    participation: Fraction = Field(description="The fraction of clients in a round's cohort.")
-    epochs: PositiveWhole = Field(description="Local epochs per round.")
-    batch_size: PositiveWhole = Field(description="Samples in a client's mini-batch.")
-    optimizer: OptimizerSpec = Field(
-        description="The clients' optimizer. A server optimizer is part of the method's name."
-    )
-    lr_decay: Decay = Field(
-        default=1.0, description="Factor on the learning rate, each round or every few rounds."
-    )
+    Attributes:
+        extends: a setting of this file that supplies all missing keys.
+        dataset: a data set of config/datasets.yaml; `fedrepro datasets` lists them.
+        partition: how samples are divided among clients: a scheme and its keys.
+        model: a model; `fedrepro models` lists them.
+        rounds: rounds of communication.
+        participation: the fraction of clients in a round's cohort.
+        epochs: local epochs per round.
+        batch_size: samples in a client's mini-batch.
+        optimizer: the clients' optimizer. A server optimizer is part of the method's name.
+        lr_decay: factor on the learning rate, each round or every few rounds.
+        lr_schedule: factors on the learning rate, one per round, the last for all further ones;
+            `cosine`: from 1 to 0 along half a cosine, as PyTorch's CosineAnnealingLR over all
+            rounds.
+        decay_from: exponent of the decay in the first round: 1 if a code counts rounds from 1.
+        cohorts: replaces the cohorts sampled with the run's seed.
+        evaluate: when models are evaluated, and on which samples.
+        noise: wrong labels among clients' training samples.
+        attack: clients that attack the training.
+        availability: clients that drop out, are late, do part of their work, or sleep. Default:
+            none.
+        loss: a loss of your own, a file in `plugins.losses`, in place of the task's.
+        class_weights: the weight of each class in the training loss; `balanced`: samples by classes
+            times the class's samples, of all clients' training samples. With the task multi_label:
+            of the samples that have a label; `balanced`: those without it by those with it.
+        scaling: scale images to [0, 1] or [-1, 1], not by the data set's mean and standard
+            deviation.
+        augment: mirror each training image with probability 1/2.
+        precision: precision of matrix products and convolutions in training; `tf32` on a GPU only.
+            Numbers of each differ, and pages mark them.
+        inputs: inputs of methods: the server's samples, an artifact of a run, a file, or a data
+            set.
+        stop: when a run ends before its last round: at a score, or without further gain.
+        save_models_at: by method, the rounds after which all clients' models and the server's are
+            saved.
+        evaluator: how to evaluate a run's synthetic set; not part of the run.
+        resources: what its runs request from a cluster; not part of the run.
+        note: a caveat that pages show next to its numbers; not part of the run.
+        stands_for: the paper's setting that a compact one stands for; not part of the run.
+        methods: hyperparameters that differ in this setting, by part name.
+        released: keys that differ in the released code, by the number of the discrepancy;
+            `NAME@released` is the setting with them.
+    """
+
+    extends: str | None = None
+    dataset: Name
+    partition: PartitionSpec
+    model: Name
+    rounds: PositiveWhole
+    participation: Fraction
+    epochs: PositiveWhole
+    batch_size: PositiveWhole
+    optimizer: OptimizerSpec
+    lr_decay: Decay = 1.0
     lr_schedule: Annotated[
         Literal["cosine"] | list[NonNegativeReal] | None,
         expected("'cosine', or a list of factors of at least 0"),
-    ] = later(
-        None,
-        "Factors on the learning rate, one per round, the last for all further ones; `cosine`: "
-        "from 1 to 0 along half a cosine, as PyTorch's CosineAnnealingLR over all rounds.",
-    )
-    decay_from: DecayFrom = later(
-        0, "Exponent of the decay in the first round: 1 if a code counts rounds from 1."
-    )
-    cohorts: Cohorts | None = later(None, "Replaces the cohorts sampled with the run's seed.")
-    evaluate: Evaluate = Field(
-        default=Evaluate(), description="When models are evaluated, and on which samples."
-    )
-    noise: Noise | None = later(None, "Wrong labels among clients' training samples.")
-    attack: AttackSpec | None = later(None, "Clients that attack the training.")
-    availability: AvailabilitySpec | None = later(
-        None, "Clients that drop out, are late, do part of their work, or sleep. Default: none."
-    )
-    loss: Annotated[str, AfterValidator(_known_loss)] | None = later(
-        None, "A loss of your own, a file in `plugins.losses`, in place of the task's."
-    )
+    ] = later(None)
+    decay_from: DecayFrom = later(0)
+    cohorts: Cohorts | None = later(None)
+    evaluate: Evaluate = Evaluate()
+    noise: Noise | None = later(None)
+    attack: AttackSpec | None = later(None)
+    availability: AvailabilitySpec | None = later(None)
+    loss: Annotated[str, AfterValidator(_known_loss)] | None = later(None)
     class_weights: Annotated[
         Literal["balanced"] | list[PositiveReal] | None,
         expected("'balanced', or a list of numbers above 0, one for each class"),
-    ] = later(
-        None,
-        "The weight of each class in the training loss; `balanced`: samples by classes times the "
-        "class's samples, of all clients' training samples. With the task multi_label: of the "
-        "samples that have a label; `balanced`: those without it by those with it.",
-    )
-    scaling: Literal["unit", "symmetric"] | None = later(
-        None,
-        "Scale images to [0, 1] or [-1, 1], not by the data set's mean and standard deviation.",
-    )
-    augment: Literal["flip"] | None = later(
-        None, "Mirror each training image with probability 1/2."
-    )
-    precision: Literal["float32", "tf32", "bfloat16"] = later(
-        "float32",
-        "Precision of matrix products and convolutions in training; `tf32` on a GPU only. Numbers "
-        "of each differ, and pages mark them.",
-    )
-    inputs: dict[Name, ArtifactSource] = later(
-        {},
-        "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set.",
-        first_name="given",
-    )
-    stop: Stop | None = later(
-        None, "When a run ends before its last round: at a score, or without further gain."
-    )
-    save_models_at: dict[MethodName, list[PositiveWhole]] = later(
-        {},
-        "By method, the rounds after which all clients' models and the server's are saved.",
-        first_name="keep",
-    )
-    evaluator: Evaluator | None = Field(
-        default=None,
-        exclude=True,
-        description="How to evaluate a run's synthetic set; not part of the run.",
-    )
-    resources: Resources = Field(
-        default=Resources(),
-        exclude=True,
-        description="What its runs request from a cluster; not part of the run.",
-    )
-    note: str = Field(
-        default="",
-        exclude=True,
-        description="A caveat that pages show next to its numbers; not part of the run.",
-    )
-    stands_for: Name | None = Field(
-        default=None,
-        exclude=True,
-        description="The paper's setting that a compact one stands for; not part of the run.",
-    )
-    methods: dict[str, Hyperparameters] = Field(
-        default={}, description="Hyperparameters that differ in this setting, by part name."
-    )
-    released: dict[str, ReleasedOverrides] = Field(
-        default={},
-        exclude=True,
-        description="Keys that differ in the released code, by the number of the discrepancy; "
-        "`NAME@released` is the setting with them.",
-    )
+    ] = later(None)
+    scaling: Literal["unit", "symmetric"] | None = later(None)
+    augment: Literal["flip"] | None = later(None)
+    precision: Literal["float32", "tf32", "bfloat16"] = later("float32")
+    inputs: dict[Name, ArtifactSource] = later({}, first_name="given")
+    stop: Stop | None = later(None)
+    save_models_at: dict[MethodName, list[PositiveWhole]] = later({}, first_name="keep")
+    evaluator: Evaluator | None = Field(default=None, exclude=True)
+    resources: Resources = Field(default=Resources(), exclude=True)
+    note: str = Field(default="", exclude=True)
+    stands_for: Name | None = Field(default=None, exclude=True)
+    methods: dict[str, Hyperparameters] = Field(default={})
+    released: dict[str, ReleasedOverrides] = Field(default={}, exclude=True)
     _name: str = PrivateAttr(default="")
 
     @model_validator(mode="after")

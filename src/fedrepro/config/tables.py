@@ -42,11 +42,12 @@ class Summary(Typed):
     Attributes:
         over: always `last`.
         rounds: how many evaluated rounds are averaged.
+        up_to: the last round to use, if a run has more.
     """
 
     over: Literal["last"] = "last"
     rounds: PositiveWhole = 1
-    up_to: PositiveWhole | None = later(None, "The last round to use, if a run has more.")
+    up_to: PositiveWhole | None = later(None)
 
 
 class Place(Typed):
@@ -95,15 +96,17 @@ def wrapped(wrapper: str | None, methods: Sequence[str]) -> tuple[str, ...]:
 
 
 class Row(Place):
-    """One setting of a table, and its metric."""
+    """One setting of a table, and its metric.
+
+    Attributes:
+        metric: what differs from the table's metric.
+        published: the printed row: its values in reports/papers/. Its `method` is what the row adds
+            to the columns' printed names.
+    """
 
     wrapper: MethodName | None = later(None, WRAPPER + "the methods of all columns.", "around")
-    metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
-    published: dict[str, str] = Field(
-        default={},
-        description="The printed row: its values in reports/papers/. Its `method` is what the row "
-        "adds to the columns' printed names.",
-    )
+    metric: Metric | None = None
+    published: dict[str, str] = Field(default={})
 
 
 class RowOfTable(Row):
@@ -111,17 +114,15 @@ class RowOfTable(Row):
 
     Attributes:
         setting: a setting's name, or SYSTEM/SETTING of another experiment file.
+        demo_column_settings: the same for the row's `demo`.
+        league: the group of the league to which the row belongs, with all its columns.
     """
 
     setting: AnySetting
     demo: AnySetting | None = None
     column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
-    demo_column_settings: dict[str, LocalSetting] = later(
-        {}, "The same for the row's `demo`.", "demo_instead"
-    )
-    league: Name | None = later(
-        None, "The group of the league to which the row belongs, with all its columns."
-    )
+    demo_column_settings: dict[str, LocalSetting] = later({}, first_name="demo_instead")
+    league: Name | None = later(None)
 
     def setting_for(self, column: str, scale: Scale, column_settings: Mapping[str, str]) -> str:
         """The setting of the cell in a column; ``column_settings`` are the table's."""
@@ -137,17 +138,16 @@ class Column(Typed):
         label: its heading.
         method: a method, or a list of them, of which the best is shown.
         demo: the method or methods that replace it at scale demo.
+        published: the printed name of the column, or what differs from the printed row.
+        mix: replaces the metric's mixture.
     """
 
     label: str
     method: MethodName | Annotated[list[MethodName], Field(min_length=1)]
     demo: MethodName | Annotated[list[MethodName], Field(min_length=1)] | None = None
     wrapper: MethodName | None = later(None, WRAPPER + "each of them.", "around")
-    published: str | dict[str, str] | None = Field(
-        default=None,
-        description="The printed name of the column, or what differs from the printed row.",
-    )
-    mix: Mix | None = Field(default=None, description="Replaces the metric's mixture.")
+    published: str | dict[str, str] | None = None
+    mix: Mix | None = None
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
@@ -165,9 +165,13 @@ def named_column_settings(
 
 
 class ColumnOfTable(Column):
-    """A column that may have its own metric."""
+    """A column that may have its own metric.
 
-    metric: Metric | None = later(None, "Replaces the row's metric.")
+    Attributes:
+        metric: replaces the row's metric.
+    """
+
+    metric: Metric | None = later(None)
 
 
 class Table(Typed):
@@ -180,16 +184,17 @@ class Table(Typed):
             reading, and judge no claim.
         metric: what its cells show, unless a row or column says otherwise.
         summary: which rounds are averaged.
+        seeds: replaces the system's seeds.
         rows: settings, and what differs in each.
         columns: methods.
     """
 
     title: str
     published: PublishedTable | None = None
-    diagnostic: bool = later(False, "Only shows where printed cells may come from.", "explains")
+    diagnostic: bool = later(False, first_name="explains")
     metric: Metric = ACCURACY
     summary: Summary = Summary()
-    seeds: Seeds | None = later(None, "Replaces the system's seeds.")
+    seeds: Seeds | None = later(None)
     column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
     rows: list[RowOfTable] = Field(min_length=1)
     columns: list[ColumnOfTable] = Field(min_length=1)

@@ -47,6 +47,7 @@ Location = tuple[int | str, ...]
 class Typed(BaseModel):
     """The base of all models of files: unknown keys are rejected, values are immutable.
 
+    A class's docstring describes its keys in a section ``Attributes``, which the schema shows.
     A renamed key keeps its first name, its ``serialization_alias``, in dumps, and so in what
     identifies results; ``model_dump(by_alias=False)`` has the keys of today.
     """
