@@ -185,7 +185,7 @@ CLOSE, FAR = 0.0, 5.0  # true leads over rivals, in standard deviations of a pai
 # Every case is played for each of these: margins in standard deviations, numbers of comparisons,
 # correlations between them, and tails (normal, or Student's t with three degrees of freedom).
 MARGINS, NUMBERS, CORRELATIONS, TAILS = (0.0, 0.5, 1.0, 2.0), (1, 4, 8, 20), (0.0, 0.5, 0.9), (0, 3)
-AHEAD: tuple[Word, ...] = ("holds", "not behind, ahead on average", "leads on average")
+AHEAD = (Word.HOLDS, Word.NOT_BEHIND, Word.LEADS_ON_AVERAGE)
 
 
 @dataclass(frozen=True)
@@ -206,18 +206,18 @@ class Truth:
 
 
 FALSE = (
-    Truth(("holds",), "one rival is equal", CLOSE, FAR),
-    Truth(("holds", AHEAD[1]), "one rival is a margin ahead", None, FAR),
+    Truth((Word.HOLDS,), "one rival is equal", CLOSE, FAR),
+    Truth((Word.HOLDS, AHEAD[1]), "one rival is a margin ahead", None, FAR),
     Truth(AHEAD, "every rival is equal", CLOSE, CLOSE),
-    Truth(("does not hold",), "every rival is equal", CLOSE, CLOSE),
-    Truth(("too small to matter",), "one lead is the margin, the others are 0", None, 0.0, 0.5),
+    Truth((Word.DOES_NOT_HOLD,), "every rival is equal", CLOSE, CLOSE),
+    Truth((Word.TOO_SMALL,), "one lead is the margin, the others are 0", None, 0.0, 0.5),
 )
 TRUE = (
-    Truth(("holds",), "leads of two standard deviations", 2.0, 2.0),
-    Truth(("holds",), "leads of one standard deviation", 1.0, 1.0),
+    Truth((Word.HOLDS,), "leads of two standard deviations", 2.0, 2.0),
+    Truth((Word.HOLDS,), "leads of one standard deviation", 1.0, 1.0),
     Truth(AHEAD, "leads of one standard deviation", 1.0, 1.0),
-    Truth(("does not hold",), "one rival is two standard deviations ahead", -2.0, 2.0),
-    Truth(("does not hold",), "one rival is one standard deviation ahead", -1.0, 2.0),
+    Truth((Word.DOES_NOT_HOLD,), "one rival is two standard deviations ahead", -2.0, 2.0),
+    Truth((Word.DOES_NOT_HOLD,), "one rival is one standard deviation ahead", -1.0, 2.0),
 )
 
 
@@ -272,10 +272,9 @@ def words_of(leads: NDArray[np.float64], margin: float) -> NDArray[np.str_]:
             within & (margin > 0),
             ahead,
         ],
-        ["does not hold", "holds", "not behind, ahead on average", "too small to matter",
-         "leads on average"],
-        "undecided",
-    )  # fmt: skip
+        [Word.DOES_NOT_HOLD, Word.HOLDS, Word.NOT_BEHIND, Word.TOO_SMALL, Word.LEADS_ON_AVERAGE],
+        Word.UNDECIDED,
+    )
 
 
 def drawn(
@@ -305,7 +304,7 @@ def rates_of_truth(
 
 
 def _edge(truth: Truth, margin: float) -> float:
-    return margin if truth.words == ("too small to matter",) else -margin
+    return margin if truth.words == (Word.TOO_SMALL,) else -margin
 
 
 def claims(random: np.random.Generator) -> Iterator[Claims]:

@@ -11,6 +11,7 @@ from fedrepro.config.loading import load
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.pages.claims import summary, views_of
 from fedrepro.report.papers import published
+from fedrepro.report.papers.leads import Word
 from fedrepro.run.results import REFERENCE
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.printing import counted
@@ -67,7 +68,7 @@ def show_claims(arguments: argparse.Namespace) -> None:
         say(f"fedrepro: no claim in {PAPERS}/*/claims.yaml: {HOW_TO_ADD}")
         return
     print_claims(rows, summary(views))
-    stale = [row for row in rows if row["compact"] == "not computed" and row["compact_why"]]
+    stale = [row for row in rows if row["compact"] == Word.NOT_COMPUTED and row["compact_why"]]
     for row in stale[:1]:
         claims = f"{counted(len(stale), 'claim')} without a verdict by small runs"
         say(f"fedrepro: {claims}; {row['claim']}: {row['compact_why']}")
@@ -100,12 +101,12 @@ def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
     """A claim's cells on a terminal; what is not computed is left out."""
 
     def said(verdict: str, lead: str, seeds: int, *more: str) -> str:
-        known = "" if verdict == "not computed" else verdict
+        known = "" if verdict == Word.NOT_COMPUTED else verdict
         numbers = f"{lead}, {counted(seeds, 'seed')}" if lead and seeds else ""
         return "; ".join(filter(None, (known, numbers, *more)))
 
     small = f"{row['compact_diverged']} diverged" if row["compact_diverged"] else ""
-    released = "" if row["released"] == "not computed" else f"as released: {row['released']}"
+    released = "" if row["released"] == Word.NOT_COMPUTED else f"as released: {row['released']}"
     return (
         row["claim"],
         row["says"],

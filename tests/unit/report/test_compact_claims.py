@@ -21,6 +21,7 @@ from fedrepro.report.cells.compact import by_seed, judge_compact, lasts_of, pair
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
+from fedrepro.report.papers.leads import Word
 from fedrepro.run.results import RunStatus
 from support.places import ROOT
 from support.refusals import refused
@@ -150,7 +151,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     tables = {("fedgo", "compact_accuracy"): table}
     found = judge_compact(bench, claim, tables, 0.5)
     assert found
-    assert found.word == "holds"
+    assert found.word == Word.HOLDS
     assert found.overall
     assert found.overall.lead == pytest.approx(1.3 * (5.0 + 0.2 * (7 + 8 + 9 + 18 + 19 + 20) / 6))
     assert len(found.pairs) == 6
@@ -160,7 +161,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     gone = run_of(6, None, "diverged")
     lost = judge_compact(bench, claim.model_copy(update={"expect": "less"}), tables, 0.5)
     assert lost
-    assert lost.word == "does not hold"
+    assert lost.word == Word.DOES_NOT_HOLD
     fewer = [
         replace(cell, paper=replace(cell.paper, runs=cell.paper.runs[:4])) for cell in table.cells
     ]
@@ -168,7 +169,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     for direction in ("more", "less"):  # as clear as with five
         soon = judge_compact(bench, claim.model_copy(update={"expect": direction}), early, 0.5)
         assert soon
-        assert (soon.word, soon.needs) == ("undecided", "5")
+        assert (soon.word, soon.needs) == (Word.UNDECIDED, "5")
         assert "4 of 5 seeds" in soon.why
     old = [
         replace(run, code="made by other code: core") for cell in cells for run in cell.paper.runs
@@ -180,7 +181,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     by_other_code = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(stale))}
     for computed, said in ((by_other_code, True), ({}, False)):
         none = judge_compact(bench, claim, computed, 0.5)
-        assert none and none.word == "not computed"
+        assert none and none.word == Word.NOT_COMPUTED
         assert ("core" in none.why) is said
     # What is finished and has no number can have none; what has not ended, or is stale, may.
     place = next(at for at, each in enumerate(columns) if each.label == "FedDF")
@@ -205,13 +206,13 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         some = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(empty))}
         without = judge_compact(bench, claim, some, 0.5)
         assert without and [pair.rival for pair in without.impossible] == ["FedDF"] * 2 * left_out
-        assert without.word == ("holds" if left_out else "undecided")
+        assert without.word == (Word.HOLDS if left_out else Word.UNDECIDED)
         assert (("fedgo/compact-dir0.1", ("feddf",)) in without.runs) != left_out
     for column, direction, word in (
-        ("FedGO", "more", "undecided"),  # the paper's method, with the worst seed left out
-        ("FedDF", "more", "holds"),
-        ("FedGO", "less", "does not hold"),
-        ("FedDF", "less", "does not hold"),  # by the other four comparisons
+        ("FedGO", "more", Word.UNDECIDED),  # the paper's method, with the worst seed left out
+        ("FedDF", "more", Word.HOLDS),
+        ("FedGO", "less", Word.DOES_NOT_HOLD),
+        ("FedDF", "less", Word.DOES_NOT_HOLD),  # by the other four comparisons
     ):
         other = [each.label for each in columns].index(column)
         diverged = [

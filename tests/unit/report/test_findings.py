@@ -1,12 +1,13 @@
 """A finding counts twins once, and leaves out impossible measures and diverged seeds."""
 
+import re
 from typing import Any
 
 import pytest
 
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import PairedTest
+from fedrepro.report.papers.leads import PairedTest, Single, Word
 from fedrepro.report.papers.published import Unit
 from support.claims import claim
 
@@ -22,7 +23,7 @@ def found(
     *sides: tuple[Side, Side], asked: Claim | None = None, unit: Unit = "percent", **keys: Any
 ) -> Finding:
     pairs = [
-        CompactPair(0, place, f"{left.name} against {right.name}", right.name)
+        CompactPair(0, place, f"{left.name}/{right.name}", right.name)
         for place, (left, right) in enumerate(sides, 1)
     ]
     return finding_of(asked or claim(), pairs, sides, keys.pop("margin", 0.5), unit, **keys)
@@ -59,7 +60,7 @@ def test_a_comparison_that_no_seed_separates_from_another_counts_once(
 ) -> None:
     other = side("other", 40.0)
     made = found((OURS, other), (OURS, FIRST), (OURS, again))
-    assert (names(made.twins) == ["ours against again"]) == is_twin
+    assert (names(made.twins) == ["ours/again"]) == is_twin
     assert len(made.pairs) == len(made.words) == (2 if is_twin else 3)
     # It is the comparison that has a twin: both of its sides.
     apart = side("ours, too", 61.0, 0.3)
@@ -92,12 +93,12 @@ def test_one_seed_shows_no_twins_nor_does_one_that_diverged() -> None:
 def test_what_cannot_have_the_measure_is_no_comparison() -> None:
     nothing = Side("nothing", {}, impossible=True)
     made = found((OURS, FIRST), (OURS, nothing), (nothing, FIRST))
-    assert made.word == "holds" and names(made.pairs) == ["ours against first"]
-    assert names(made.impossible) == ["ours against nothing", "nothing against first"]
+    assert made.word == Word.HOLDS and names(made.pairs) == ["ours/first"]
+    assert names(made.impossible) == ["ours/nothing", "nothing/first"]
     # Of what is only not made yet, it is undecided; where nothing can be, all is shown.
-    assert found((OURS, FIRST), (OURS, Side("later", {}))).word == "undecided"
+    assert found((OURS, FIRST), (OURS, Side("later", {}))).word == Word.UNDECIDED
     none = found((OURS, nothing), (nothing, FIRST))
-    assert (none.word, len(none.pairs), none.impossible) == ("not computed", 2, [])
+    assert (none.word, len(none.pairs), none.impossible) == (Word.NOT_COMPUTED, 2, [])
 
 
 def test_leads_and_means_are_over_the_seeds_that_both_have() -> None:
@@ -109,34 +110,44 @@ def test_leads_and_means_are_over_the_seeds_that_both_have() -> None:
         assert row.means == (61.0, 55.25)
 
 
+def beside_its_word(made: Finding) -> list[str]:
+    """The names of one letter, and the numbers, that a verdict has beside its word."""
+    assert made.verdict.startswith(made.word)
+    return re.findall(r"\b[a-z]\b|\d+", made.verdict.removeprefix(made.word))
+
+
 def test_a_verdict_names_the_first_rivals_that_it_is_against() -> None:
     ahead = [side(name, 70.0 + place) for place, name in enumerate("abcde")]
     wide = side("wide", 60.0, 2.0)
     made = found(*((OURS, rival) for rival in (FIRST, wide, *ahead[:3])))
-    assert made.verdict == "does not hold, against a, b, c"
+    assert (made.word, beside_its_word(made)) == (Word.DOES_NOT_HOLD, ["a", "b", "c"])
     made = found(*((OURS, rival) for rival in (FIRST, *ahead)))
-    assert made.verdict == "does not hold, against a, b, c and 2 more"
+    assert (made.word, beside_its_word(made)) == (Word.DOES_NOT_HOLD, ["a", "b", "c", "2"])
     apart = found((OURS, FIRST), asked=claim(quantifier="same", margin=0.5))
-    assert apart.verdict == "does not hold"  # none is against it by falling behind
+    assert apart.verdict == Word.DOES_NOT_HOLD  # none is against it by falling behind
     near = side("near", 60.0, 0.2)
     made = found((OURS, FIRST), (OURS, near), (OURS, wide))
-    assert made.words == ("leads", "not behind", "undecided")
-    assert made.verdict == "leads on average, open for 1 of 3"
+    assert made.words == (Single.LEADS, Single.NOT_BEHIND, Single.UNDECIDED)
+    assert (made.word, beside_its_word(made)) == (Word.LEADS_ON_AVERAGE, ["1", "3"])
 
 
 @pytest.mark.parametrize(
     ("by", "compact", "word"),
-    [(3.0, False, "holds"), (3.0, True, "holds in direction"), (20.0, False, "does not hold"),
-     (20.0, True, "holds in direction")],
-)  # fmt: skip
-def test_small_runs_test_the_direction_of_an_amount(by: float, compact: bool, word: str) -> None:
+    [
+        (3.0, False, Word.HOLDS),
+        (3.0, True, Word.HOLDS_IN_DIRECTION),
+        (20.0, False, Word.DOES_NOT_HOLD),
+        (20.0, True, Word.HOLDS_IN_DIRECTION),
+    ],
+)
+def test_small_runs_test_the_direction_of_an_amount(by: float, compact: bool, word: Word) -> None:
     asked = claim(quantifier="amount", by=by)
     made = found((OURS, FIRST), asked=asked, margin=None, compact=compact)
     assert (made.word, made.by) == (word, 0.0 if compact else by)
     assert bool(made.why) == compact and made.margin is None
     assert found((OURS, FIRST), asked=asked, margin=0.25, compact=compact).margin == 0.25
     behind = found((FIRST, OURS), asked=asked, margin=None, compact=compact)
-    assert behind.word == "does not hold"
+    assert behind.word == Word.DOES_NOT_HOLD
     assert found((OURS, FIRST), asked=claim(by=by), margin=None, compact=True).by == by
 
 
@@ -145,11 +156,11 @@ def test_each_run_that_diverged_is_counted_once() -> None:
     ours = OURS._replace(diverged=(6, 7))
     lost = side("lost", 50.0, 0.5, diverged=(8,))
     made = found((ours, FIRST), (ours, lost))
-    assert made.diverged == 3 and made.word == "undecided"
-    assert "ours, seeds 6 and 7" in made.why and "lost, seed 8" in made.why
-    assert found((OURS, FIRST), (OURS, lost)).word == "holds"
-    assert found((FIRST, OURS)).word == "does not hold"
-    assert found((FIRST, ours)).word == "undecided"
+    assert made.diverged == 3 and made.word == Word.UNDECIDED
+    assert re.findall(r"ours|lost|\d+", made.why) == ["ours", "6", "7", "lost", "8"]
+    assert found((OURS, FIRST), (OURS, lost)).word == Word.HOLDS
+    assert found((FIRST, OURS)).word == Word.DOES_NOT_HOLD
+    assert found((FIRST, ours)).word == Word.UNDECIDED
     assert found((ours, FIRST), (OURS, FIRST)).diverged == 2
 
 
@@ -157,27 +168,27 @@ def test_small_runs_decide_nothing_before_the_first_look() -> None:
     """It is the mean over all comparisons that needs five seeds."""
     fewer = side("fewer", 40.0, seeds=4)
     for rivals, word, needs in (
-        ((FIRST, fewer), "undecided", "5"),
-        ((FIRST, side("whole", 40.0)), "holds", ""),
+        ((FIRST, fewer), Word.UNDECIDED, "5"),
+        ((FIRST, side("whole", 40.0)), Word.HOLDS, ""),
     ):
         made = found(*((OURS, rival) for rival in rivals), compact=True)
         assert (made.word, made.needs) == (word, needs)
-        assert found(*((OURS, rival) for rival in rivals)).word == "holds"
+        assert found(*((OURS, rival) for rival in rivals)).word == Word.HOLDS
     # Of comparisons that share no seed there is no mean.
     later = [
         one._replace(by_seed={5 + seed: value for seed, value in one.by_seed.items()})
         for one in (OURS, FIRST)
     ]
     apart = found((FIRST, OURS), (later[0], later[1]), compact=True)
-    assert apart.overall is None and apart.word == "undecided"
+    assert apart.overall is None and apart.word == Word.UNDECIDED
     # What is open is so by its own forecast.
     wide = side("wide", 59.9, 9.0, seeds=4)
     small, paper = found((OURS, wide), compact=True), found((OURS, wide))
-    assert small.word == paper.word == "undecided" and small.needs == paper.needs != "5"
+    assert small.word == paper.word == Word.UNDECIDED and small.needs == paper.needs != "5"
 
 
 def test_what_is_counted_has_no_tally_of_tests() -> None:
     test = PairedTest(0, 1.0, None, None, None)
-    about = ("holds", "", None, (test, test), ("leads", "leads"), (None, None))
+    about = (Word.HOLDS, "", None, (test, test), (Single.LEADS, Single.LEADS), (None, None))
     assert Finding(*about, counted=True).tally == ""
     assert Finding(*about).tally == "2 of 2 comparisons lead"

@@ -8,7 +8,8 @@ import pytest
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.readings import Answer, Both
-from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
+from fedrepro.report.papers.leads import Single, Word
+from fedrepro.report.papers.pairs import Pair, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import (
     PrintedCell,
     PrintedMetric,
@@ -95,30 +96,32 @@ def pairs_with(*texts: tuple[str, str], std: float | None = None) -> list[Pair]:
 @pytest.mark.parametrize(
     ("keys", "texts", "said"),
     [
-        ({}, [("61.0", "60.0"), ("60.0", "60.0")], ("supports but for ties", 1, 1)),
-        ({}, [("61.0", "60.0"), ("59.9", "60.0")], ("does not support", 1, 0)),
-        ({}, [("60.0", "60.0"), ("59.9", "60.0")], ("does not support", 0, 1)),
+        ({}, [("61.0", "60.0"), ("60.0", "60.0")], (PrintedWord.BUT_FOR_TIES, 1, 1)),
+        ({}, [("61.0", "60.0"), ("59.9", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 1, 0)),
+        ({}, [("60.0", "60.0"), ("59.9", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 1)),
         # Only the mean counts.
-        ({"quantifier": "more"}, [("63.0", "60.0"), ("59.0", "60.0")], ("supports", 1, 0)),
-        ({"quantifier": "average"}, [("63.0", "60.0"), ("60.0", "60.0")], ("supports", 1, 1)),
+        ({"quantifier": "more"}, [("63.0", "60.0"), ("59.0", "60.0")],
+         (PrintedWord.SUPPORTS, 1, 0)),
+        ({"quantifier": "average"}, [("63.0", "60.0"), ("60.0", "60.0")],
+         (PrintedWord.SUPPORTS, 1, 1)),
         ({"quantifier": "average"}, [("61.0", "60.0"), ("58.0", "60.0")],
-         ("does not support", 1, 0)),
+         (PrintedWord.DOES_NOT_SUPPORT, 1, 0)),
         # Rounding may have changed a lead by half a unit of both last digits, here by .55.
-        ({"by": 1.45}, [("60.9", "60")], ("supports", 1, 0)),
-        ({"by": 1.5}, [("60.9", "60")], ("does not support", 0, 0)),
+        ({"by": 1.45}, [("60.9", "60")], (PrintedWord.SUPPORTS, 1, 0)),
+        ({"by": 1.5}, [("60.9", "60")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
         # And a mean of leads by the mean of that, here by .325.
         ({"by": 1.2, "quantifier": "average"}, [("60.9", "60"), ("60.9", "60.0")],
-         ("supports", 1, 0)),
+         (PrintedWord.SUPPORTS, 1, 0)),
         ({"by": 1.25, "quantifier": "average"}, [("60.9", "60"), ("60.9", "60.0")],
-         ("does not support", 1, 0)),
+         (PrintedWord.DOES_NOT_SUPPORT, 1, 0)),
         # To lag by at most a point; equal numbers are ties only where any lead will do.
-        ({"by": -1.0}, [("59.5", "60.0"), ("58.95", "60.0")], ("supports", 2, 0)),
-        ({"by": -1.0}, [("58.8", "60.0")], ("does not support", 0, 0)),
-        ({"by": 1.0}, [("60.0", "60.0")], ("does not support", 0, 0)),
+        ({"by": -1.0}, [("59.5", "60.0"), ("58.95", "60.0")], (PrintedWord.SUPPORTS, 2, 0)),
+        ({"by": -1.0}, [("58.8", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
+        ({"by": 1.0}, [("60.0", "60.0")], (PrintedWord.DOES_NOT_SUPPORT, 0, 0)),
     ],
 )  # fmt: skip
 def test_what_printed_numbers_say(
-    keys: dict[str, Any], texts: list[tuple[str, str]], said: tuple[str, int, int]
+    keys: dict[str, Any], texts: list[tuple[str, str]], said: tuple[PrintedWord, int, int]
 ) -> None:
     pairs = pairs_with(*texts)
     made = judge_printed(claim(**keys), pairs)
@@ -136,16 +139,16 @@ def test_the_furthest_against_comes_first_and_ties_come_last() -> None:
     ("of", "leads", "said"),
     [
         # 2.306 x sqrt(2 / 5) is 1.458: one of two is not beyond it.
-        ("each", ("1.5", "1.43"), ("supports within the spread", 1)),
-        ("each", ("1.5", "1.6"), ("supports", 2)),
+        ("each", ("1.5", "1.43"), (PrintedWord.WITHIN_THE_SPREAD, 1)),
+        ("each", ("1.5", "1.6"), (PrintedWord.SUPPORTS, 2)),
         # 2.12 x sqrt(1 / 5) is 0.948: their mean is, though neither is.
-        ("average", ("1.0", "1.0"), ("supports", 0)),
-        ("average", ("0.9", "0.9"), ("supports within the spread", 0)),
-        ("each", ("1.6", "0.0"), ("supports but for ties", 1)),
+        ("average", ("1.0", "1.0"), (PrintedWord.SUPPORTS, 0)),
+        ("average", ("0.9", "0.9"), (PrintedWord.WITHIN_THE_SPREAD, 0)),
+        ("each", ("1.6", "0.0"), (PrintedWord.BUT_FOR_TIES, 1)),
     ],
 )
 def test_leads_within_the_printed_spread(
-    of: str, leads: tuple[str, str], said: tuple[str, int]
+    of: str, leads: tuple[str, str], said: tuple[PrintedWord, int]
 ) -> None:
     pairs = pairs_with(*((lead, "0.0") for lead in leads), std=1.0)
     made = judge_printed(claim(quantifier=of), pairs, SEEDS)
@@ -176,37 +179,45 @@ def test_a_lead_is_beyond_the_spread_by_more_than_is_claimed(
     assert made.beyond == beyond
 
 
-@pytest.mark.parametrize(("lead", "word"), [("0.7", "within the spread"), ("0.8", "supports")])
-def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: str) -> None:
+@pytest.mark.parametrize(
+    ("lead", "word"), [("0.7", PrintedWord.WITHIN_THE_SPREAD), ("0.8", PrintedWord.SUPPORTS)]
+)
+def test_a_number_on_both_sides_has_no_part_in_the_mean(lead: str, word: PrintedWord) -> None:
     """The mean of a - b and b - c is half of a - c: 2.306 x sqrt(2 x (1/2)^2 / 5) is 0.729."""
     first, last = cell("A", str(2 * float(lead)), 1.0), cell("C", "0.0", 1.0)
     middle = cell("B", "0.5", 1.0)
     pairs = [Pair(a, b, a.mean - b.mean) for a, b in ((first, middle), (middle, last))]
-    assert judge_printed(claim(quantifier="average"), pairs, SEEDS).word.endswith(word)
+    assert judge_printed(claim(quantifier="average"), pairs, SEEDS).word == word
 
 
 # --- what is counted, and how small a lead does not matter ----------------------------------------
 @pytest.mark.parametrize(
     ("keys", "counted", "word", "words"),
     [
-        ({}, [(3, 2), (5, 0)], "holds", ("leads", "leads")),
-        ({}, [(3, 2), (5, 5)], "does not hold", ("leads", "against")),
-        ({}, [(3, 2), (5, None)], "undecided", ("leads", "not computed")),
-        ({}, [(None, 2), (1, 5)], "does not hold", ("not computed", "against")),
-        ({}, [(3, 2), (1, 0)], "holds", ("leads", "leads")),  # none of a thing is a count
-        ({"expect": "less"}, [(2, 3), (0, 5)], "holds", ("leads", "leads")),
-        ({"by": 2.0}, [(4, 2), (5, 0)], "holds", ("leads", "leads")),
-        ({"by": 2.0}, [(3, 2), (5, 0)], "does not hold", ("against", "leads")),
-        ({"quantifier": "average"}, [(3, 2), (4, 5), (2, 1)], "holds",
-         ("leads", "against", "leads")),
-        ({"quantifier": "average"}, [(3, 2), (2, 5)], "does not hold", ("leads", "against")),
-        ({"quantifier": "average"}, [(2, 5), (None, 1)], "undecided", ("against", "not computed")),
-        ({"quantifier": "average", "by": 2.0}, [(4, 3), (5, 3)], "does not hold",
-         ("against", "leads")),
+        ({}, [(3, 2), (5, 0)], Word.HOLDS, (Single.LEADS, Single.LEADS)),
+        ({}, [(3, 2), (5, 5)], Word.DOES_NOT_HOLD, (Single.LEADS, Single.AGAINST)),
+        ({}, [(3, 2), (5, None)], Word.UNDECIDED, (Single.LEADS, Single.NOT_COMPUTED)),
+        ({}, [(None, 2), (1, 5)], Word.DOES_NOT_HOLD, (Single.NOT_COMPUTED, Single.AGAINST)),
+        # None of a thing is a count.
+        ({}, [(3, 2), (1, 0)], Word.HOLDS, (Single.LEADS, Single.LEADS)),
+        ({"expect": "less"}, [(2, 3), (0, 5)], Word.HOLDS, (Single.LEADS, Single.LEADS)),
+        ({"by": 2.0}, [(4, 2), (5, 0)], Word.HOLDS, (Single.LEADS, Single.LEADS)),
+        ({"by": 2.0}, [(3, 2), (5, 0)], Word.DOES_NOT_HOLD, (Single.AGAINST, Single.LEADS)),
+        ({"quantifier": "average"}, [(3, 2), (4, 5), (2, 1)], Word.HOLDS,
+         (Single.LEADS, Single.AGAINST, Single.LEADS)),
+        ({"quantifier": "average"}, [(3, 2), (2, 5)], Word.DOES_NOT_HOLD,
+         (Single.LEADS, Single.AGAINST)),
+        ({"quantifier": "average"}, [(2, 5), (None, 1)], Word.UNDECIDED,
+         (Single.AGAINST, Single.NOT_COMPUTED)),
+        ({"quantifier": "average", "by": 2.0}, [(4, 3), (5, 3)], Word.DOES_NOT_HOLD,
+         (Single.AGAINST, Single.LEADS)),
     ],
 )  # fmt: skip
 def test_counts_are_compared_not_tested(
-    keys: dict[str, Any], counted: list[tuple[float | None, ...]], word: str, words: tuple[str, ...]
+    keys: dict[str, Any],
+    counted: list[tuple[float | None, ...]],
+    word: Word,
+    words: tuple[Single, ...],
 ) -> None:
     pairs = pairs_with(*[("9.0", str(at)) for at, _ in enumerate(counted)])
     told = {
@@ -234,7 +245,7 @@ def ours(*runs: tuple[str, int, float | None, str]) -> TableCell:
     return TableCell(0, 0, None, result, None, "", None, None)
 
 
-@pytest.mark.parametrize(("reading", "word"), [("text", "undecided"), ("released", "holds")])
+@pytest.mark.parametrize(("reading", "word"), [("text", Word.UNDECIDED), ("released", Word.HOLDS)])
 def test_a_side_has_the_numbers_of_the_best_method_in_one_reading(reading: Any, word: str) -> None:
     (pair,) = pairs_with(("9.0", "1.0"))
     whole = [("m", seed, 5.0 + seed / 10, "finished") for seed in (1, 2, 3)]

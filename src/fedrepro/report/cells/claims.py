@@ -104,9 +104,9 @@ def _judge_counted(
     good = sum(leads(claim, lead, 0.0) for lead in known)
     mean = math.fsum(known) / len(known)
     holds = good == len(known) if not claim.is_of_the_mean else leads(claim, mean, 0.0)
-    word: Word = "undecided"
+    word = Word.UNDECIDED
     if len(known) == len(pairs) or (not claim.is_of_the_mean and not holds):
-        word = "holds" if holds else "does not hold"
+        word = Word.HOLDS if holds else Word.DOES_NOT_HOLD
     missing = len(pairs) - len(known)
     why = f"Counted, without any run: {good} of {len(pairs)} comparisons agree with it"
     why += f", {missing} not counted." if missing else "."
@@ -114,8 +114,8 @@ def _judge_counted(
     words: list[Single] = []
     for lead in counted_leads:
         tests.append(None if lead is None else PairedTest(0, lead, None, None, None))
-        holding: Single = "leads" if leads(claim, lead or 0.0, 0.0) else "against"
-        words.append("not computed" if lead is None else holding)
+        holding = Single.LEADS if leads(claim, lead or 0.0, 0.0) else Single.AGAINST
+        words.append(Single.NOT_COMPUTED if lead is None else holding)
     no_ps = (None,) * len(pairs)
     return Finding(word, why, None, tuple(tests), tuple(words), no_ps, pairs=pairs, counted=True)
 

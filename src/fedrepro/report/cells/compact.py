@@ -9,6 +9,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.papers.claim import Claim, CompactTest
+from fedrepro.report.papers.leads import Word
 from fedrepro.report.papers.published import CLAIMS, Unit
 from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
 from fedrepro.run.results import PAPERS
@@ -60,7 +61,7 @@ def judge_compact(
     both = [cells[place] for pair in judged for place in (pair.left, pair.right)]
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
-    if finding.word == "not computed" and computed is not None:
+    if finding.word == Word.NOT_COMPUTED and computed is not None:
         cells_of_both = (
             computed.cells[place] for pair in judged for place in (pair.left, pair.right)
         )

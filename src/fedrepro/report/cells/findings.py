@@ -14,6 +14,7 @@ from fedrepro.report.papers.leads import (
     PairedTest,
     Rule,
     Single,
+    Word,
     judge_leads,
 )
 from fedrepro.report.papers.pairs import Pair
@@ -118,14 +119,14 @@ class Finding(Judged):
     @property
     def verdict(self) -> str:
         """Its word, with the rivals that it is against, or how many comparisons are open."""
-        if self.word == "does not hold":
+        if self.word == Word.DOES_NOT_HOLD:
             rows = self.comparisons
-            against = dict.fromkeys(row.pair.rival for row in rows if row.word == "against")
+            against = dict.fromkeys(row.pair.rival for row in rows if row.word == Single.AGAINST)
             some = [*against][:MOST_RIVALS]
             more = f" and {len(against) - len(some)} more" if len(against) > len(some) else ""
             return f"{self.word}, against {', '.join(some)}{more}" if some else self.word
-        if self.word == "leads on average":
-            left = sum(word not in ("leads", "not behind") for word in self.words)
+        if self.word == Word.LEADS_ON_AVERAGE:
+            left = sum(word not in (Single.LEADS, Single.NOT_BEHIND) for word in self.words)
             return f"{self.word}, open for {left} of {len(self.words)}"
         return self.word
 
@@ -190,8 +191,8 @@ def finding_of(
     judged = judge_leads(leads, rule, lost)
     if compact:
         judged = _held_until_first_look(judged)
-    if in_direction and judged.word == "holds":
-        judged = replace(judged, word="holds in direction")
+    if in_direction and judged.word == Word.HOLDS:
+        judged = replace(judged, word=Word.HOLDS_IN_DIRECTION)
     if in_direction:
         why = f"{judged.why} The amount belongs to the paper's data and network, and is not tested."
         judged = replace(judged, why=why.strip())
@@ -228,7 +229,7 @@ def _distinct(
 def _held_until_first_look(judged: Judged) -> Judged:
     """Nothing is decided before the first look; seeds in between would be looks of their own."""
     seeds = judged.overall.seeds if judged.overall else 0
-    if judged.word in ("not computed", "undecided") or seeds >= LOOKS[0]:
+    if judged.word in (Word.NOT_COMPUTED, Word.UNDECIDED) or seeds >= LOOKS[0]:
         return judged
     why = f"{seeds} of {LOOKS[0]} seeds, with which it is judged first."
-    return replace(judged, word="undecided", why=why, needs=str(LOOKS[0]))
+    return replace(judged, word=Word.UNDECIDED, why=why, needs=str(LOOKS[0]))

@@ -17,15 +17,15 @@ from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import MINUS, THIN, figure
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest
-from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
+from fedrepro.report.papers.leads import LOOKS, POCOCK, PairedTest, Single, Word
+from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 # Of a verdict's bar; others are grey rings.
-LOOKS_OF: dict[str, tuple[str, Mark]] = {
-    "holds": ("var(--agrees)", "dot"),
-    "does not hold": ("var(--differs)", "square"),
+LOOKS_OF: dict[Word, tuple[str, Mark]] = {
+    Word.HOLDS: ("var(--agrees)", "dot"),
+    Word.DOES_NOT_HOLD: ("var(--differs)", "square"),
 }
 
 
@@ -186,13 +186,12 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     counts = Counter(view.ours.word for view in views if not view.ours.counted)
     return {
         "total": len(views),
-        "printed": {word: printed[word] for word in PRINTED_WORDS},
-        "ours": {word: counts[word] for word in WORDS},
+        "printed": {word: printed[word] for word in PrintedWord},
+        "ours": {word: counts[word] for word in Word},
         "counted": sum(view.ours.counted for view in views),
-        "compact": {word: compact[word] for word in WORDS},
+        "compact": {word: compact[word] for word in Word},
         "experiments": {
-            word: experiments(finding for finding in small if finding.word == word)
-            for word in WORDS
+            word: experiments(finding for finding in small if finding.word == word) for word in Word
         },
         "no_compact": len(views) - len(small),
     }
@@ -215,7 +214,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
         bars = [bar for claim, finding in tested if (bar := _bar_of(claim, finding))]
         bars.sort(key=lambda bar: -bar.at[1])
         findings[system] = {
-            "words": {word: counts[word] for word in WORDS if counts[word]},
+            "words": {word: counts[word] for word in Word if counts[word]},
             "total": len(claims),
             "no_test": len(claims) - len(tested),
             "experiments": experiments(finding for _, finding in tested),
@@ -252,7 +251,7 @@ def _clipped(place: float) -> float:
 def _decider(finding: Finding) -> Comparison | None:
     """Of several comparisons, the one that is most against the claim."""
     rows, end = finding.comparisons, 0
-    if against := [row for row in rows if row.word == "against"]:
+    if against := [row for row in rows if row.word == Single.AGAINST]:
         rows, end = against, 2
     ends = {row.test.interval[end]: row for row in rows if row.test and row.test.interval}
     return ends[min(ends)] if ends and len(finding.computed) > 1 else None

@@ -8,22 +8,44 @@ seed. docs/verdicts.md has the error rates.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from enum import StrEnum
+from typing import NamedTuple
 
 from fedrepro.report.papers.claim import OF_THE_MEAN, Quantifier
 from fedrepro.report.papers.estimate import LEVEL, student_t
 from fedrepro.report.papers.limits import in_words, least_seeds
 
-Word = Literal[
-    "holds", "holds in direction", "not behind, ahead on average", "leads on average",
-    "too small to matter", "does not hold", "undecided", "not computed"
-]  # fmt: skip
-WORDS: tuple[Word, ...] = get_args(Word)
+
+class Word(StrEnum):
+    """The verdict on a claim."""
+
+    HOLDS = "holds"
+    HOLDS_IN_DIRECTION = "holds in direction"
+    NOT_BEHIND = "not behind, ahead on average"
+    LEADS_ON_AVERAGE = "leads on average"
+    TOO_SMALL = "too small to matter"
+    DOES_NOT_HOLD = "does not hold"
+    UNDECIDED = "undecided"
+    NOT_COMPUTED = "not computed"
+
+
+class Single(StrEnum):
+    """The verdict on one comparison.
+
+    ``NOT_BEHIND`` is: by more than the margin. ``AGAINST_BY_ITSELF``: its interval is against the
+    claim, but not after Holm's correction.
+    """
+
+    LEADS = "leads"
+    NOT_BEHIND = "not behind"
+    AGAINST = "against"
+    AGAINST_BY_ITSELF = "against by itself"
+    UNDECIDED = "undecided"
+    NOT_COMPUTED = "not computed"
+
+
 # More seeds are made while a claim has one of these.
-OPEN: tuple[Word, ...] = ("leads on average", "undecided")
-# Of one comparison. "not behind": by more than the margin. "against by itself": its interval is
-# against the claim, but not after Holm's correction.
-Single = Literal["leads", "not behind", "against", "against by itself", "undecided", "not computed"]
+OPEN = (Word.LEADS_ON_AVERAGE, Word.UNDECIDED)
 
 # Seeds are added up to fifteen while a claim is undecided, and each look could err. Pocock (1977):
 # three looks at this level are one test at 5 %. Fewer seeds are those that were set beforehand.
@@ -147,27 +169,27 @@ class Judged:
 
 # How counts of single comparisons are written.
 COUNTED: dict[Single, str] = {
-    "leads": "lead",
-    "not behind": "not behind",
-    "undecided": "undecided",
-    "against": "against",
-    "against by itself": "against by themselves",
-    "not computed": "not computed",
+    Single.LEADS: "lead",
+    Single.NOT_BEHIND: "not behind",
+    Single.UNDECIDED: "undecided",
+    Single.AGAINST: "against",
+    Single.AGAINST_BY_ITSELF: "against by themselves",
+    Single.NOT_COMPUTED: "not computed",
 }
 
 
 def tally(words: Sequence[Single]) -> str:
     """Return such as ``3 of 6 comparisons lead, 3 undecided``; "" if nothing is computed."""
-    if all(word == "not computed" for word in words):
+    if all(word == Single.NOT_COMPUTED for word in words):
         return ""
     if len(words) == 1:
         return "one comparison"
     rest = (
         f", {words.count(word)} {counted}"
         for word, counted in COUNTED.items()
-        if word != "leads" and word in words
+        if word != Single.LEADS and word in words
     )
-    return f"{words.count('leads')} of {len(words)} comparisons lead{''.join(rest)}"
+    return f"{words.count(Single.LEADS)} of {len(words)} comparisons lead{''.join(rest)}"
 
 
 @dataclass(frozen=True)
@@ -208,31 +230,31 @@ class Rule:
         """Return the verdict; docs/verdicts.md has the rules in words, and their error rates."""
         computed = [test for test in tests if test]
         if not computed:
-            return "not computed"
+            return Word.NOT_COMPUTED
         if self.quantifier == "same" and self.margin is None:
-            return "undecided"
-        if not self.is_of_the_mean and "against" in singles:
-            return "does not hold"
+            return Word.UNDECIDED
+        if not self.is_of_the_mean and Single.AGAINST in singles:
+            return Word.DOES_NOT_HOLD
         if len(computed) < len(tests) or overall is None:
-            return "undecided"
+            return Word.UNDECIDED
         if self.is_of_the_mean and overall.is_below(self.by) and not lost.right:
-            return "does not hold"
+            return Word.DOES_NOT_HOLD
         if self.quantifier == "same":
             beyond = any(test.is_above(self.margin or 0.0) for test in computed)
             if beyond and not lost.left:
-                return "does not hold"
-            return "holds" if self._is_small(computed, overall, lost) else "undecided"
+                return Word.DOES_NOT_HOLD
+            return Word.HOLDS if self._is_small(computed, overall, lost) else Word.UNDECIDED
         ahead = overall.is_above(self.by) and not lost.left
         if not self.is_of_the_mean:
-            if all(single == "leads" for single in singles):
-                return "holds"
-            if ahead and all(single in ("leads", "not behind") for single in singles):
-                return "not behind, ahead on average"
+            if all(single == Single.LEADS for single in singles):
+                return Word.HOLDS
+            if ahead and all(single in (Single.LEADS, Single.NOT_BEHIND) for single in singles):
+                return Word.NOT_BEHIND
         if self.by == 0 and self._is_small(computed, overall, lost):
-            return "too small to matter"
+            return Word.TOO_SMALL
         if ahead:
-            return "holds" if self.is_of_the_mean else "leads on average"
-        return "undecided"
+            return Word.HOLDS if self.is_of_the_mean else Word.LEADS_ON_AVERAGE
+        return Word.UNDECIDED
 
     def _is_small(self, tests: Sequence[PairedTest], overall: PairedTest, lost: Diverged) -> bool:
         if self.margin is None or any(lost):
@@ -252,15 +274,15 @@ class Rule:
 
     def _single(self, test: PairedTest | None, p: float | None, lost: Diverged) -> Single:
         if test is None:
-            return "not computed"
+            return Single.NOT_COMPUTED
         if test.is_below(self.behind) and not lost.right:
             significant = p is not None and p <= level_at(test.seeds)
-            return "against" if significant else "against by itself"
+            return Single.AGAINST if significant else Single.AGAINST_BY_ITSELF
         if lost.left:
-            return "undecided"
+            return Single.UNDECIDED
         if self.quantifier != "same" and test.is_above(self.by):
-            return "leads"
-        return "not behind" if test.is_above(self.behind) else "undecided"
+            return Single.LEADS
+        return Single.NOT_BEHIND if test.is_above(self.behind) else Single.UNDECIDED
 
 
 def judge_leads(
@@ -280,7 +302,7 @@ def judge_leads(
     overall = _overall([by for by in leads if by], rule.by)
     word = rule.word(tests, singles, overall, lost)
     needs = ""
-    if all(single == "not computed" for single in singles):
+    if all(single == Single.NOT_COMPUTED for single in singles):
         why = "No comparison has runs of ours on both sides."
         return Judged(word, why, None, tests, singles, ps)
     why = ""  # the tally has the counts

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
 
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.estimate import student_t
@@ -13,14 +13,18 @@ from fedrepro.report.papers.published import PrintedCell, Published, Spread
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 
-# "within the spread": it leads, but not beyond what the paper's own seeds scatter. "but for ties":
-# some numbers are equal as printed.
-PrintedWord = Literal[
-    "supports", "supports within the spread", "supports but for ties", "does not support"
-]
-PRINTED_WORDS: tuple[PrintedWord, ...] = (
-    "supports", "supports within the spread", "supports but for ties", "does not support"
-)  # fmt: skip
+
+class PrintedWord(StrEnum):
+    """The printed numbers' verdict on a claim.
+
+    ``WITHIN_THE_SPREAD``: it leads, but not beyond what the paper's own seeds scatter.
+    ``BUT_FOR_TIES``: some numbers are equal as printed.
+    """
+
+    SUPPORTS = "supports"
+    WITHIN_THE_SPREAD = "supports within the spread"
+    BUT_FOR_TIES = "supports but for ties"
+    DOES_NOT_SUPPORT = "does not support"
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,14 @@ def judge_printed(
     beyond: list[bool] | None = None
     if spread and all(_has_spread(pair, spread) for pair in pairs):
         beyond = [_is_beyond(claim, [pair], spread) for pair in pairs]
-    word: PrintedWord = "supports"
+    word = PrintedWord.SUPPORTS
     if len(against) > ties if every else not leads(claim, mean, rounding):
-        word = "does not support"
+        word = PrintedWord.DOES_NOT_SUPPORT
     elif every and ties:
-        word = "supports but for ties"
+        word = PrintedWord.BUT_FOR_TIES
     elif spread and beyond is not None:
         clear = all(beyond) if every else _is_beyond(claim, pairs, spread)
-        word = "supports" if clear else "supports within the spread"
+        word = PrintedWord.SUPPORTS if clear else PrintedWord.WITHIN_THE_SPREAD
     return PrintedFinding(
         word,
         len(pairs) - len(against),
