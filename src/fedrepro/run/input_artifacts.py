@@ -5,6 +5,7 @@ reads counts by its SHA-256.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,10 +134,8 @@ def load(
         UserError: for a run that is unfinished or has another configuration, a file with another
             hash, and an artifact made for other clients or other inputs.
     """
-    return {
-        need: _load(root, need, source, spec, dataset, partition)
-        for need, source in spec.inputs.items()
-    }
+    recipient = _Recipient(root, spec, dataset, partition)
+    return {need: recipient.load(need, source) for need, source in spec.inputs.items()}
 
 
 def data_of_plan(
@@ -147,57 +146,86 @@ def data_of_plan(
     return data_of(dataset, held_by(partition, dataset), plan.weights_sha256, digests)
 
 
-def _load(
-    root: Path,
-    need: str,
-    source: ResolvedSource,
-    spec: RunSpec,
-    dataset: Dataset,
-    partition: Partition,
-) -> StoredArtifact:
-    if source == "server":
-        return _of_server(spec, dataset, partition)
-    if isinstance(source, ResolvedData):
-        return _of_data(root, need, source, spec, dataset)
-    path = _of_run(root, source) if isinstance(source, RunSpec) else _of_file(root, need, source)
-    tensors, facts = load_tree(root / path)
-    _check(path, need, facts, spec, dataset, partition)
-    return StoredArtifact(sha256_of(root / path), tensors, facts)
+@dataclass(frozen=True)
+class _Recipient:
+    """The run that artifacts are given to."""
 
+    root: Path
+    spec: RunSpec
+    dataset: Dataset
+    partition: Partition
 
-def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredArtifact:
-    if partition.server is None:
-        raise UserError(
-            f"partition {partition.name}: the server has no samples: make it again "
-            f"(fedrepro partition {spec.setting.name} --seed {spec.seed})"
-        )
-    if dataset.client_standardised:
-        raise UserError(
-            f"inputs: server: not possible for {dataset.name}, whose data clients standardise"
-        )
-    rows = partition.server
-    inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
-    return StoredArtifact(digest_of_server(partition), {"x": inputs}, {})
+    def load(self, need: str, source: ResolvedSource) -> StoredArtifact:
+        if source == "server":
+            return self._of_server()
+        if isinstance(source, ResolvedData):
+            return self._of_data(need, source)
+        if isinstance(source, RunSpec):
+            path = _of_run(self.root, source)
+        else:
+            path = _of_file(self.root, need, source)
+        tensors, facts = load_tree(self.root / path)
+        self._check(path, need, facts)
+        return StoredArtifact(sha256_of(self.root / path), tensors, facts)
 
+    def _of_server(self) -> StoredArtifact:
+        dataset, partition, rows = self.dataset, self.partition, self.partition.server
+        if rows is None:
+            raise UserError(
+                f"partition {partition.name}: the server has no samples: make it again "
+                f"(fedrepro partition {self.spec.setting.name} --seed {self.spec.seed})"
+            )
+        if dataset.client_standardised:
+            raise UserError(
+                f"inputs: server: not possible for {dataset.name}, whose data clients standardise"
+            )
+        inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
+        return StoredArtifact(digest_of_server(partition), {"x": inputs}, {})
 
-def _of_data(
-    root: Path, need: str, source: ResolvedData, spec: RunSpec, dataset: Dataset
-) -> StoredArtifact:
-    refuse_damage(source.dataset, root / PREPARED)
-    other = open_dataset(source.dataset, root / PREPARED)
-    x, where = other.train.x, f"inputs: {need}: data set {source.dataset}"
-    differing = {
-        "input shape": (list(other.input_shape), list(dataset.input_shape)),
-        "kind of numbers": (str(x.dtype), str(dataset.train.x.dtype)),
-    }
-    for key, (theirs, ours) in differing.items():
-        if theirs != ours:
-            raise bad_value(where, key, theirs, f"{ours}, as {spec.setting.name} has it")
-    if dataset.client_standardised:
-        raise UserError(f"{where}: not possible for data that clients standardise")
-    rows = of_server(other.train.y, source.share)
-    inputs = torch.from_numpy(np.array(x[rows]))
-    return StoredArtifact(digest_of_share(other, source), {"x": inputs}, {})
+    def _of_data(self, need: str, source: ResolvedData) -> StoredArtifact:
+        refuse_damage(source.dataset, self.root / PREPARED)
+        dataset, other = self.dataset, open_dataset(source.dataset, self.root / PREPARED)
+        x, where = other.train.x, f"inputs: {need}: data set {source.dataset}"
+        differing = {
+            "input shape": (list(other.input_shape), list(dataset.input_shape)),
+            "kind of numbers": (str(x.dtype), str(dataset.train.x.dtype)),
+        }
+        self._refuse_differing(where, differing)
+        if dataset.client_standardised:
+            raise UserError(f"{where}: not possible for data that clients standardise")
+        inputs = torch.from_numpy(np.array(x[of_server(other.train.y, source.share)]))
+        return StoredArtifact(digest_of_share(other, source), {"x": inputs}, {})
+
+    def _check(self, path: Path, need: str, facts: Mapping[str, Any]) -> None:
+        """Refuse an artifact of another kind, or made for other inputs, other clients or other data.
+
+        Raises:
+            UserError: one line that names the file and the difference.
+        """
+        if "part" not in facts:
+            raise UserError(f"{path}: the file has no fedrepro metadata: make it again")
+        partition = self.partition
+        shape, here = list(facts["input_shape"]), list(self.dataset.input_shape)
+        differing: dict[str, tuple[Any, Any]] = {}
+        if need in KINDS:
+            differing["what it is"] = (_kind_of(facts), KINDS[need])
+        differing |= {
+            "channels": (shape[0], here[0]),
+            "input shape": (shape, here),
+            "range of inputs": (facts["range"], _range(self.spec, self.dataset)),
+        }
+        if facts["clients"] is not None:
+            differing["clients"] = (facts["clients"], len(partition.train))
+            differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
+        if need in TIED_TO_DATASET:
+            differing["data"] = (facts.get("data"), _data(self.dataset))
+        self._refuse_differing(f"{path}: given as {need}", differing)
+
+    def _refuse_differing(self, where: str, differing: Mapping[str, tuple[Any, Any]]) -> None:
+        """Refuse the first of some values that is not the one that the run has."""
+        for key, (stored, wanted) in differing.items():
+            if stored != wanted:
+                raise bad_value(where, key, stored, f"{wanted}, as {self.spec.setting.name} has it")
 
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
@@ -230,38 +258,3 @@ def _kind_of(facts: Mapping[str, Any]) -> str:
     if facts["clients"] is not None:
         return EACH_CLIENT
     return GENERATOR if "latent" in facts.get("about", {}) else facts["part"] or "a model"
-
-
-def _check(
-    path: Path,
-    need: str,
-    facts: Mapping[str, Any],
-    spec: RunSpec,
-    dataset: Dataset,
-    partition: Partition,
-) -> None:
-    """Refuse an artifact of another kind, or made for other inputs, other clients or other data.
-
-    Raises:
-        UserError: one line that names the file and the difference.
-    """
-    if "part" not in facts:
-        raise UserError(f"{path}: the file has no fedrepro metadata: make it again")
-    shape, here = list(facts["input_shape"]), list(dataset.input_shape)
-    differing: dict[str, tuple[Any, Any]] = {}
-    if need in KINDS:
-        differing["what it is"] = (_kind_of(facts), KINDS[need])
-    differing |= {
-        "channels": (shape[0], here[0]),
-        "input shape": (shape, here),
-        "range of inputs": (facts["range"], _range(spec, dataset)),
-    }
-    if facts["clients"] is not None:
-        differing["clients"] = (facts["clients"], len(partition.train))
-        differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
-    if need in TIED_TO_DATASET:
-        differing["data"] = (facts.get("data"), _data(dataset))
-    for key, (stored, wanted) in differing.items():
-        if stored != wanted:
-            where = f"{path}: given as {need}"
-            raise bad_value(where, key, stored, f"{wanted}, as {spec.setting.name} has it")

@@ -131,6 +131,20 @@ def bad_value(
     )
 
 
+def refuse_unknown(
+    where: object, key: str, values: Iterable[object], known: Iterable[str], expected: str = ""
+) -> None:
+    """Refuse the first of some values that is none of the known ones.
+
+    Raises:
+        UserError: as :func:`bad_value`; by default, one of the known ones is expected.
+    """
+    choices = list(map(str, known))
+    for value in values:
+        if value not in choices:
+            raise bad_value(where, key, value, expected or f"one of {listed(choices)}", choices)
+
+
 def missing_value(where: object, key: str, expected: str) -> UserError:
     """The error for a key that is not given."""
     line = f"{where}: {key}: missing: expected {expected}"

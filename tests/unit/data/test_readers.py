@@ -211,7 +211,7 @@ def test_a_parquet_file_of_dictionaries_and_of_clients_as_numbers(tmp_path: Path
             {"label": [0], "jpeg": [encoded(RED, 64, "JPEG")[:600]]},
             {"code": "unreadable", "names": ("0", "read")},
         ),
-        ({"label": [0], "split": ["test"]}, {"names": ("samples", "train")}),
+        ({"label": [0], "split": ["test"]}, {"names": ("split", "train")}),
         ({"label": [1]}, {"names": ("'a'", "samples", "class")}),
     ],
 )

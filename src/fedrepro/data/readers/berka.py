@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.kinds import Berka
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refuse_unknown
 
 TABLES = {
     "loan": ("account_id", "date", "amount", "duration", "payments", "status"),
@@ -70,13 +70,9 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
         crimes=joined[["A15", "A16"]].mean(axis=1),
     ).rename(columns={"A4": "inhabitants", "A11": "average_salary", "A14": "entrepreneurs"})
     for column, known in (("status", tuple(BAD_LOANS)), ("frequency", STATEMENTS)):
-        unknown = sorted(set(joined[column].astype(str)) - set(known))
-        if unknown:
-            raise bad_value(archive, column, unknown[0], f"one of {', '.join(known)}", known)
+        refuse_unknown(archive, column, sorted(set(joined[column].astype(str))), known)
     regions = sorted(set(joined["A3"]))
-    for region in spec.leave_out:
-        if region not in regions:
-            raise bad_value(archive, "leave_out", region, "a region of the data", regions)
+    refuse_unknown(archive, "leave_out", spec.leave_out, regions, "a region of the data")
     joined = joined[~joined["A3"].isin(spec.leave_out)]
     kept = [region for region in regions if region not in spec.leave_out]
     dummies = [(joined["frequency"] == name).to_numpy(np.float64) for name in STATEMENTS[1:]]
@@ -86,7 +82,6 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
             joined["status"].map(BAD_LOANS).to_numpy(np.int64),
             joined["A3"].map({name: at for at, name in enumerate(kept)}).to_numpy(np.int64),
         ),
-        test=None,
         class_names=["good", "bad"],
         notes={
             "features": [*FEATURES, "weekly", "after_transaction"],

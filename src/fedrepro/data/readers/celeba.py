@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, bad_value, unreadable
+from fedrepro.support.errors import UserError, refuse_unknown, unreadable
 from fedrepro.support.files import read_text
 
 
@@ -20,12 +20,10 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     """
     files = spec.files
     owners = dict(_words(folder / files.identities.name, 0, 2))
-    header, *rows = _lines(folder / files.attributes.name)[1:]
+    where = folder / files.attributes.name
+    header, *rows = _lines(where)[1:]
     names = header.split()
-    if spec.attribute not in names:
-        raise bad_value(
-            folder / files.attributes.name, "attribute", spec.attribute, "one it has", names
-        )
+    refuse_unknown(where, "attribute", [spec.attribute], names, "one it has")
     column = 1 + names.index(spec.attribute)
     labels = {
         words[0]: words[column]
@@ -34,7 +32,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     }
     lacking = next((name for name in owners if labels.get(name) not in ("1", "-1")), None)
     if lacking:
-        raise UserError(f"{folder / files.attributes.name}: {lacking}: expected 1 or -1")
+        raise UserError(f"{where}: {lacking}: expected 1 or -1")
     people, counts = np.unique(list(owners.values()), return_counts=True)
     kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
     chosen = sorted(name for name, person in owners.items() if person in kept)
@@ -47,7 +45,6 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
             np.array([labels[name] == "1" for name in chosen], np.int64),
             np.array([kept[owners[name]] for name in chosen], np.int64),
         ),
-        test=None,
         class_names=[f"not {spec.attribute}", spec.attribute],
         notes={"groups": len(kept)},
     )

@@ -26,7 +26,6 @@ def read_cifar10(spec: Cifar10Binary, folder: Path, _scratch: Path, _progress: P
         train=_samples(folder, folder, training, 1, spec.side),
         test=_samples(folder, folder, [test], 1, spec.side),
         class_names=list(spec.class_names),
-        notes={},
     )
 
 
@@ -45,7 +44,6 @@ def read_cifar100(
         train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
         test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
         class_names=read_text(root / files[2]).split(),
-        notes={},
     )
 
 

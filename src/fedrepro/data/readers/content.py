@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import stratified_choice
-from fedrepro.support.errors import UserError, brief
+from fedrepro.support.errors import UserError, bad_value, brief
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
 LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
@@ -54,12 +54,13 @@ class Content:
     """
 
     train: RawSamples
-    test: RawSamples | None
     class_names: list[str]
-    notes: dict[str, Any]
+    test: RawSamples | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
     understood: Sequence[tuple[str, str]] = ()
 
 
+SPLITS = ("train", "test")
 Progress = Callable[[float], None]  # called with the fraction of samples that have been read
 
 # The type of an entry's `reader`. It takes the entry, its raw files (a folder of downloads, or the
@@ -87,6 +88,33 @@ def read_as(kind: str, where: object) -> Iterator[None]:
         reason = brief(str(error).strip().partition("\n")[0])
         line = f"{where}: can't be read as {kind}: {type(error).__name__}: {reason}"
         raise UserError(line) from error
+
+
+def split_by(
+    samples: RawSamples,
+    cells: NDArray[Any],
+    where: object,
+    key: str = "split",
+    place: Callable[[int], str] | None = None,
+) -> tuple[RawSamples, RawSamples | None]:
+    """Training and test samples, as a column says; None if it has no "test".
+
+    Args:
+        key: the column, in errors.
+        place: of a row, in words.
+
+    Raises:
+        UserError: for another word, and if no sample has "train".
+    """
+    unknown = np.flatnonzero(~np.isin(cells, SPLITS))
+    if len(unknown):
+        row = int(unknown[0])
+        wanted = "'train' or 'test'" + (f" in {place(row)}" if place else "")
+        raise bad_value(where, key, str(cells[row]), wanted, SPLITS)
+    is_test = cells == "test"
+    if is_test.all():
+        raise UserError(f"{where}: {key}: no sample has 'train'")
+    return samples.take(~is_test), samples.take(is_test) if is_test.any() else None
 
 
 def held_out(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.support.errors import UserError, bad_value, unreadable
+from fedrepro.support.errors import UserError, refuse_unknown, unreadable
 from fedrepro.support.files import plain
 
 
@@ -31,7 +31,5 @@ def read_table(
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise unreadable(where, reason, "CSV") from None
-    for column in columns:
-        if column not in table.columns:
-            raise bad_value(where, "column", column, "in the file", map(str, table.columns))
+    refuse_unknown(where, "column", columns, table.columns, "in the file")
     return table

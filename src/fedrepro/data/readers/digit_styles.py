@@ -67,4 +67,4 @@ def read_digit_styles(
     train, test = parts
     names = [str(digit) for digit in range(10)]
     notes = {"groups": [*STYLES, OPTICAL], "test_fraction": spec.test_fraction}
-    return Content(joined(train), joined(test) if test else None, names, notes)
+    return Content(joined(train), names, joined(test) if test else None, notes)

@@ -53,7 +53,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
                 parts[split].append(RawSamples(x, y, np.full(len(y), number)))
         progress((number + 1) / len(DIGITS))
     train, test = (joined(parts[split]) for split in ("train", "test"))
-    return Content(train, test, [str(digit) for digit in range(10)], {"groups": list(DIGITS)})
+    return Content(train, [str(digit) for digit in range(10)], test, {"groups": list(DIGITS)})
 
 
 def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -103,7 +103,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
     x = read_images(files, path, CROPPED, progress, SHORTER)
     samples = RawSamples(x, np.array(labels, np.int64), np.array(groups, np.int64))
     test = np.array(testing)
-    return Content(samples.take(~test), samples.take(test), names, {"groups": list(PACS)})
+    return Content(samples.take(~test), names, samples.take(test), {"groups": list(PACS)})
 
 
 def _folders(root: Path) -> list[str]:

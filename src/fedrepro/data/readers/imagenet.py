@@ -12,7 +12,7 @@ from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers.arrays import read_npz
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, refuse_unknown
 from fedrepro.support.files import read_text
 
 BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
@@ -35,16 +35,14 @@ def read_downsampled_imagenet(
         unpack(archive, scratch / archive.stem)
     known = _classes(_found(CLASSES, folder, scratch))
     names = sorted(spec.classes or known)
+    refuse_unknown(CLASSES, "classes", names, known, "a class that it lists")
     numbers = np.full(max(known.values()) + 1, -1, np.int64)
-    for at, name in enumerate(names):
-        if name not in known:
-            raise bad_value(CLASSES, "classes", name, "a class that it lists", known)
-        numbers[known[name]] = at
+    numbers[[known[name] for name in names]] = np.arange(len(names))
     parts = []
     for done, batch in enumerate((*BATCHES, VALIDATION), 1):
         parts.append(_batch(_found(batch, folder, scratch), spec.side, numbers))
         progress(done / (len(BATCHES) + 1))
-    return Content(joined(parts[:-1]), parts[-1], names, {})
+    return Content(joined(parts[:-1]), names, parts[-1])
 
 
 def _found(name: str, *folders: Path) -> Path:

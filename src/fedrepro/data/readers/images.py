@@ -22,11 +22,12 @@ from fedrepro.data.readers.content import (
     Progress,
     RawSamples,
     held_out,
+    split_by,
 )
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.data.readers.tables import refuse_alike
-from fedrepro.support.errors import UserError, bad_value, listed, unreadable
+from fedrepro.support.errors import UserError, listed, refuse_unknown, unreadable
 from fedrepro.support.files import plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
@@ -78,7 +79,6 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
         train=split(files.train_images.name, files.train_labels.name),
         test=split(files.test_images.name, files.test_labels.name),
         class_names=list(spec.class_names),
-        notes={},
     )
 
 
@@ -88,7 +88,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
     samples = pixel_rows(path, spec.height, spec.width)
     train, test = held_out(samples, spec.test_fraction, path)
     notes = {"test_fraction": spec.test_fraction}
-    return Content(train, test, list(spec.class_names), notes)
+    return Content(train, list(spec.class_names), test, notes)
 
 
 def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
@@ -117,9 +117,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
         columns[spec.group] = ("whole numbers or text", (types.is_integer, types.is_string))
     try:
         with pyarrow.parquet.ParquetFile(plain(path)) as file:
-            for column in columns:
-                if column not in file.schema_arrow.names:
-                    raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)
+            refuse_unknown(path, "column", columns, file.schema_arrow.names, "in the file")
             table = file.read(columns=[*columns])
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable(path, error, "parquet") from None
@@ -138,9 +136,6 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     if spec.group:
         owners, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         notes = {"groups": [str(owner) for owner in owners]}
-    unknown = sorted(set(split.tolist()) - {"train", "test"})
-    if unknown:
-        raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
     size = (spec.side, spec.side) if spec.side else None
     first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size, spec.background)
     images = np.empty((len(table), *first.shape), np.uint8)
@@ -150,9 +145,8 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
             raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
         images[row] = image
         progress((row + 1) / len(table))
-    everything = RawSamples(images, labels, group)
-    test = everything.take(split == "test") if "test" in split else None
-    return Content(everything.take(split == "train"), test, list(spec.class_names), notes)
+    train, test = split_by(RawSamples(images, labels, group), split, path)
+    return Content(train, list(spec.class_names), test, notes)
 
 
 def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Progress) -> Content:
@@ -191,9 +185,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         _refuse_deeper(path, images)
     for level, known in (("class", classes), ("client", clients)):
         refuse_alike(known, f"{path}: {level}")
-        foreign = [name for name in names("test", level) if name not in known]
-        if foreign:
-            raise bad_value(path, "test", foreign[0], f"a {level} that train has", known)
+        refuse_unknown(path, "test", names("test", level), known, f"a {level} that train has")
     done, looks = 0, Counter[Look]()
     splits = {}
     for split, pairs in files.items():
@@ -222,7 +214,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         ("not read", _left_out(root, set(images))),
         *((f"image {number}", str(name)) for number, name in enumerate(images[:FIRST], 1)),
     ]
-    return Content(train, test, classes, notes, understood)
+    return Content(train, classes, test, notes, understood)
 
 
 def _root(path: Path, scratch: Path) -> Path:

@@ -134,4 +134,4 @@ def _together(
         np.repeat([numbers[user] for user, *_ in samples], sizes),
         np.repeat([test for _, test, *_ in samples], sizes),
     )
-    return Content(train, None, class_names, {"groups": names})
+    return Content(train, class_names, notes={"groups": names})

@@ -11,7 +11,7 @@ from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refuse_unknown
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
 # Words of the table -> UCI's codes, whose mean replaces missing values.
@@ -68,7 +68,6 @@ def read_heart_disease(
     x = np.column_stack([np.asarray(column, np.float64) for column in features.values()])
     return Content(
         train=RawSamples(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
-        test=None,
         class_names=["healthy", "heart disease"],
         notes={
             "features": list(features),
@@ -103,9 +102,7 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
     known["centre"] = prefix + known["dataset"].fillna("")
     table = labels.merge(known[["image", "centre"]], on="image")
     table = table[~table["image"].isin(spec.leave_out)].reset_index(drop=True)
-    foreign = sorted(set(table["centre"]) - set(spec.centres))
-    if foreign:
-        raise bad_value(folder, "centre", foreign[0], "one of `centres`", spec.centres)
+    refuse_unknown(folder, "centre", sorted(set(table["centre"])), spec.centres, "one of `centres`")
     archive = folder / files.images.name
     images = {path.stem: path for path in sorted(opened(archive, scratch).rglob("*.jpg"))}
     paths = [images.get(name, scratch / f"{name}.jpg") for name in table["image"]]
@@ -115,7 +112,6 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
             table[list(spec.class_names)].to_numpy().argmax(axis=1),
             table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),
         ),
-        test=None,
         class_names=list(spec.class_names),
         notes={"groups": list(spec.centres)},
     )

@@ -36,4 +36,4 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
         images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
         return RawSamples(np.ascontiguousarray(images), y[:, 0])
 
-    return Content(split("train"), split("test"), list(spec.class_names), {})
+    return Content(split("train"), list(spec.class_names), split("test"))

@@ -19,10 +19,17 @@ from fedrepro.data.readers.arrays import (
     stored_as,
     targets_of,
 )
-from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.content import (
+    FIRST,
+    Content,
+    Progress,
+    RawSamples,
+    held_out,
+    split_by,
+)
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of, refuse_alike
-from fedrepro.support.errors import UserError, bad_value, brief, listed, unreadable
+from fedrepro.support.errors import UserError, bad_value, brief, listed, refuse_unknown, unreadable
 from fedrepro.support.files import plain
 
 NAMES = ("x", "y", "client", "split")
@@ -55,11 +62,9 @@ def content_of(
     Raises:
         UserError: for other names, other lengths, or values that can't be trained on.
     """
-    for name in arrays:
-        if name not in NAMES and not name.startswith(SEVERAL):
-            wanted = f"one of {', '.join(NAMES)}, or x_NAME for each of several inputs"
-            raise bad_value(where, "array", name, wanted, NAMES)
     several = {name: array for name, array in arrays.items() if name.startswith(SEVERAL)}
+    wanted = f"one of {', '.join(NAMES)}, or x_NAME for each of several inputs"
+    refuse_unknown(where, "array", [name for name in arrays if name not in several], NAMES, wanted)
     if several and "x" in arrays:
         raise UserError(f"{where}: x and {listed([*several])}: expected x, or several inputs")
     for name in NAMES[:2]:
@@ -87,14 +92,15 @@ def content_of(
         notes["groups"], group = _names(arrays["client"], "client", where)
     everything = RawSamples(x, labels, group)
     if "split" in arrays:
-        train, test = _split(everything, arrays["split"], where)
+        _names(arrays["split"], "split", where)
+        train, test = split_by(everything, arrays["split"], where)
     else:
         share = test_fraction
         share = (0.2 if group is None else 0.0) if share is None else share
         train, test = held_out(everything, share, where)
         notes["test_fraction"] = share
     understood = [*map(_seen, arrays.items()), *_rows(arrays)]
-    return Content(train, test, class_names, notes, understood)
+    return Content(train, class_names, test, notes, understood)
 
 
 def _several(arrays: Mapping[str, NDArray[Any]], where: object) -> tuple[NDArray[Any], Any]:
@@ -141,19 +147,6 @@ def _names(cells: NDArray[Any], name: str, where: object) -> tuple[list[str], ND
     return [str(each) for each in unique], places
 
 
-def _split(
-    everything: RawSamples, cells: NDArray[Any], where: object
-) -> tuple[RawSamples, RawSamples | None]:
-    names, places = _names(cells, "split", where)
-    for name in names:
-        if name not in ("train", "test"):
-            raise bad_value(where, "split", name, "'train' or 'test'", ("train", "test"))
-    if "train" not in names:
-        raise UserError(f"{where}: split: no sample has 'train'")
-    training = places == names.index("train")
-    return everything.take(training), None if training.all() else everything.take(~training)
-
-
 def _seen(array: tuple[str, NDArray[Any]]) -> tuple[str, str]:
     """An array's type and shape, and what it holds."""
     name, values = array
@@ -181,10 +174,7 @@ def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, 
     """
     try:
         with pq.ParquetFile(plain(path)) as file:
-            known = file.schema_arrow.names
-            for name in names or ():
-                if name not in known:
-                    raise bad_value(path, "column", name, f"one of {listed(known)}", known)
+            refuse_unknown(path, "column", names or (), file.schema_arrow.names)
             table = file.read(columns=None if names is None else [*names])
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error, "parquet") from None

@@ -16,7 +16,7 @@ from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
 from fedrepro.data.readers.tables import header_of, table_of
 from fedrepro.data.readers.texts import MARKS, UNKNOWN
-from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.errors import UserError, bad_value, listed, refuse_unknown
 from fedrepro.support.files import parse_json, read_text
 
 PADDING, BEGIN, END = (MARKS.index(mark) for mark in ("<PAD>", "<BOS>", "<EOS>"))
@@ -91,7 +91,7 @@ def _with(
     understood = [*seen, ("vocabulary", vocabulary), *first]
     test = parts[1] if len(parts) > 1 else None
     names = [*spec.labels] if spec.task in NUMBERS else rows.class_names
-    return Content(parts[0], test, names, rows.notes, understood)
+    return Content(parts[0], names, test, rows.notes, understood)
 
 
 def _taken(part: RawSamples, x: NDArray[Any]) -> RawSamples:
@@ -131,7 +131,7 @@ def _columns(spec: Text, path: Path) -> dict[str, Strings]:
     elif suffix in PARQUET:
         table = parquet_arrays(path, names)
     else:
-        _refuse_unknown(path, names, header_of(path))
+        refuse_unknown(path, "column", names, header_of(path))
         frame = table_of(path, names, ())
         table = {name: frame[name].fillna("") for name in names}
     read = {}
@@ -142,12 +142,6 @@ def _columns(spec: Text, path: Path) -> dict[str, Strings]:
                 raise UserError(f"{path}: {name}: row {row} is empty: expected some text")
         read[name] = cells
     return read
-
-
-def _refuse_unknown(path: Path, names: Sequence[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise bad_value(path, "column", name, f"one of {listed(known)}", known)
 
 
 def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -164,7 +158,7 @@ def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         if not isinstance(content, dict):
             line = f"{where}: expected an object, such as {{'text': ...}}"
             raise UserError(line, code="value", file=where)
-        _refuse_unknown(path, names, list(map(str, content)))
+        refuse_unknown(path, "column", names, content)
         for name in names:
             if not isinstance(content[name], str | int | float):
                 raise bad_value(where, name, content[name], "text or a number")

@@ -67,5 +67,5 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
         np.repeat(np.arange(len(roles)), [len(samples[at][1]) for at in order]),
     )
     names = [roles[at] for at in order]
-    content = Content(train, None, list(characters.ALPHABET), {"groups": names})
+    content = Content(train, list(characters.ALPHABET), notes={"groups": names})
     return characters.as_tokens(content)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError, bad_value, unreadable
+from fedrepro.support.errors import UserError, refuse_unknown, unreadable
 from fedrepro.support.files import plain, read_text
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -35,9 +35,8 @@ def read_speech_commands(
     if not clips:
         raise UserError(f"{archive}: expected WORD/SPEAKER_nohash_NUMBER.wav")
     numbers = {name: at for at, name in enumerate(spec.class_names)}
-    foreign = sorted({path.parent.name for path in clips} - numbers.keys())
-    if foreign:
-        raise bad_value(archive, "word", foreign[0], "one of `class_names`", spec.class_names)
+    words = sorted({path.parent.name for path in clips})
+    refuse_unknown(archive, "word", words, spec.class_names, "one of `class_names`")
     x = np.zeros((len(clips), 1, spec.samples), np.int16)
     for row, path in enumerate(clips):
         sound = _read(path, f"{archive}: {path.relative_to(root)}")[: spec.samples]
@@ -47,7 +46,6 @@ def read_speech_commands(
     names, group = np.unique(speakers, return_inverse=True)
     return Content(
         train=RawSamples(x, np.array([numbers[path.parent.name] for path in clips]), group),
-        test=None,
         class_names=list(spec.class_names),
         notes={"groups": names.tolist()},
     )

@@ -32,4 +32,4 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable(path / DATASHEET, error, "a datasheet") from None
     train, test = held_out(RawSamples(x, y), spec.test_fraction, path)
-    return Content(train, test, names, {"test_fraction": spec.test_fraction})
+    return Content(train, names, test, {"test_fraction": spec.test_fraction})

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from fedrepro.data.readers.content import (
     Progress,
     RawSamples,
     held_out,
+    split_by,
 )
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, brief, listed, nearest
+from fedrepro.support.errors import UserError, brief, listed, refuse_unknown
 from fedrepro.support.files import plain
 
 MOST_VALUES = 1000  # distinct values of a text column
@@ -71,7 +73,12 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
             f"{path}: standardise: 'per_client': expected `test_fraction: 0` and no `split`: "
             "use the partition's `test_fraction`, with which clients hold out their own samples"
         )
-    train, test = _split(spec, table, everything, path)
+    if spec.split is None:
+        train, test = held_out(everything, spec.test_fraction, path)
+    else:
+        cells = table[spec.split].where(table[spec.split].notna(), "").to_numpy()
+        place = partial(_place_of, spec, table)
+        train, test = split_by(everything, cells, path, spec.split, place)
     known = np.isfinite(train.x)
     mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     filled = [_filled(part, mean) for part in (train, test) if part is not None]
@@ -205,15 +212,12 @@ def _refuse_short_rows(path: Path, width: int) -> None:
 
 
 def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -> None:
-    named = [("group", spec.group), ("split", spec.split)]
-    several = [("label", name) for name in spec.labels], [("drop", name) for name in spec.drop]
-    for key, column in (*several[0], *named, *several[1]):
-        if column is not None and column not in table.columns:
-            names = [str(name) for name in table.columns]
-            raise UserError(
-                f"{path}: {key}: {brief(column)}: expected a column of the file, which has "
-                f"{listed(names)}{nearest(column, names)}"
-            )
+    names = [str(name) for name in table.columns]
+    wanted = f"a column of the file, which has {listed(names)}"
+    single = {"group": spec.group, "split": spec.split}
+    given = {"label": spec.labels, **{key: [name] for key, name in single.items() if name}}
+    for key, asked in (*given.items(), ("drop", spec.drop)):
+        refuse_unknown(path, key, asked, names, wanted)
 
 
 def _to_look_at(features: pd.DataFrame) -> list[str]:
@@ -295,30 +299,12 @@ def refuse_alike(names: Iterable[str], where: str) -> None:
 
 def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> str:
     """The first row with a fault, counted from 1 below the header, and its natural client."""
-    row = int(np.flatnonzero(wrong)[0])
+    return _place_of(spec, table, int(np.flatnonzero(wrong)[0]))
+
+
+def _place_of(spec: TabularCsv, table: pd.DataFrame, row: int) -> str:
     client = None if spec.group is None else table[spec.group].iloc[row]
     return f"row {row + 1}" if pd.isna(client) else f"row {row + 1} ({spec.group} {client})"
-
-
-def _split(
-    spec: TabularCsv, table: pd.DataFrame, everything: RawSamples, path: Path
-) -> tuple[RawSamples, RawSamples | None]:
-    if spec.split is None:
-        return held_out(everything, spec.test_fraction, path)
-    cells = table[spec.split]
-    split = cells.where(cells.notna(), "").to_numpy()
-    unknown = np.flatnonzero(~np.isin(split, ["train", "test"]))
-    if len(unknown):
-        wrong = split[unknown[0]]
-        place = _place(spec, table, pd.Series(split == wrong))
-        raise UserError(
-            f"{path}: {spec.split}: {brief(str(wrong))} in {place}: expected 'train' or 'test'"
-            f"{nearest(str(wrong), ['train', 'test'])}"
-        )
-    if "train" not in split:
-        raise UserError(f"{path}: {spec.split}: no row has 'train'")
-    test = everything.take(split == "test") if "test" in split else None
-    return everything.take(split == "train"), test
 
 
 def _filled(samples: RawSamples, mean: np.ndarray) -> RawSamples:

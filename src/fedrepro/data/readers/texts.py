@@ -36,7 +36,6 @@ def read_question_pairs(
     doctors, group = np.unique(table["doctor"].to_numpy(), return_inverse=True)
     return Content(
         train=RawSamples(x, table["label"].to_numpy(np.int64), group),
-        test=None,
         class_names=["different", "same"],
         notes={"groups": doctors.tolist(), "words": tokenizer.get_vocab_size()},
     )
@@ -103,7 +102,6 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
             np.array([user for user, _, _, _ in known], np.int64),
             np.array([test for _, _, _, test in known], np.bool_),
         ),
-        test=None,
         class_names=[*vocabulary, *(f"<{at}>" for at in range(len(vocabulary), spec.words))],
         notes={"groups": len(users)},
     )

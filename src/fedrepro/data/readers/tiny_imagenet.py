@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.kinds import TinyImageNet
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, refuse_unknown
 from fedrepro.support.files import read_text
 
 
@@ -35,10 +35,9 @@ def read_tiny_imagenet(
     testing = []
     for line in read_text(annotations).splitlines():
         image, name, *_ = [*line.split("\t"), ""]
-        if name not in numbers:
-            raise bad_value(archive, "val_annotations.txt", name, "a class of wnids.txt", names)
+        refuse_unknown(archive, "val_annotations.txt", [name], numbers, "a class of wnids.txt")
         testing.append((root / "val" / "images" / image, numbers[name]))
     paths, labels = zip(*training, *testing, strict=True)
     x = read_images(paths, archive, spec.side, progress)
     samples, tested = RawSamples(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
-    return Content(samples.take(~tested), samples.take(tested), names, {})
+    return Content(samples.take(~tested), names, samples.take(tested))
