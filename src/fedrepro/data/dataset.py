@@ -1,5 +1,6 @@
 """Open prepared data sets: memory-mapped arrays and a small JSON file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -155,10 +156,9 @@ def refuse_damage(name: str, root: Path = PREPARED) -> None:
     folder = root / name
     meta = read_meta(folder)
     try:
-        for split in meta["splits"].values() if meta else ():
-            for key, about in split["arrays"].items():
-                if sha256_of(folder / f"{key}.npy") != about["sha256"]:
-                    raise ValueError(f"{key}.npy has a wrong checksum")
+        for name, about in arrays_of(meta or {"splits": {}}).items():
+            if sha256_of(folder / name) != about["sha256"]:
+                raise ValueError(f"{name} has a wrong checksum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder, error) from None
 
@@ -180,6 +180,12 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     if why := checksummed_json.fault(meta, what_is(folder.name)):
         raise damaged(folder, ValueError(f"meta.json: {why}"))
     return meta
+
+
+def arrays_of(meta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The files of arrays that meta.json lists, with their size and SHA-256, by name."""
+    splits = meta["splits"].values()
+    return {f"{key}.npy": about for split in splits for key, about in split["arrays"].items()}
 
 
 def what_is(name: str) -> str:

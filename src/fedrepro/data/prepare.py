@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
+from fedrepro.data.dataset import FORMAT, PREPARED, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
 from fedrepro.data.readers.content import (
     LARGEST,
@@ -126,8 +126,7 @@ def _arrays(name: str, folder: Path) -> set[str]:
     The folder has another name than the data set while it is replaced.
     """
     try:
-        splits = checked(folder / "meta.json", what_is(name))["splits"].values()
-        return {f"{key}.npy" for split in splits for key in split["arrays"]}
+        return {*arrays_of(checked(folder / "meta.json", what_is(name)))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
@@ -139,9 +138,8 @@ def _made_by(folder: Path, recipe: str) -> bool:
             meta is not None
             and meta.get("recipe") == recipe
             and all(
-                (folder / f"{key}.npy").stat().st_size == about["size"]
-                for split in meta["splits"].values()
-                for key, about in split["arrays"].items()
+                (folder / file).stat().st_size == about["size"]
+                for file, about in arrays_of(meta).items()
             )
         )
     except (UserError, OSError, KeyError, TypeError, AttributeError):  # damaged
@@ -205,9 +203,8 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
     splits = {"train": _write_split(folder, "train", content.train)}
     if content.test is not None:
         splits["test"] = _write_split(folder, "test", content.test)
-    hashes = {
-        key: about["sha256"] for split in splits.values() for key, about in split["arrays"].items()
-    }
+    arrays = arrays_of({"splits": splits})
+    hashes = {file.removesuffix(".npy"): about["sha256"] for file, about in arrays.items()}
     if "packing" in content.notes:  # the same bytes as other inputs are other data
         hashes["packing"] = str(Packing.of(content.notes["packing"]))
     missing = {key: hashes.pop(key) for key in list(hashes) if key.endswith("_missing")}

@@ -20,7 +20,6 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
-from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
@@ -47,24 +46,17 @@ KINDS = {
 
 
 def facts_of(
-    artifact: Artifact,
-    spec: RunSpec,
-    dataset: Dataset,
-    outputs: int,
-    partition: Partition,
-    constants: Tree,
+    artifact: Artifact, plan: Plan, dataset: Dataset, partition: Partition
 ) -> dict[str, Any]:
-    """An artifact's metadata: what it is, and which runs can use it.
-
-    Args:
-        constants: what its network has besides its tensors.
-    """
+    """An artifact's metadata: what it is, and which runs can use it."""
+    # What its network has besides its tensors.
+    constants = plan.federation.context.net.constants(artifact.part)
     return {
-        "model": spec.setting.model,
+        "model": plan.spec.setting.model,
         "part": artifact.part,
         "input_shape": dataset.shapes,
-        "outputs": outputs,
-        "range": _range(spec, dataset),
+        "outputs": plan.outputs,
+        "range": _range(plan.spec, dataset),
         "clients": len(partition.train) if artifact.each_client else None,
         "partition": digest_of(partition) if artifact.each_client else None,
         "about": dict(artifact.about),
@@ -197,7 +189,7 @@ class _Recipient:
         return StoredArtifact(digest_of_share(other, source), {"x": inputs}, {})
 
     def _check(self, path: Path, need: str, facts: Mapping[str, Any]) -> None:
-        """Refuse an artifact of another kind, or made for other inputs, other clients or other data.
+        """Refuse an artifact of another kind, or made for other inputs, clients or data.
 
         Raises:
             UserError: one line that names the file and the difference.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
-from fedrepro.data.dataset import read_meta
+from fedrepro.data.dataset import arrays_of, read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import landed
 from fedrepro.run.derived_files import REPLACED, changed_sources
@@ -113,11 +113,10 @@ class Check:
     def _arrays(self, folder: Path) -> Iterator[str]:
         meta = read_meta(folder)
         assert meta is not None
-        for split in meta["splits"].values():
-            for key, about in split["arrays"].items():
-                # The folder, because a single array cannot be made again.
-                for fault in self._file(folder / f"{key}.npy", about):
-                    yield f"{folder}: {fault.rpartition('/')[2]}"
+        for name, about in arrays_of(meta).items():
+            # The folder, because a single array cannot be made again.
+            for fault in self._file(folder / name, about):
+                yield f"{folder}: {fault.rpartition('/')[2]}"
 
     def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
         """Compare a file with its recorded ``size`` and, in a full check, ``sha256``."""

@@ -135,12 +135,8 @@ def run(
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
-            constants = plan.federation.context.net.constants(artifact.part)
-            facts = facts_of(artifact, spec, dataset, plan.outputs, partition, constants)
-            described = {**subject, **origin}
-            described = _finish(
-                plan, state, described, own, folder, (artifact.tensors, facts), lock
-            )
+            made = artifact.tensors, facts_of(artifact, plan, dataset, partition)
+            described = _finish(plan, state, {**subject, **origin}, own, folder, made, lock)
             _leave(partial, own, folder)
             for line in _left_out(folder / "clients.parquet", plan):
                 sharing.note(line)

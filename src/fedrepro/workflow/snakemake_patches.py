@@ -13,12 +13,13 @@ import logging
 import os
 import re
 import socket
+import stat
 import subprocess
 import sys
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -290,22 +291,15 @@ def reset_future_mtimes(folders: Iterable[Path] = MADE) -> int:
         The number of files.
     """
     now, changed = time.time(), 0
-    for file in (file for folder in folders for file in _files(folder)):
-        if file.stat(follow_symlinks=False).st_mtime > now + AHEAD:
-            os.utime(file.path, (now, now))
-            changed += 1
+    for above, _, names in (each for folder in folders for each in os.walk(folder)):
+        for path in (os.path.join(above, name) for name in names):  # noqa: PTH118 - many
+            about = os.lstat(path)
+            if stat.S_ISREG(about.st_mode) and about.st_mtime > now + AHEAD:
+                os.utime(path, (now, now))
+                changed += 1
     if changed:
         say(f"fedrepro: {changed:,} files had future timestamps (clock error); reset to now")
     return changed
-
-
-def _files(folder: Path | str) -> "Iterator[os.DirEntry[str]]":
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                yield entry
 
 
 # The scheduler. After each look at the ready jobs, it schedules another for a second later, as its

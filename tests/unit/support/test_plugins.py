@@ -409,7 +409,6 @@ def test_a_partition_that_no_setting_has_is_one_line(
         ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
         ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
         ("partitions/in_order.py", "(Scheme)", "", "expected exactly one class that extends"),
-        ("partitions/in_order.py", "def _parts(", "def parts(", "class that extends Scheme and"),
         (
             "partitions/in_order.py",
             "def assign(",

@@ -72,7 +72,9 @@ class _Answer(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_Paced(self.fp.detach()))
 
 
-class _PacedHandler(urllib.request.AbstractHTTPHandler):
+class _Handler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Opens addresses of both kinds, with answers whose pace is measured."""
+
     def do_open(self, http_class: Any, *arguments: Any, **keys: Any) -> http.client.HTTPResponse:
         def connection(*its_arguments: Any, **its_keys: Any) -> http.client.HTTPConnection:
             made: http.client.HTTPConnection = http_class(*its_arguments, **its_keys)
@@ -82,15 +84,7 @@ class _PacedHandler(urllib.request.AbstractHTTPHandler):
         return super().do_open(connection, *arguments, **keys)
 
 
-class _Http(_PacedHandler, urllib.request.HTTPHandler):
-    pass
-
-
-class _Https(_PacedHandler, urllib.request.HTTPSHandler):
-    pass
-
-
-OPENER = urllib.request.build_opener(_Http, _Https)
+OPENER = urllib.request.build_opener(_Handler)
 
 
 class Fetcher:

@@ -20,6 +20,7 @@ from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
 
+PARTS = ("train", "test", "validation")  # of the samples of clients
 PLACE = 4  # parts of a path that say what a partition is: partitions/DATASET/SCHEME/seedS
 
 
@@ -54,16 +55,8 @@ class Partition:
     @property
     def parts(self) -> list[tuple[str, list[Indices], Indices]]:
         """Name, samples and counts of each part that clients have: train, test, validation."""
-        every = (
-            ("train", self.train, self.train_counts),
-            ("test", self.test, self.test_counts),
-            ("validation", self.validation, self.validation_counts),
-        )
-        return [
-            (name, rows, counts)
-            for name, rows, counts in every
-            if rows is not None and counts is not None
-        ]
+        every = ((name, getattr(self, name), getattr(self, f"{name}_counts")) for name in PARTS)
+        return [part for part in every if part[1] is not None]
 
     @property
     def samples(self) -> int:
@@ -164,25 +157,14 @@ class Partition:
                 raise ValueError(f"{path.stem}.json: {why}")
             if about["files"] != {path.name: sha256_of(path)}:
                 raise ValueError("it is not what its .json says")
+            parts: dict[str, Any] = {"test": None, "test_counts": None}
             with plain(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-
-                def rows(name: str) -> list[Indices] | None:
-                    there = name in arrays
-                    return np.split(arrays[name], arrays[f"{name}_ends"][:-1]) if there else None
-
-                partition = Partition(
-                    train=np.split(arrays["train"], arrays["train_ends"][:-1]),
-                    test=rows("test"),
-                    train_counts=arrays["train_counts"],
-                    test_counts=arrays["test_counts"] if "test" in arrays else None,
-                    spec=about["spec"],
-                    name=about["name"],
-                    seed=about["seed"],
-                    server=arrays.get("server"),
-                    validation=rows("validation"),
-                    validation_counts=arrays.get("validation_counts"),
-                    made_with=about.get("made_with", {}),
-                )
+                for name in (name for name in PARTS if name in arrays):
+                    parts[name] = np.split(arrays[name], arrays[f"{name}_ends"][:-1])
+                    parts[f"{name}_counts"] = arrays[f"{name}_counts"]
+                parts["server"] = arrays.get("server")
+            known = {key: about[key] for key in ("spec", "name", "seed")}
+            partition = Partition(**parts, **known, made_with=about.get("made_with", {}))
             partition._refuse_damage()
             return partition
         except FileNotFoundError as error:

@@ -10,7 +10,6 @@ A plug-in is such a class, with ``assign``, in a file of the scheme's name
 import hashlib
 import inspect
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -76,11 +75,11 @@ class Scheme(Typed):
         chosen = [f"validation{_in_path(self.validation)}"] if self.validation else []
         own = self._parts()
         own = own if own[:1] == [self.scheme] else [self.scheme, *own]
-        own += self._forgotten(own)
+        own += self._other_keys(own)
         return "-".join([*own, *held_out, *stratified, *server, *seed, *chosen])
 
-    def _forgotten(self, parts: list[str]) -> list[str]:
-        """What ``_parts`` leaves out: without it, two settings would share one partition.
+    def _other_keys(self, parts: list[str]) -> list[str]:
+        """The keys that ``_parts`` leaves out: without them, two settings would share a partition.
 
         A value that is not the default must be in a part, and each part counts for one key.
         """
@@ -158,8 +157,12 @@ class Scheme(Typed):
         """Arguments of its function that follow from its keys."""
         return {}
 
-    @abstractmethod
-    def _parts(self) -> list[str]: ...
+    def _parts(self) -> list[str]:
+        """Its name, and the parts for keys that are not called by their own names and values.
+
+        A key that no part has is added with its value, unless that is the default.
+        """
+        return [self.scheme]
 
     def refused(self, key: str, expectation: str) -> UserError:
         """The error for a value that these samples do not allow."""
@@ -194,9 +197,6 @@ class Iid(Scheme):
     @property
     def by_class(self) -> bool:
         return False
-
-    def _parts(self) -> list[str]:
-        return ["iid", f"clients{self.clients}"]
 
 
 class Shards(Scheme):
@@ -240,9 +240,6 @@ class PairedShards(Scheme):
         if 2 * self.clients > len(labels):
             most = len(labels) // 2
             raise self.refused("clients", f"at most {most}, half of the number of samples")
-
-    def _parts(self) -> list[str]:
-        return ["paired_shards", f"clients{self.clients}"]
 
 
 class Dirichlet(Scheme):
@@ -291,9 +288,6 @@ class GroupedDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
-    def _parts(self) -> list[str]:
-        return ["grouped_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
-
 
 class Labels(Scheme):
     """Each client holds exactly `classes_per_client` classes (NIID-Bench's "#label=k").
@@ -330,9 +324,6 @@ class ClientDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
-    def _parts(self) -> list[str]:
-        return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
-
 
 class ReusingDirichlet(Scheme):
     """AAggFF's and FedEvg's released version of `client_dirichlet` (discrepancy 42).
@@ -351,9 +342,6 @@ class ReusingDirichlet(Scheme):
     def _derived(self, random: "RandomState") -> dict[str, Any]:
         # As released: enough of a class to hold one out.
         return {"least": int(1 / self.test_fraction) if self.test_fraction else 1}
-
-    def _parts(self) -> list[str]:
-        return ["reusing_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
 
 
 class Natural(Scheme):
@@ -411,9 +399,6 @@ class AtServer(Scheme):
             raise ValueError("`share` instead of `server`, which is for other schemes")
         return self
 
-    def _parts(self) -> list[str]:
-        return ["at_server", f"share{self.share:g}"]
-
 
 class Pachinko(Scheme):
     """Pachinko allocation, for data whose groups are superclasses (CIFAR-100).
@@ -445,10 +430,10 @@ def own_scheme(file: Path) -> type[Scheme]:
         UserError: unless the file has exactly one.
     """
     classes = plugins.classes_in(plugins.import_file("partitions", file), Scheme)
-    if len(classes) != 1 or inspect.isabstract(classes[0]) or classes[0].assign is Scheme.assign:
+    if len(classes) != 1 or classes[0].assign is Scheme.assign:
         raise UserError(
-            f"{file}: expected exactly one class that extends Scheme and has `assign` and "
-            f"`_parts`, found {len(classes)}"
+            f"{file}: expected exactly one class that extends Scheme and has `assign`, "
+            f"found {len(classes)}"
         )
     return classes[0]
 
