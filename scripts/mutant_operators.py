@@ -372,7 +372,7 @@ def dropped_check(node: ast.AST, source: Source) -> Iterator[Change]:
 def other_direction(node: ast.AST, source: Source) -> Iterator[Change]:
     """Less is better where more was, or a sign less."""
     match node:
-        case ast.Attribute(attr="rising", ctx=ast.Load()):
+        case ast.Attribute(attr="higher_is_better", ctx=ast.Load()):
             yield source.place(node), f"(not {source.of(node)})"
         case ast.UnaryOp(op=ast.USub(), operand=value) if not isinstance(value, ast.Constant):
             yield source.place(node), source.of(value)

@@ -21,7 +21,7 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs only."""
-    measure = target.table.metric_of(cell.row, cell.column).reading
+    measure = target.table.metric_of(cell.row, cell.column).quantity
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
     found = (tables.value_of(record, measure, target.table.summary) for record in records)
     return [value for value in found if value is not None]
@@ -77,7 +77,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for cell in target.cells:
-        measure = target.table.metric_of(cell.row, cell.column).reading
+        measure = target.table.metric_of(cell.row, cell.column).quantity
         found = []
         for run in cell.runs(cell.methods[0]):
             record = read_run(Path(), run, reference=True)

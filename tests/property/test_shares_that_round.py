@@ -182,9 +182,9 @@ def test_a_score_that_is_the_target_has_reached_it(target: int) -> None:
         },
         clients={}, mixtures={}, quality={}, manifest={},
     )  # fmt: skip
-    assert RoundsTo(rounds_to=target).reading.series(record) == [(4, 4)]
-    assert MegabytesTo(megabytes_to=target).reading.series(record) == [(4, 14.0)]
+    assert RoundsTo(rounds_to=target).quantity.series(record) == [(4, 4)]
+    assert MegabytesTo(megabytes_to=target).quantity.series(record) == [(4, 14.0)]
     # Of several seeds, the least that each of them reaches at its best.
     record.rounds["test_accuracy"] = [*accuracies[:2], 0.0]
-    together = Reached(reached_in_steps_of=1).reading.together
+    together = Reached(reached_in_steps_of=1).quantity.together
     assert together is not None and together([record]) == target

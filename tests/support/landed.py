@@ -139,7 +139,7 @@ def mixed(mixtures: pd.DataFrame, metric: OverClients) -> tuple[Numbers, Numbers
 
 def over_clients(values: Numbers, samples: Numbers, metric: OverClients) -> float:
     """One number of all clients, in printed units."""
-    scale, rising = factor(metric.of), metric.measure.rising
+    scale, higher_is_better = factor(metric.of), metric.measure.higher_is_better
     if metric.over_clients == "gini":
         if not values.sum():
             return 0.0
@@ -159,9 +159,9 @@ def over_clients(values: Numbers, samples: Numbers, metric: OverClients) -> floa
         case "average":
             return scale * mean(values, samples)
         case "worst":
-            return scale * tenth(not rising)
+            return scale * tenth(not higher_is_better)
         case "best":
-            return scale * tenth(rising)
+            return scale * tenth(higher_is_better)
     return scale * (tenth(True) - tenth(False))
 
 
@@ -302,5 +302,5 @@ def together(target: TableTarget, cell: Cell, method: str) -> float:
 def max_of(target: TableTarget, cell: Cell) -> dict[int, float]:
     """The numbers of the cell's best method."""
     found = by_method(target, cell)
-    best = max if target.table.metric_of(cell.row, cell.column).reading.rising else min
+    best = max if target.table.metric_of(cell.row, cell.column).quantity.higher_is_better else min
     return best(found.values(), key=lambda values: math.fsum(values.values()) / len(values))

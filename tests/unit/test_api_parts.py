@@ -334,7 +334,7 @@ def test_objects_have_their_kinds_and_names(asked: Any) -> None:
         return float(outputs[0, 0])
 
     class SecondScore(Measure):
-        words, rising, per = "second", False, "client"
+        words, higher_is_better, per = "second", False, "client"
 
         def of_outputs(self, outputs: Any, targets: Any) -> float:
             return 1.0
@@ -348,7 +348,11 @@ def test_objects_have_their_kinds_and_names(asked: Any) -> None:
     assert spec.setting.loss == "CrossEntropyLoss" and spec.plugins.objects[2][2] is loss
     assert list(spec.setting.evaluate.measures) == ["first_score", "second_score"]
     function, own = (measure for _, _, measure in spec.plugins.objects[:2])
-    assert (function.rising, function.words, function.per) == (True, "first score", "client")
+    assert (function.higher_is_better, function.words, function.per) == (
+        True,
+        "first score",
+        "client",
+    )
     assert own is SecondScore and function.of_outputs(np.array([[7.0]]), None) == 7
     none = asked().spec
     assert none.plugins.objects == () and none.setting.loss is None

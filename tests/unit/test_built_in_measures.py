@@ -47,7 +47,7 @@ def test_directions_units_and_columns(kind: str, known: Any, per: str) -> None:
     less, percent = LESS[kind].split(), PERCENT[kind].split()
     listed = {*less, *percent, *([OTHERS] if per != "run" else [])}
     for name, measure in ((name, known[name]) for name in listed):
-        assert measure.rising == (name not in less), name
+        assert measure.higher_is_better == (name not in less), name
         assert measure.unit == ("%" if name in percent else UNITS.get(name, "")), name
         assert measure.factor == (100 if measure.unit in ("%", "points") else 1), name
         assert measure.per == per
@@ -97,10 +97,10 @@ def test_what_is_said_of_clients_from_their_definitions(sizes: Any) -> None:
     for share, number in ((0.1, 2), (0.3, 6), (0.28, 6), (3 / 22, 3), (0.01, 1), (1.0, 22)):
         assert over_clients.worst(VALUES, sizes, share) == pytest.approx(mean(ranked[:number]))
         assert over_clients.best(VALUES, sizes, share) == pytest.approx(mean(ranked[-number:]))
-    for rising in (True, False):
-        tenths = {name: SUMMARIES[name].of(VALUES, sizes, rising) for name in SUMMARIES}
+    for higher_is_better in (True, False):
+        tenths = {name: SUMMARIES[name].of(VALUES, sizes, higher_is_better) for name in SUMMARIES}
         low, high = mean(ranked[:2]), mean(ranked[-2:])
-        first, last = (low, high) if rising else (high, low)
+        first, last = (low, high) if higher_is_better else (high, low)
         assert tenths["worst"] == pytest.approx(first) and tenths["best"] == pytest.approx(last)
         assert tenths["gap"] == pytest.approx(high - low)
         assert tenths["average"] == pytest.approx(mean(known))
@@ -192,12 +192,12 @@ def test_mixtures_from_their_rules(of: str, right_or_wrong: bool) -> None:
 class Told(Measure):
     """One that methods report."""
 
-    words, unit, rising, per = "what is told", "points", False, "client"
+    words, unit, higher_is_better, per = "what is told", "points", False, "client"
     incomparable = "It is ours."
 
 
 class Shared(Measure):
-    words, rising, per = "of the shared model", True, "round"
+    words, higher_is_better, per = "of the shared model", True, "round"
 
     def of_outputs(self, outputs: Any, targets: Any) -> float:
         return float(outputs.max())
@@ -214,7 +214,8 @@ def write(folder: Path, name: str, per: str, body: str, rest: str = "") -> Path:
     file = folder / f"{name}.py"
     file.write_text(
         "from fedrepro.measures.base import Measure\n\n\n"
-        f"class Own(Measure):\n    words, unit, rising, per = 'w', '%', True, {per!r}\n    {body}\n"
+        f"class Own(Measure):\n    words, unit, per = 'w', '%', {per!r}\n"
+        f"    higher_is_better = True\n    {body}\n"
         f"{rest}"
     )
     return file
@@ -261,13 +262,13 @@ def test_a_measure_of_one_s_own_is_known_as_what_it_is_of(tmp_path: Path) -> Non
         "shared": (False, True, "test_samples"),
         "left": (False, False, "train_samples"),
     }
-    reading = kinds["told"].reading
-    assert (reading.unit, reading.rising, reading.incomparable) == (
+    quantity = kinds["told"].quantity
+    assert (quantity.unit, quantity.higher_is_better, quantity.incomparable) == (
         "points",
         False,
         Told.incomparable,
     )
-    assert "what is told" in reading.without and kinds["told"].factor == 100
+    assert "what is told" in quantity.without and kinds["told"].factor == 100
     # Not a number is not another number from one call to the next.
     record: Any = SimpleNamespace(manifest={"rounds_done": 3, "seal": "x"})
     ((number, value),) = kinds["left"].series(record)
@@ -308,7 +309,7 @@ def test_no_measure_has_the_name_of_a_column() -> None:
 
 def test_a_measure_may_not_change_the_targets_of_others() -> None:
     class Relabels(Measure):
-        name, words, rising, per = "relabels", "relabelled", True, "client"
+        name, words, higher_is_better, per = "relabels", "relabelled", True, "client"
 
         def of_outputs(self, outputs: Any, targets: Any) -> float:
             targets[0] = 1

@@ -102,16 +102,16 @@ def test_a_column_s_metric_comes_before_its_row_s_and_the_row_s_before_the_table
             ],
         }
     )
-    kinds = [[table.metric_of(row, column).reading.words for column in table.columns]
+    kinds = [[table.metric_of(row, column).quantity.words for column in table.columns]
              for row in table.rows]  # fmt: skip
     judged = registry.SETS["accuracy"].words
-    rounds = RoundsTo(rounds_to=50).reading.words
-    assert kinds == [[OfRounds(name="loss").reading.words, judged], [rounds, judged]]
+    rounds = RoundsTo(rounds_to=50).quantity.words
+    assert kinds == [[OfRounds(name="loss").quantity.words, judged], [rounds, judged]]
 
 
 def test_fewer_rounds_are_better_and_a_greater_speed_up() -> None:
-    assert not RoundsTo(rounds_to=60).reading.rising
-    assert RoundsTo(rounds_to=60, speed_up=True).reading.rising
+    assert not RoundsTo(rounds_to=60).quantity.higher_is_better
+    assert RoundsTo(rounds_to=60, speed_up=True).quantity.higher_is_better
 
 
 def test_a_measure_is_a_column_of_the_runs_that_name_it(world: Path) -> None:
@@ -208,10 +208,22 @@ def test_only_runs_that_name_a_measure_are_made_again(root: Path, tmp_path: Path
     assert code_of(more) == before
 
 
+def test_the_earlier_name_of_a_direction_is_read_with_a_warning(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write(tmp_path / "other")
+    file = other / "measures/drift.py"
+    file.write_text(file.read_text().replace("higher_is_better = False", "rising = False"))
+    drift = registry.the("drift", "client", folders=load(other).plugins)
+    assert drift.higher_is_better is False
+    assert "measures/drift.py" in (warning := capsys.readouterr().err)
+    assert "'rising'" in warning and "'higher_is_better'" in warning
+
+
 def test_a_table_is_made_again_with_its_measure(root: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other")
     file = other / "measures/drift.py"
-    file.write_text(file.read_text().replace("rising = False", "rising = True"))
+    file.write_text(file.read_text().replace("higher_is_better = False", "higher_is_better = True"))
     wildcards = type("Wildcards", (), {"system": "mine", "item": "table_1", "scale": "paper"})
     figure = type("Wildcards", (), {"system": "mine", "item": "figure_1"})
     found = []
@@ -248,7 +260,7 @@ def test_a_broken_off_run_goes_on_with_its_measures(root: Path) -> None:
     """A measure per round of the shared model, one reported by clients and one by the server."""
     (root / "measures/hits.py").write_text(
         "from fedrepro.measures.base import Measure\n\n\nclass Hits(Measure):\n"
-        '    words, unit, rising, per = "hits", "%", True, "round"\n\n'
+        '    words, unit, higher_is_better, per = "hits", "%", True, "round"\n\n'
         "    def of_outputs(self, outputs, targets):\n"
         "        return (outputs.argmax(axis=1) == targets).mean()\n"
     )
@@ -301,13 +313,14 @@ def test_a_report_for_the_record_is_one_number() -> None:
          "metric: 'unevnness': expected one of accuracy, .*did you mean 'unevenness'"),
         ("config/experiments/mine.yaml", "metric: unevenness", "metric: drift", "'drift': exp"),
         ("measures/drift.py", "(Measure)", "", "expected one class that extends Measure, found 0"),
-        ("measures/drift.py", "rising = False", 'rising = "no"', "rising: 'no': expected True"),
+        ("measures/drift.py", "higher_is_better = False", 'higher_is_better = "no"',
+         "higher_is_better: 'no': expected True"),
         ("measures/drift.py", 'per = "client"', 'per = "clients"',
          "per: 'clients': expected one of client, round, run; did you mean 'client'"),
         ("measures/drift.py", '    words = "drift of clients"\n', "", "words: None: expected"),
         ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: define it in a measure"),
-        ("measures/drift.py", "    rising = False\n",
-         "    rising = False\n\n    def of_run(self, record):\n        return 1.0\n",
+        ("measures/drift.py", "    higher_is_better = False\n",
+         "    higher_is_better = False\n\n    def of_run(self, record):\n        return 1.0\n",
          "of_run: define it in a measure"),
         ("measures/macro_recall.py", "import numpy", "import numpi", "could not be imported"),
     ],
@@ -338,7 +351,7 @@ def test_what_is_no_number_is_one_line(root: Path) -> None:
 
 def test_a_measure_that_changes_what_others_get_is_refused() -> None:
     class Sorts(Measure):
-        name, words, rising, per = "sorts", "sorted", True, "client"
+        name, words, higher_is_better, per = "sorts", "sorted", True, "client"
 
         def of_outputs(self, outputs: Any, targets: Any) -> float:
             outputs.sort(axis=1)
@@ -353,7 +366,7 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     """It reads what runs have left, whether or not they were made with it in mind."""
     (root / "measures/gained.py").write_text(
         "from fedrepro.measures.base import Measure\n\n\nclass Gained(Measure):\n"
-        '    words, unit, rising, per = "accuracy gained", "points", True, "run"\n\n'
+        '    words, unit, higher_is_better, per = "accuracy gained", "points", True, "run"\n\n'
         "    def of_run(self, record):\n"
         '        found = record.rounds["test_accuracy"]\n'
         "        return found[-1] - found[0]\n"
@@ -365,8 +378,8 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     pq.write_table(table, root / run.folder / "rounds.parquet")
     follow(root / run.folder, "rounds.parquet")
     metric = OfRounds.model_validate("gained", context=folders)
-    assert metric.reading.series(read_run(root, run)) == [(7.0, 50.0)]
-    assert metric.of_a_run and metric.reading.unit == "points"
+    assert metric.quantity.series(read_run(root, run)) == [(7.0, 50.0)]
+    assert metric.of_a_run and metric.quantity.unit == "points"
 
 
 @pytest.mark.parametrize(("seal", "calls"), [("one", [2, 3, 4]), (None, [2, 4, 6])])
@@ -374,7 +387,7 @@ def test_a_measure_of_a_run_is_repeated_once_per_result(seal: str | None, calls:
     """Unless one cannot tell whether it is the same result: it may draw."""
 
     class Counted(Measure):
-        name, words, rising, per = "counted", "counted", True, "run"
+        name, words, higher_is_better, per = "counted", "counted", True, "run"
         drawn, calls = 0.0, 0
 
         def of_run(self, record: Any) -> float:
@@ -407,26 +420,28 @@ def test_every_measure_of_the_package_says_what_it_is() -> None:
             assert (
                 name == measure.name and measure.words and measure.per in ("client", "round", "run")
             )
-            assert isinstance(measure.rising, bool) and isinstance(measure, Measure)
-    assert OverClients(of="ece", over_clients="gap").reading.unit == ""
-    assert OverClients(of="top5", over_clients="gap").reading.unit == "points"
+            assert isinstance(measure.higher_is_better, bool) and isinstance(measure, Measure)
+    assert OverClients(of="ece", over_clients="gap").quantity.unit == ""
+    assert OverClients(of="top5", over_clients="gap").quantity.unit == "points"
 
 
 def test_of_what_is_uneven_less_is_better() -> None:
     """Whether of accuracies or of losses."""
     for measures in (registry.CLIENTS, registry.ROUNDS, registry.SETS):
         for name, measure in measures.items():
-            assert not (measure.rising and name.endswith("_std")), name
+            assert not (measure.higher_is_better and name.endswith("_std")), name
     for of in ("accuracy", "loss"):
         measure = registry.CLIENTS[of]
-        rising = {name: each.rising(measure) for name, each in SUMMARIES.items()}
+        higher_is_better = {
+            name: each.higher_is_better(measure) for name, each in SUMMARIES.items()
+        }
         best = of == "accuracy"
         wanted = {"average": best, "worst": best, "best": best, "gini": False, "gap": False}
-        assert rising == wanted
+        assert higher_is_better == wanted
 
 
 class _Reported(Measure):
-    name, words, unit, rising, per = "accuracy", "accuracy", "%", True, "client"
+    name, words, unit, higher_is_better, per = "accuracy", "accuracy", "%", True, "client"
 
 
 def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
@@ -434,10 +449,10 @@ def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
     clients = columns | {"test_samples": [1, 3]}
     record: Any = SimpleNamespace(rounds={"round": [1]}, clients=clients, mixtures={})
     metric = OverClients(of="accuracy", over_clients="average")
-    assert [*metric.reading.series(record)] == [(1, pytest.approx(50))]
+    assert [*metric.quantity.series(record)] == [(1, pytest.approx(50))]
     metric._own = _Reported()
-    assert [*metric.reading.series(record)] == [(1, pytest.approx(30))]
-    assert "weighted by training samples" in metric.reading.words
+    assert [*metric.quantity.series(record)] == [(1, pytest.approx(30))]
+    assert "weighted by training samples" in metric.quantity.words
 
 
 def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> None:
@@ -447,7 +462,7 @@ def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> 
     record: Any = SimpleNamespace(rounds=rounds, clients=clients, mixtures={})
 
     def series(**metric: Any) -> list[tuple[float, float]]:
-        return OverClients.model_validate({"of": "accuracy", **metric}).reading.series(record)
+        return OverClients.model_validate({"of": "accuracy", **metric}).quantity.series(record)
 
     mean = series(over_clients="average", weighted=False)
     assert mean == [(1.0, 20.0), (2.0, 40.0), (3.0, pytest.approx(60.0))]

@@ -87,7 +87,9 @@ def seeded(mutants: ModuleType, text: str) -> set[tuple[str, str, str]]:
             ("negated_condition", "not a", "not (not a)"), ("dropped_check", "not a", "False"),
             ("other_direction", "not a", "a"),
         }),
-        ("y = measure.rising", {("other_direction", "measure.rising", "(not measure.rising)")}),
+        ("y = it.higher_is_better", {
+            ("other_direction", "it.higher_is_better", "(not it.higher_is_better)"),
+        }),
         ("y = -x", {("other_direction", "-x", "x")}),
         ('def f(a: int) -> int:\n    """1 < 2."""\n    assert a < 3\n', set()),
         ("Kind = dict[a, b]", set()),

@@ -473,7 +473,7 @@ def test_a_search_and_a_stop_follow_the_task(bench: Path) -> None:
     workbench = load_workbench(bench)
     assert workbench.run_spec("own/short", "fedavg", 1).description()["stop"]["measure"] == "loss"
     target = workbench.search("own", "g", "demo")
-    assert not target.search.metric.reading.rising
+    assert not target.search.metric.quantity.higher_is_better
     (bench / "config/experiments/own.yaml").write_text(
         stopped.replace("patience: 1", "measure: accuracy, patience: 1")
     )

@@ -25,7 +25,7 @@ ADDED = {
             """
 
 class Brightness(OfSet):
-    name, words, unit, rising = "brightness", "brightness of images", "%", True
+    name, words, unit, higher_is_better = "brightness", "brightness of images", "%", True
 """,
         ),
         "src/fedrepro/analysis/quality_of_run.py": (

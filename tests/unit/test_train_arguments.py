@@ -239,7 +239,7 @@ def hinge(outputs: Any, targets: Any) -> float:
 
 
 class MacroRecall(Measure):
-    words, unit, rising, per = "macro recall", "%", True, "client"
+    words, unit, higher_is_better, per = "macro recall", "%", True, "client"
 
     def of_outputs(self, outputs: Any, targets: Any) -> float:
         hit = outputs.argmax(axis=1) == targets
@@ -260,7 +260,7 @@ def test_measures_are_functions_or_classes() -> None:
 
 
 class OwnGenerator(Measure):
-    words, rising, per = "own generator", True, "round"
+    words, higher_is_better, per = "own generator", True, "round"
     random = np.random.default_rng(0)
 
     def of_outputs(self, outputs: Any, targets: Any) -> float:
@@ -268,7 +268,7 @@ class OwnGenerator(Measure):
 
 
 class Misspelt(Measure):
-    words, rising, per = "misspelt", True, "client"
+    words, higher_is_better, per = "misspelt", True, "client"
 
     def of_output(self, outputs: Any, targets: Any) -> float:
         return 1.0

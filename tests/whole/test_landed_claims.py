@@ -572,7 +572,7 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
         ]
         sign = 1 if claim["expect"] == "more" else -1
         first = target.cells[asked[0][0]]
-        unit = target.table.metric_of(first.row, first.column).reading.unit.replace("%", "points")
+        unit = target.table.metric_of(first.row, first.column).quantity.unit.replace("%", "points")
         sides = [
             tuple(
                 values_of(target, target.cells[place], shown[place], lasts[place]) for place in pair
@@ -911,8 +911,8 @@ def matches(bench: Workbench, tables: Tables) -> Iterator[tuple[str, str, str, b
                         else cell.column.label
                     )
                     entries[label] = values_of(target, cell, shown[place], None)
-                rising = table.metric_of(row).reading.rising
-                yield row.league, f"{system}/{row.setting}", row.label, rising, entries
+                higher_is_better = table.metric_of(row).quantity.higher_is_better
+                yield row.league, f"{system}/{row.setting}", row.label, higher_is_better, entries
 
 
 def counted(
@@ -931,11 +931,11 @@ def ranked(some: Sequence[tuple[str, str, str, bool, Entries]], seeds: int) -> p
     scores = pd.DataFrame(
         {
             (setting, label): {
-                name: round(float(np.mean([*values.values()])), 9) * (1 if rising else -1)
+                name: round(float(np.mean([*values.values()])), 9) * (1 if higher_is_better else -1)
                 for name, values in entries.items()
                 if len(values) == seeds
             }
-            for _, setting, label, rising, entries in counted(some, seeds)
+            for _, setting, label, higher_is_better, entries in counted(some, seeds)
         }
     ).dropna()
     ranks = scores.rank(ascending=False)
@@ -1018,9 +1018,9 @@ def check_league_file(
     lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     found = {(line["setting"], line["match"], line["method"]): line for line in lines}
     assert len(found) == len(lines) == sum(len(match[4]) for match in every)
-    for _, setting, label, rising, entries in every:
+    for _, setting, label, higher_is_better, entries in every:
         whole = {name: each for name, each in entries.items() if len(each) == seeds}
-        sign = 1 if rising else -1
+        sign = 1 if higher_is_better else -1
         ranks = pd.Series(
             {name: sign * round(np.mean([*each.values()]), 9) for name, each in whole.items()}
         )

@@ -48,7 +48,7 @@ def test_tables_and_their_downloads_show_what_the_parquet_files_say(
         for place, (cell, told) in enumerate(zip(target.cells, shown["cells"], strict=True)):
             metric = target.table.metric_of(cell.row, cell.column)
             ours = told["paper"]
-            rising = metric.reading.rising
+            higher_is_better = metric.quantity.higher_is_better
             computed = by_method(target, cell)
             for run in ours["runs"]:
                 own = computed.get(run["method"], {})
@@ -70,7 +70,7 @@ def test_tables_and_their_downloads_show_what_the_parquet_files_say(
             means = {
                 method: math.fsum(found.values()) / len(found) for method, found in computed.items()
             }
-            best = (max if rising else min)(means.values())
+            best = (max if higher_is_better else min)(means.values())
             if isinstance(metric, Least | Reached):
                 mean, half = together(target, cell, ours["chosen"]), None
             else:

@@ -152,7 +152,7 @@ class Positives(Measure):
 
     words = "positives"
     unit = "%"
-    rising = True
+    higher_is_better = True
     per = "round"
 
     def of_outputs(self, outputs: Any, targets: Any) -> float:

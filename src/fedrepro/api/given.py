@@ -140,7 +140,7 @@ def _measure(what: Any) -> Object:
         wanted = "functions of outputs and targets, or classes that extend Measure"
         raise bad_value(WHERE, "measures", what, wanted)
     name = name_of(what, "measure")
-    words = {"words": name.replace("_", " "), "rising": True, "per": "client"}
+    words = {"words": name.replace("_", " "), "higher_is_better": True, "per": "client"}
     return "measures", name, type(name, (Measure,), {**words, "of_outputs": staticmethod(what)})
 
 

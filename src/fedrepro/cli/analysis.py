@@ -85,7 +85,7 @@ def make_quality(arguments: argparse.Namespace) -> None:
         judge(workbench, run, progress)
     record = read_run(workbench.root, run)
     for measure in registry.SETS.values():
-        for _, value in measure.reading.series(record):
+        for _, value in measure.quantity.series(record):
             say(f"{measure.words}: {value:.4g} {measure.unit}".rstrip())
 
 

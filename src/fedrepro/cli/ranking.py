@@ -341,7 +341,7 @@ def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
     """A line about the own method in a match."""
     best, rank, measure = played.best_other, played.ranks.get(str(league.own)), played.match.measure
     return (
-        f"{played.match.title}{'' if measure.rising else ' (lower is better)'}",
+        f"{played.match.title}{'' if measure.higher_is_better else ' (lower is better)'}",
         _mean(played.entry(league.own)),
         _mean(played.baseline),
         f"{_mean(best)} {best.name}" if best else "",

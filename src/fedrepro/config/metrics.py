@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 
 from fedrepro.config.values import PositiveWhole
 from fedrepro.measures import registry
-from fedrepro.measures.base import Measure, Mix, Per, Reading, Record, Series
+from fedrepro.measures.base import Measure, Mix, Per, Quantity, Record, Series
 from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or, under
@@ -64,7 +64,7 @@ class MetricKind(Typed):
     key: ClassVar[str]
 
     @property
-    def reading(self) -> Reading:
+    def quantity(self) -> Quantity:
         """How to read it from runs."""
         raise NotImplementedError
 
@@ -165,8 +165,8 @@ class OfRounds(OfMeasure):
         return self.name
 
     @property
-    def reading(self) -> Reading:
-        return self.measure.reading
+    def quantity(self) -> Quantity:
+        return self.measure.quantity
 
     @property
     def of_a_run(self) -> bool:
@@ -205,16 +205,16 @@ class OverClients(OfMeasure):
         return self.of
 
     @property
-    def reading(self) -> Reading:
+    def quantity(self) -> Quantity:
         from fedrepro.measures.clients import SUMMARIES
 
         measure, summary = self.measure, SUMMARIES[self.over_clients]
         samples = measure.weighed_by.replace("_", " ").replace("train ", "training ")
         how = f", weighted by {samples}" if summary.weighable and self.weighted else ""
-        return Reading(
+        return Quantity(
             f"{measure.words}, {summary.words}{how}",
             summary.unit(measure),
-            summary.rising(measure),
+            summary.higher_is_better(measure),
             self._series,
             measure.without,
             remark=self._without_value,
@@ -238,7 +238,11 @@ class OverClients(OfMeasure):
             rows = by_client(record.clients, self.of, measure.weighed_by)
         factor = summary.factor(measure)
         series = [
-            (number, factor * summary.of(values, sizes if self.weighted else None, measure.rising))
+            (
+                number,
+                factor
+                * summary.of(values, sizes if self.weighted else None, measure.higher_is_better),
+            )
             for number, values, sizes in rows
         ]
         means = record.rounds.get(f"client_{self.of}", ())
@@ -306,14 +310,14 @@ class RoundsTo(OfAccuracy):
     speed_up: bool = later(False)
 
     @property
-    def reading(self) -> Reading:
+    def quantity(self) -> Quantity:
         several, target = self.mean_of, f"{self.rounds_to:g} %"
         mean = f"mean accuracy of {several} evaluated rounds" if several > 1 else "accuracy"
         words, without = f"rounds until the {mean} is {target}", f"never reached {target}"
         if self.speed_up:
             words = f"speed-up: {words}, without the wrapper by with it"
         unit = "" if self.speed_up else "rounds"
-        return Reading(words, unit, self.speed_up, self._series, without)
+        return Quantity(words, unit, self.speed_up, self._series, without)
 
     def _series(self, record: Record) -> Series:
         """One value: the rounds. For a speed-up, the caller divides the values of both runs."""
@@ -351,10 +355,10 @@ class MegabytesTo(OfAccuracy):
     megabytes_to: Percentage
 
     @property
-    def reading(self) -> Reading:
+    def quantity(self) -> Quantity:
         target = f"{self.megabytes_to:g} %"
         words = f"megabytes received and sent until the accuracy is {target}"
-        return Reading(words, "MB", False, self._series, f"never reached {target}")
+        return Quantity(words, "MB", False, self._series, f"never reached {target}")
 
     def _series(self, record: Record) -> Series:
         reached = RoundsTo(rounds_to=self.megabytes_to)._series(record)
@@ -384,8 +388,8 @@ class Reached(OfAccuracy):
     reached_in_steps_of: Percentage
 
     @property
-    def reading(self) -> Reading:
-        return Reading(
+    def quantity(self) -> Quantity:
+        return Quantity(
             f"greatest multiple of {self.reached_in_steps_of:g} % that the accuracy reaches with "
             "all seeds",
             "%",
@@ -416,7 +420,7 @@ class Least(OfMeasure):
 
     kinds = ("round",)
     key = "least"
-    least: Annotated[str, *named("round", among=lambda measure: not measure.rising)]
+    least: Annotated[str, *named("round", among=lambda measure: not measure.higher_is_better)]
 
     @property
     def measured(self) -> str:
@@ -429,7 +433,7 @@ class Least(OfMeasure):
         return curve
 
     @property
-    def reading(self) -> Reading:
+    def quantity(self) -> Quantity:
         measure = self.measure
 
         def series(record: Record) -> Series:
@@ -444,7 +448,7 @@ class Least(OfMeasure):
 
         words = f"least {measure.words} of a round, of the mean over seeds"
         without = f"the method has no {measure.words}"
-        return Reading(words, measure.unit, False, series, without, together)
+        return Quantity(words, measure.unit, False, series, without, together)
 
 
 if TYPE_CHECKING:
@@ -471,8 +475,8 @@ class Quality(MetricKind):
     quality: SetMeasure
 
     @property
-    def reading(self) -> Reading:
-        return registry.SETS[self.quality].reading
+    def quantity(self) -> Quantity:
+        return registry.SETS[self.quality].quantity
 
 
 KINDS = [kind for kind in under(MetricKind) if "key" in vars(kind)]

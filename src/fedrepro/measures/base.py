@@ -48,7 +48,7 @@ class Measure:
         name: in YAML and in files; for a plug-in, the file's name.
         words: its name in captions.
         unit: of printed values, or "". With "%" or "points" files hold shares of 1.
-        rising: whether higher is better.
+        higher_is_better: whether higher is better.
         per: "client": one number per client and evaluated round (clients.parquet); "round": one
             per evaluated round (rounds.parquet); "run": one, from :meth:`of_run`, which needs no
             training.
@@ -64,7 +64,8 @@ class Measure:
         >>> import numpy as np
         >>> from fedrepro.measures.base import Measure
         >>> class Confident(Measure):
-        ...     words, unit, rising, per = "samples with a clear answer", "%", True, "client"
+        ...     words, unit, per = "samples with a clear answer", "%", "client"
+        ...     higher_is_better = True
         ...
         ...     def of_outputs(self, outputs, targets):
         ...         first, second = np.sort(outputs, axis=1)[:, :-3:-1].T
@@ -76,7 +77,7 @@ class Measure:
     name: ClassVar[str]
     words: ClassVar[str]
     unit: ClassVar[str] = ""
-    rising: ClassVar[bool]
+    higher_is_better: ClassVar[bool]
     per: ClassVar[Per]
     title: ClassVar[str] = ""
     about: ClassVar[str] = ""
@@ -154,10 +155,10 @@ class Measure:
         return f"has no {self.words}"
 
     @property
-    def reading(self) -> "Reading":
+    def quantity(self) -> "Quantity":
         """How a table reads it from a run, as it is."""
-        said = self.words, self.unit, self.rising
-        return Reading(
+        said = self.words, self.unit, self.higher_is_better
+        return Quantity(
             *said, self.series, self.without, incomparable=self.incomparable, remark=self.remark
         )
 
@@ -192,13 +193,13 @@ _REPEATED = set[tuple[type[Measure], str]]()
 
 
 @dataclass(frozen=True)
-class Reading:
+class Quantity:
     """A table's metric: a measure, and how to read it from a run.
 
     Attributes:
         words: its name in a caption.
         unit: of its printed values, or "".
-        rising: whether higher is better.
+        higher_is_better: whether higher is better.
         series: a run's (round, value in printed units) of every evaluated round.
         without: a phrase for a finished run without a value, or "".
         remark: what a page says beside a run's value, or "".
@@ -208,7 +209,7 @@ class Reading:
 
     words: str
     unit: str
-    rising: bool
+    higher_is_better: bool
     series: Callable[[Record], Series]
     without: str = ""
     together: Callable[[Sequence[Record]], float] | None = None

@@ -19,39 +19,39 @@ class OfClient(Measure):
 
 
 class Accuracy(OfClient):
-    name, words, unit, rising = "accuracy", "accuracy", "%", True
+    name, words, unit, higher_is_better = "accuracy", "accuracy", "%", True
 
 
 class Top5(OfClient):
-    name, words, unit, rising = "top5", "top-5 accuracy", "%", True
+    name, words, unit, higher_is_better = "top5", "top-5 accuracy", "%", True
 
 
 class Auroc(OfClient):
-    name, words, unit, rising = "auroc", "AUROC", "%", True
+    name, words, unit, higher_is_better = "auroc", "AUROC", "%", True
 
 
 class Loss(OfClient):
-    name, words, rising = "loss", "loss", False
+    name, words, higher_is_better = "loss", "loss", False
 
 
 class Ece(OfClient):
-    name, words, rising = "ece", "expected calibration error", False
+    name, words, higher_is_better = "ece", "expected calibration error", False
 
 
 class Mce(OfClient):
-    name, words, rising = "mce", "maximum calibration error", False
+    name, words, higher_is_better = "mce", "maximum calibration error", False
 
 
 class Mse(OfClient):
-    name, words, rising = "mse", "mean squared error", False
+    name, words, higher_is_better = "mse", "mean squared error", False
 
 
 class Mae(OfClient):
-    name, words, rising = "mae", "mean absolute error", False
+    name, words, higher_is_better = "mae", "mean absolute error", False
 
 
 class R2(OfClient):
-    name, words, rising = "r2", "R²", True
+    name, words, higher_is_better = "r2", "R²", True
 
 
 class OverBatches(OfClient):
@@ -62,19 +62,19 @@ class OverBatches(OfClient):
 
 
 class AccuracyBatch(OverBatches):
-    name, words, unit, rising = "accuracy_batch", "accuracy of mini-batches", "%", True
+    name, words, unit, higher_is_better = "accuracy_batch", "accuracy of mini-batches", "%", True
 
 
 class Top5Batch(OverBatches):
-    name, words, unit, rising = "top5_batch", "top-5 accuracy of mini-batches", "%", True
+    name, words, unit, higher_is_better = "top5_batch", "top-5 accuracy of mini-batches", "%", True
 
 
 class EceBatch(OverBatches):
-    name, words, rising = "ece_batch", "expected calibration error of mini-batches", False
+    name, words, higher_is_better = "ece_batch", "expected calibration error of mini-batches", False
 
 
 class MceBatch(OverBatches):
-    name, words, rising = "mce_batch", "maximum calibration error of mini-batches", False
+    name, words, higher_is_better = "mce_batch", "maximum calibration error of mini-batches", False
 
 
 # --- of each evaluated round: columns of rounds.parquet ----------------------------------------
@@ -89,51 +89,51 @@ class OfRound(Measure):
 
 
 class SharedAccuracy(OfRound):
-    name, words, unit, rising = "accuracy", "accuracy", "%", True
+    name, words, unit, higher_is_better = "accuracy", "accuracy", "%", True
     column, without = "test_accuracy", "has no accuracy"
     same_axes = validated = True
 
 
 class SharedLoss(OfRound):
-    name, words, rising = "loss", "loss", False
+    name, words, higher_is_better = "loss", "loss", False
     column, without = "test_loss", ""
     validated = True
 
 
 class SharedMse(OfRound):
-    name, words, rising = "mse", "mean squared error", False
+    name, words, higher_is_better = "mse", "mean squared error", False
     column, without = "test_mse", "predicts no numbers"
 
 
 class SharedMae(OfRound):
-    name, words, rising = "mae", "mean absolute error", False
+    name, words, higher_is_better = "mae", "mean absolute error", False
     column, without = "test_mae", "predicts no numbers"
 
 
 class SharedR2(OfRound):
-    name, words, rising = "r2", "R²", True
+    name, words, higher_is_better = "r2", "R²", True
     column, without = "test_r2", "predicts no numbers"
 
 
 class SharedAuroc(OfRound):
-    name, words, unit, rising = "auroc", "AUROC", "%", True
+    name, words, unit, higher_is_better = "auroc", "AUROC", "%", True
     column, without = "test_auroc", "has no AUROC on the test set"
 
 
 class EnsembleAccuracy(OfRound):
-    name, words, unit, rising = "ensemble_accuracy", "ensemble's accuracy", "%", True
+    name, words, unit, higher_is_better = "ensemble_accuracy", "ensemble's accuracy", "%", True
     title = "Ensemble's test accuracy"
     about = "of the round's clients together, as the server weighs them"
 
 
 class EnsembleLoss(OfRound):
-    name, words, rising = "ensemble_loss", "ensemble's loss", False
+    name, words, higher_is_better = "ensemble_loss", "ensemble's loss", False
     title = "Ensemble's test loss"
     about = "of the round's clients together, as the server weighs them"
 
 
 class DistillationLoss(OfRound):
-    name, words, rising = "distillation_loss", "distillation loss", False
+    name, words, higher_is_better = "distillation_loss", "distillation loss", False
     about = (
         "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
         "pseudo-labels on its own images"
@@ -141,7 +141,7 @@ class DistillationLoss(OfRound):
 
 
 class CriticLoss(OfRound):
-    name, words, rising = "critic_loss", "critic's loss", False
+    name, words, higher_is_better = "critic_loss", "critic's loss", False
     about = (
         "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
         "negative is near the Wasserstein distance between real and made images"
@@ -149,7 +149,7 @@ class CriticLoss(OfRound):
 
 
 class GeneratorLoss(OfRound):
-    name, words, rising = "generator_loss", "generator's loss", False
+    name, words, higher_is_better = "generator_loss", "generator's loss", False
     about = (
         "the mean over the round's steps of the critic's score of made images, negated; its level "
         "has no meaning of its own, as the critic's scores have none"
@@ -169,37 +169,37 @@ class OfSet(Measure):
 
 
 class SetAccuracy(OfSet):
-    name, unit, rising = "accuracy", "%", True
+    name, unit, higher_is_better = "accuracy", "%", True
     words = "accuracy of a classifier trained on the synthetic set, over clients"
 
 
 class SetAccuracyStd(OfSet):
-    name, unit, rising = "accuracy_std", "points", False
+    name, unit, higher_is_better = "accuracy_std", "points", False
     words = "spread of that accuracy over clients"
 
 
 class OneEpoch(OfSet):
-    name, unit, rising = "one_epoch", "%", True
+    name, unit, higher_is_better = "one_epoch", "%", True
     words = "accuracy after one epoch on the synthetic set, over clients"
 
 
 class OneEpochStd(OfSet):
-    name, unit, rising = "one_epoch_std", "points", False
+    name, unit, higher_is_better = "one_epoch_std", "points", False
     words = "spread of that accuracy over clients"
 
 
 class SetTestAccuracy(OfSet):
-    name, unit, rising = "test_accuracy", "%", True
+    name, unit, higher_is_better = "test_accuracy", "%", True
     words = "accuracy of a classifier trained on the synthetic set"
 
 
 class SetTestOneEpoch(OfSet):
-    name, unit, rising = "test_one_epoch", "%", True
+    name, unit, higher_is_better = "test_one_epoch", "%", True
     words = "accuracy after one epoch on the synthetic set"
 
 
 class Fid(OfSet):
-    name, words, rising = "fid", "Fréchet inception distance", False
+    name, words, higher_is_better = "fid", "Fréchet inception distance", False
     without = "has no FID"
     incomparable = (
         "The printed FID compares 100 images in [0, 1] with the first 128 test images in "
@@ -208,48 +208,48 @@ class Fid(OfSet):
 
 
 class StandIn(OfSet):
-    name, rising = "stand_in", False
+    name, higher_is_better = "stand_in", False
     words = "Fréchet distance in the features of a classifier of ours, no FID"
     incomparable = "It is no FID, but a distance in the features of a classifier of ours."
 
 
 class Precision(OfSet):
-    name, words, unit, rising = "precision", "precision of samples", "%", True
+    name, words, unit, higher_is_better = "precision", "precision of samples", "%", True
 
 
 class Recall(OfSet):
-    name, words, unit, rising = "recall", "recall of samples", "%", True
+    name, words, unit, higher_is_better = "recall", "recall of samples", "%", True
 
 
 class Diversity(OfSet):
-    name, unit, rising = "diversity", "%", True
+    name, unit, higher_is_better = "diversity", "%", True
     words = "distance within a class, of that of real images"
 
 
 class FeatureDiversity(OfSet):
-    name, unit, rising = "feature_diversity", "%", True
+    name, unit, higher_is_better = "feature_diversity", "%", True
     words = "the same in a classifier's features"
 
 
 class Recognised(OfSet):
-    name, unit, rising = "recognised", "%", True
+    name, unit, higher_is_better = "recognised", "%", True
     words = "images that a classifier of real ones takes for their class"
 
 
 class Nearest(OfSet):
-    name, unit, rising = "nearest", "%", True
+    name, unit, higher_is_better = "nearest", "%", True
     words = "distance to the nearest training image, of that of real images"
 
 
 class Membership(OfSet):
-    name, unit, rising = "membership", "%", False
+    name, unit, higher_is_better = "membership", "%", False
     words = "area under the ROC curve of a membership attack"
 
 
 class Megabytes(OfSet):
-    name, words, unit, rising = "megabytes", "megabytes sent in a round", "MB", False
+    name, words, unit, higher_is_better = "megabytes", "megabytes sent in a round", "MB", False
 
 
 class FedavgMegabytes(OfSet):
-    name, unit, rising = "fedavg_megabytes", "MB", False
+    name, unit, higher_is_better = "fedavg_megabytes", "MB", False
     words = "megabytes that FedAvg of the classifier would send"

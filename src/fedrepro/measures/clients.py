@@ -36,23 +36,26 @@ class OverAll:
     def factor(self, measure: Measure) -> float:
         return 1.0 if self.bare else measure.factor
 
-    def rising(self, measure: Measure) -> bool:
-        return measure.rising and not self.even
+    def higher_is_better(self, measure: Measure) -> bool:
+        return measure.higher_is_better and not self.even
 
 
 SUMMARIES: Mapping[str, OverAll] = {
     "average": OverAll(
-        "average over clients", lambda values, sizes, rising: over_clients.average(values, sizes)
+        "average over clients",
+        lambda values, sizes, higher_is_better: over_clients.average(values, sizes),
     ),
     "worst": OverAll(
-        "worst tenth of clients", lambda values, sizes, rising: _tenth(values, sizes, not rising)
+        "worst tenth of clients",
+        lambda values, sizes, higher_is_better: _tenth(values, sizes, not higher_is_better),
     ),
     "best": OverAll(
-        "best tenth of clients", lambda values, sizes, rising: _tenth(values, sizes, rising)
+        "best tenth of clients",
+        lambda values, sizes, higher_is_better: _tenth(values, sizes, higher_is_better),
     ),
     "gini": OverAll(
         "Gini coefficient over clients × 100",
-        lambda values, sizes, rising: over_clients.gini(values),
+        lambda values, sizes, higher_is_better: over_clients.gini(values),
         even=True,
         weighable=False,
         bare=True,
@@ -60,7 +63,9 @@ SUMMARIES: Mapping[str, OverAll] = {
     # In the cross-silo tables between two clients, as a tenth is at least one; else two tenths.
     "gap": OverAll(
         "best tenth of clients less the worst",
-        lambda values, sizes, rising: _tenth(values, sizes, True) - _tenth(values, sizes, False),
+        lambda values, sizes, higher_is_better: (
+            _tenth(values, sizes, True) - _tenth(values, sizes, False)
+        ),
         even=True,
     ),
 }

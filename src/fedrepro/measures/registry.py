@@ -9,6 +9,7 @@ from fedrepro.measures import built_in
 from fedrepro.measures.base import Measure, Per
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import warn_of_old_name
 
 
 def _under(base: type[Measure]) -> dict[str, Measure]:
@@ -107,10 +108,13 @@ def _checked(cls: type[Measure], name: str, file: object) -> Measure:
     cls.name = name
     if cls.name in TAKEN or cls.name.startswith(PARTS):
         raise UserError(f"{file}: rename it: the package already has a column {cls.name}")
+    if hasattr(cls, "rising") and not hasattr(cls, "higher_is_better"):
+        warn_of_old_name(f"{file}: rising", "rising", "'higher_is_better' now")
+        cls.higher_is_better = cls.rising
     kinds: dict[str, tuple[type, str, tuple[Any, ...]]] = {
         "words": (str, "its name in captions", ()),
         "unit": (str, "the unit of printed values, or ''", ()),
-        "rising": (bool, "True where more is better, else False", ()),
+        "higher_is_better": (bool, "True where more is better, else False", ()),
         "per": (str, "one of client, round, run", get_args(Per)),
     }
     for key, (kind, expected, choices) in kinds.items():

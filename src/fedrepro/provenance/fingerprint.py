@@ -199,8 +199,8 @@ SAME = {
     "32261d6e3fd1328674b6d0520e0599df8301b0b15edef1b9ef82880330fa9b90": (
         "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
     ),
-    # measures/base.py: `in_rounds`, `reading`, `remark`, and a measure that draws is refused
-    "deddbd050f7a14f2f68e34fbc613367ae60acdc21d4dae31f94f993a85c313e8": (
+    # measures/base.py: `in_rounds`, `quantity`, `remark`, words, and a refusal
+    "8d3c3cba4da43a91b8ae2e7e0225f41afe680b23bf97019df46810e2f805f272": (
         "c900e618f8d28a0d197c8e9d8c33815a9d9d0c388a6209ccff55bd9efc93ca59"
     ),
 }

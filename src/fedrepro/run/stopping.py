@@ -23,7 +23,7 @@ def why(plan: Plan, rounds: Rows) -> str:
         return ""
     measure = registry.the(stop.measure, "client", "round", folders=plan.spec.plugins)
     column = rounds.table[:, rounds.columns.index(_column(plan, measure))]
-    sign, words = 1 if measure.rising else -1, measure.words
+    sign, words = 1 if measure.higher_is_better else -1, measure.words
     if plan.validation is not None:
         words = f"{words} on validation samples"
     scores = np.nan_to_num(sign * measure.factor * column, nan=-np.inf)

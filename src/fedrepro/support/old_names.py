@@ -70,8 +70,7 @@ def with_new_keys(kind: str, content: Any, shown: object) -> Any:
     content = renamed(content, ())
     for (old, new), (first, *others) in places.items():
         also = f", as at {len(others)} more" if others else ""
-        line = f"{shown}: {first}: is called {new!r} now{also}"
-        _tell(f"fedrepro: {line}; {old!r} goes with the next release")
+        warn_of_old_name(f"{shown}: {first}", old, f"{new!r} now{also}")
     return content
 
 
@@ -96,5 +95,6 @@ def _ends(kind: str) -> dict[str, list[tuple[Keys, str]]]:
 
 
 @cache
-def _tell(line: str) -> None:
-    say(line)
+def warn_of_old_name(place: str, old: str, new: str) -> None:
+    """Say once, on stderr, that what is at a place is called otherwise now."""
+    say(f"fedrepro: {place}: is called {new}; {old!r} goes with the next release")

@@ -247,7 +247,7 @@ def _choice(
     match, method = search.match, search.method
     if search.why:
         return Choice(match.setting, method, 0, 0, None, None, search.why)
-    best = select(deciding, match.measure.rising, ())
+    best = select(deciding, match.measure.higher_is_better, ())
     if best is None:
         why = "no candidate has a validation score, so its defaults were used"
         return Choice(match.setting, method, len(scores), 0, None, None, why)

@@ -175,9 +175,9 @@ def test_a_speed_up_divides_rounds_and_rises() -> None:
     metric = RoundsTo(rounds_to=60, speed_up=True)
     plain = RoundsTo(rounds_to=60)
     assert metric.of_both == plain and plain.of_both is None
-    assert (metric.reading.rising, metric.reading.unit) == (True, "")
-    assert (plain.reading.rising, plain.reading.unit) == (False, "rounds")
-    assert plain.curve.reading.words == "accuracy"
+    assert (metric.quantity.higher_is_better, metric.quantity.unit) == (True, "")
+    assert (plain.quantity.higher_is_better, plain.quantity.unit) == (False, "rounds")
+    assert plain.curve.quantity.words == "accuracy"
 
 
 def test_at_scale_demo_a_map_has_its_corners_each_once() -> None:

@@ -50,7 +50,7 @@ def test_rounds_to_an_accuracy_are_those_of_the_first_mean_that_reaches_it(
             for at, number in enumerate(evaluated)
             if at + 1 >= several and sum(hundredths[at + 1 - several : at + 1]) >= target * several
         ][:1]
-        assert metric.reading.series(run) == [(number, number) for number in first]
+        assert metric.quantity.series(run) == [(number, number) for number in first]
     assert metric.reaches == (target if several == 1 else float("inf"))
 
 
@@ -60,9 +60,9 @@ def test_an_accuracy_of_exactly_the_target_reaches_it(target: int) -> None:
     run = record(0, [3])
     for accuracy, reached in ((target / 100, True), ((target - 1) / 100, False)):
         run.rounds["test_accuracy"] = [accuracy]
-        assert bool(RoundsTo(rounds_to=target).reading.series(run)) is reached
-        assert bool(MegabytesTo(megabytes_to=target).reading.series(run)) is reached
-        ((_, multiple),) = Reached(reached_in_steps_of=target).reading.series(run)
+        assert bool(RoundsTo(rounds_to=target).quantity.series(run)) is reached
+        assert bool(MegabytesTo(megabytes_to=target).quantity.series(run)) is reached
+        ((_, multiple),) = Reached(reached_in_steps_of=target).quantity.series(run)
         assert multiple == (target if reached else 0)
 
 
@@ -70,8 +70,8 @@ def test_an_accuracy_of_exactly_the_target_reaches_it(target: int) -> None:
 def test_megabytes_are_of_all_rounds_up_to_it_evaluated_or_not(target: int) -> None:
     for seed, evaluated in SOME:
         run = record(seed, evaluated)
-        at = RoundsTo(rounds_to=target).reading.series(run)
-        found = MegabytesTo(megabytes_to=target).reading.series(run)
+        at = RoundsTo(rounds_to=target).quantity.series(run)
+        found = MegabytesTo(megabytes_to=target).quantity.series(run)
         assert [number for number, _ in found] == [number for number, _ in at]
         for number, megabytes in found:
             of_round = {
@@ -95,16 +95,16 @@ def test_what_all_seeds_reach_is_a_multiple_and_the_least_loss_is_of_the_mean_cu
     multiples = np.arange(0, 100 + step, step)
     best = [max(run.rounds["test_accuracy"]) * 100 for run in runs]
     reached = [multiples[multiples <= each + 1e-9].max() for each in best]
-    reading = Reached(reached_in_steps_of=step).reading
-    assert [reading.series(run) for run in runs] == [[(5, each)] for each in reached]
-    assert reading.together is not None and reading.together(runs) == min(reached)
+    quantity = Reached(reached_in_steps_of=step).quantity
+    assert [quantity.series(run) for run in runs] == [[(5, each)] for each in reached]
+    assert quantity.together is not None and quantity.together(runs) == min(reached)
     runs[0].rounds = {key: values[:4] for key, values in runs[0].rounds.items()}  # it ended early
     curves = np.array([run.rounds["test_loss"][:4] for run in runs])
-    reading = Least(least="loss").reading
-    assert reading.together is not None
-    assert reading.together(runs) == pytest.approx(curves.mean(0).min())
+    quantity = Least(least="loss").quantity
+    assert quantity.together is not None
+    assert quantity.together(runs) == pytest.approx(curves.mean(0).min())
     least = int(curves[0].argmin())
-    assert reading.series(runs[0]) == [(least + 1, curves[0, least])]
+    assert quantity.series(runs[0]) == [(least + 1, curves[0, least])]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -122,20 +122,20 @@ def test_clients_values_become_one_number_in_every_round(how: Any, weighted: boo
             "best": best,
             "gap": best - worst,
         }[how]
-        series = metric.reading.series(run)
+        series = metric.quantity.series(run)
         assert [number for number, _ in series] == [2, 4, 6]
         assert [value for _, value in series] == pytest.approx(expected.tolist())
         # Where only the last round's clients are kept, earlier means are in the rounds.
         run.clients = {key: values[24:] for key, values in run.clients.items()}
-        kept = metric.reading.series(run)
+        kept = metric.quantity.series(run)
         means = how == "average" and not weighted
         assert [number for number, _ in kept] == ([2, 4, 6] if means else [6])
         last = expected.tolist()[-len(kept) :]
         assert [value for _, value in kept] == pytest.approx(last)
         run.rounds["client_accuracy"][0] = None  # no client had one
-        assert len(metric.reading.series(run)) == (2 if means else 1)
+        assert len(metric.quantity.series(run)) == (2 if means else 1)
         run.clients = {key: [] for key in run.clients}
-        kept = metric.reading.series(run)
+        kept = metric.quantity.series(run)
         assert [number for number, _ in kept] == ([4, 6] if means else [])
 
 
@@ -151,7 +151,7 @@ def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it(
     batches = OverClients(of="accuracy_batch", over_clients="average")
     assert batches.as_released and not batches.selection
     ratio = RoundsTo(rounds_to=50, speed_up=True)
-    assert ratio.reading.rising and not RoundsTo(rounds_to=50).reading.rising
+    assert ratio.quantity.higher_is_better and not RoundsTo(rounds_to=50).quantity.higher_is_better
     assert ratio.of_both == RoundsTo(rounds_to=50) and RoundsTo(rounds_to=50).of_both is None
     of_runs = (RoundsTo(rounds_to=1), MegabytesTo(megabytes_to=1), Reached(reached_in_steps_of=1))
     assert all(metric.of_a_run for metric in of_runs) and not own[0].of_a_run
@@ -159,7 +159,7 @@ def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it(
 
 
 @pytest.mark.parametrize(
-    ("of", "how", "unit", "rising", "expected"),
+    ("of", "how", "unit", "higher_is_better", "expected"),
     [
         ("accuracy", "worst", "%", True, 10), ("accuracy", "best", "%", True, 90),
         ("loss", "worst", "", False, 0.9), ("loss", "best", "", False, 0.1),
@@ -169,16 +169,16 @@ def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it(
     ],
 )  # fmt: skip
 def test_worse_is_less_of_what_rises_and_more_of_what_falls(
-    of: str, how: Any, unit: str, rising: bool, expected: float
+    of: str, how: Any, unit: str, higher_is_better: bool, expected: float
 ) -> None:
     values = {"round": [3] * 3, of: [0.9, 0.1, 0.5], "test_samples": [1, 1, 1]}
     run: Any = SimpleNamespace(rounds={"round": [3]}, clients=values, mixtures={})
-    reading = OverClients(of=of, over_clients=how).reading
-    assert (reading.unit, reading.rising) == (unit, rising)
-    ((number, value),) = reading.series(run)
+    quantity = OverClients(of=of, over_clients=how).quantity
+    assert (quantity.unit, quantity.higher_is_better) == (unit, higher_is_better)
+    ((number, value),) = quantity.series(run)
     assert number == 3 and value == pytest.approx(expected)
     run.clients = {"round": [3]}
-    assert reading.series(run) == []
+    assert quantity.series(run) == []
 
 
 def test_mixtures_are_read_where_clients_have_two_models() -> None:
@@ -194,10 +194,10 @@ def test_mixtures_are_read_where_clients_have_two_models() -> None:
         ("own", True, (90 + 240) / 4), ("own", False, 85),
     ):  # fmt: skip
         metric = OverClients(of="accuracy", over_clients="average", mix=mix, weighted=weighted)  # type: ignore[arg-type]
-        assert metric.reading.series(run) == [(5, pytest.approx(expected))]
+        assert metric.quantity.series(run) == [(5, pytest.approx(expected))]
     run.mixtures = {}  # of a method with one model
     metric = OverClients(of="accuracy", over_clients="average", mix="own", weighted=False)
-    assert metric.reading.series(run) == [(5, pytest.approx(55))]
+    assert metric.quantity.series(run) == [(5, pytest.approx(55))]
     for of, is_own in (("loss", False), ("accuracy", True)):  # clients choose by accuracy
         metric = OverClients(of=of, over_clients="average", mix="released")
         assert (metric.mixture == metric.at_mix("own").mixture) is is_own

@@ -578,7 +578,8 @@ def test_measures_of_one_s_own_are_read_as_they_say(tmp_path: Path) -> None:
     for name, per in (("drift", "round"), ("spent", "client")):
         (tmp_path / f"measures/{name}.py").write_text(
             '"""A measure."""\nfrom fedrepro.measures.base import Measure\n\n\n'
-            f'class Own(Measure):\n    words, unit, rising, per = "{name}", "s", False, "{per}"\n'
+            f'class Own(Measure):\n    words, unit, per = "{name}", "s", "{per}"\n'
+            "    higher_is_better = False\n"
         )
 
     def with_measures(changes: dict[str, Any] | None = None, **experiment: Any) -> Workbench:
@@ -602,9 +603,9 @@ def test_measures_of_one_s_own_are_read_as_they_say(tmp_path: Path) -> None:
             "round": [2, 2], "spent": [1.0, 4.0], "train_samples": [1, 2], "test_samples": [9, 1],
         },
     )  # fmt: skip
-    assert least.reading.series(run) == [(2, 2.0)]
-    assert least.curve.reading.series(run) == [(1, 3.0), (2, 2.0)]
-    assert average.reading.series(run) == [(2, 3.0)]
+    assert least.quantity.series(run) == [(2, 2.0)]
+    assert least.curve.quantity.series(run) == [(1, 3.0), (2, 2.0)]
+    assert average.quantity.series(run) == [(2, 3.0)]
     with refused(key="search.grid.metric"):  # it is not computed on validation samples
         with_measures({"metric": {"of": "spent", "over_clients": "average"}})
 

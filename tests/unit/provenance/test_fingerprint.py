@@ -217,7 +217,7 @@ OWN = {
     "methods/deep/helper.py": "half = 0.5\n",
     "methods/table.txt": "1",
     "measures/own.py": "from fedrepro.measures.base import Measure\nclass Own(Measure):\n"
-    "    words, rising, per = 'own', True, 'client'\n"
+    "    words, higher_is_better, per = 'own', True, 'client'\n"
     "    def of_outputs(self, outputs, targets):\n        return 1.0\n",
     "losses/apart.py": "def apart(outputs, targets):\n    return outputs.mean()\n",
     "models/net.py": "from torch import nn\ndef net(shape, outputs):\n    return nn.Linear(4, 3)\n",

@@ -13,11 +13,13 @@ def text_of(svg: str, text: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("rising", "best"), [(True, 1), (False, 0)])
-def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, best: int) -> None:
+@pytest.mark.parametrize(("higher_is_better", "best"), [(True, 1), (False, 0)])
+def test_a_matrix_names_its_axes_and_frames_its_best_cell(
+    higher_is_better: bool, best: int
+) -> None:
     values = [[1.0, 3.0], [2.0, None]]
     titles = ("across", "upwards")
-    framed = charts.best_places(values, rising)
+    framed = charts.best_places(values, higher_is_better)
     svg = charts.matrix(
         values, x=("a", "b"), y=("c", "d"), titles=titles, framed=framed, description="A grid."
     )

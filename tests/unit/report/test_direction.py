@@ -170,9 +170,9 @@ def test_a_claimed_effect_is_over_the_best_rival(better: str) -> None:
 
 def test_equal_cells_are_framed_alike_and_empty_ones_never() -> None:
     values = [[1.0, None], [2.0, 1.0]]
-    assert charts.best_places(values, rising=False) == {(0, 0), (1, 1)}
-    assert charts.best_places(values, rising=True) == {(1, 0)}
-    assert charts.best_places([[None]], rising=True) == set()
+    assert charts.best_places(values, higher_is_better=False) == {(0, 0), (1, 1)}
+    assert charts.best_places(values, higher_is_better=True) == {(1, 0)}
+    assert charts.best_places([[None]], higher_is_better=True) == set()
 
 
 def test_a_search_selects_the_best(bench: Workbench) -> None:

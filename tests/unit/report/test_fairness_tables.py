@@ -195,7 +195,7 @@ def test_measures_over_clients(tmp_path: Path) -> None:
 
     def values(over: str, weighted: bool = True) -> list[float]:
         metric = {"of": "auroc", "over_clients": over, "weighted": weighted}
-        series = validate(OverClients, metric, "test").reading.series(record)
+        series = validate(OverClients, metric, "test").quantity.series(record)
         assert [number for number, _ in series] == [1, 2]
         return [value for _, value in series]
 
@@ -206,7 +206,7 @@ def test_measures_over_clients(tmp_path: Path) -> None:
     assert values("gap") == pytest.approx([20, 40])
     assert values("gini")[1] == pytest.approx(100 * 0.4 / (2 * 1.4))
     assert last([(1, 3.0), (2, float("nan"))], 1) is None
-    without = OverClients(of="top5", over_clients="gap").reading
+    without = OverClients(of="top5", over_clients="gap").quantity
     assert not without.series(record) and not without.remark(record)
 
 
@@ -228,8 +228,8 @@ def test_a_cell_says_how_many_clients_have_no_value(
     }
     pd.DataFrame(table).to_parquet(folder / "clients.parquet")
     follow(write_bare(tmp_path, run), "clients.parquet")
-    reading = OverClients(of="auroc", over_clients="average").reading
-    found = tables.result_of(bench, run.setting, {"fedavg": [run]}, reading, Summary(rounds=1))
+    quantity = OverClients(of="auroc", over_clients="average").quantity
+    found = tables.result_of(bench, run.setting, {"fedavg": [run]}, quantity, Summary(rounds=1))
     assert found.mean == pytest.approx((50 * 10 + 90 * 60) / 70 if said else 77)
     assert [run.why for run in found.runs] == [
         f"no value for {said} clients with test samples" if said else ""

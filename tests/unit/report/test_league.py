@@ -558,7 +558,7 @@ def test_terminal_json_and_csv_tell_the_same_of_every_method(bench: Workbench) -
             continue
         assert match["setting"] == setting and match["seeds"] == [*SEEDS]
         short, loss = setting.removeprefix("own/"), "loss" in label
-        assert match["rising"] == (not loss)
+        assert match["higher_is_better"] == (not loss)
         numbers = {
             name: {
                 seed: -math.log(value / 100) if loss else value

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, TableTarget
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
 from fedrepro.report.cells import coverage
@@ -140,8 +140,8 @@ def test_without_a_verdict_a_number_of_today_alone_is_compared(
     runs = (replace(odd, seed=1, value=50.0, changed=(), code=""), odd)
     result = SimpleNamespace(n=2, setting="s/a", chosen="m", runs_of_the_chosen=runs)
     cell = SimpleNamespace(verdict=SimpleNamespace(is_of_current_runs=True) if verdict else None)
-    reading = Reading("accuracy", "%", True, lambda record: [])
-    found = compare._entry(cell, result, "M", reading, "paper", "A", "a.html")  # type: ignore[arg-type]
+    quantity = Quantity("accuracy", "%", True, lambda record: [])
+    found = compare._entry(cell, result, "M", quantity, "paper", "A", "a.html")  # type: ignore[arg-type]
     of_today = verdict or not (changed or code)
     assert found is not None and found.by_seed == ({1: 50.0, 2: 60.0} if of_today else {1: 50.0})
 
@@ -157,11 +157,13 @@ def test_a_measure_in_percent_is_drawn_in_percent() -> None:
 
 # --- the league -----------------------------------------------------------------------------------
 def played_of(
-    title: str, numbers: Mapping[str, Any], rising: bool = True, own: str | None = None,
+    title: str, numbers: Mapping[str, Any], higher_is_better: bool = True, own: str | None = None,
     setting: str = "s/a", group: str = "skew", seeds: tuple[int, ...] = SEEDS,
 ) -> PlayedMatch:  # fmt: skip
     """A match in which methods have these means and spreads; None has diverged."""
-    measure = Reading("accuracy" if rising else "loss", "%", rising, lambda record: [])
+    measure = Quantity(
+        "accuracy" if higher_is_better else "loss", "%", higher_is_better, lambda record: []
+    )
     match = Match("s", "t", 0, group, title, setting, None, measure, False, Summary(), seeds)
     entries = []
     for name, told in numbers.items():
@@ -192,17 +194,17 @@ def bench_of_settings() -> Any:
     return SimpleNamespace(setting=lambda _: setting, compose=lambda _, method: (method, {}))
 
 
-@pytest.mark.parametrize("rising", [True, False])
+@pytest.mark.parametrize("higher_is_better", [True, False])
 def test_a_setting_names_its_best_method_and_those_that_are_not_shown_to_be_behind(
-    rising: bool,
+    higher_is_better: bool,
 ) -> None:
     """One whose lead has an interval below zero cannot be; one that diverged is behind."""
-    sign = 1 if rising else -1
+    sign = 1 if higher_is_better else -1
     numbers = {
         "FedAvg": (50.0, 0.5), "Best": (50.0 + 9 * sign, 1.0), "Near": (50.0 + 8.9 * sign, 4.0),
         "Far": (50.0 + 2 * sign, 0.5), "Gone": None,
     }  # fmt: skip
-    played = played_of("m", numbers, rising)
+    played = played_of("m", numbers, higher_is_better)
     row = league_page._setting(bench_of_settings(), played)
     assert row["best"].name == "Best" and row["near"] == ["Near"]
     assert (row["partition"], row["clients"], row["share"], row["rounds"]) == (
@@ -248,7 +250,7 @@ def test_the_page_of_the_league_has_each_match_s_own_rank_lead_and_strip() -> No
 def test_standings_count_settings_not_matches_and_rank_their_own_method() -> None:
     """Two matches of one setting are one witness."""
     first = played_of("a", {"A": (60.0, 1.0), "B": (50.0, 1.0)})
-    again = played_of("a's loss", {"A": (9.0, 1.0), "B": (1.0, 1.0)}, rising=False)
+    again = played_of("a's loss", {"A": (9.0, 1.0), "B": (1.0, 1.0)}, higher_is_better=False)
     other = played_of("b", {"B": (60.0, 1.0), "A": (50.0, 1.0)}, setting="s/b")
     told = league_page.as_json(league_of(first, again, other))["standings"]
     assert [(each["group"], each["settings"]) for each in told] == [("skew", 2)]
@@ -264,8 +266,8 @@ def test_the_league_s_files_have_each_method_s_own_numbers_in_each_match() -> No
     seeds = (1, 2, 3)
     numbers = {"Own": (60.0, 1.0), "FedAvg": (50.0, 2.0), "Gone": None, "Alone": "missing"}
     one = played_of("one, 50 %", numbers, own="Own", seeds=seeds)
-    two = played_of("two", {"FedAvg": (5.0, 1.0), "Own": (7.0, 0.5)}, rising=False, own="Own",
-                    setting="s/b", seeds=seeds)  # fmt: skip
+    two = played_of("two", {"FedAvg": (5.0, 1.0), "Own": (7.0, 0.5)}, higher_is_better=False,
+                    own="Own", setting="s/b", seeds=seeds)  # fmt: skip
     other = played_of("three", {"Own": (1.0, 0.0), "FedAvg": (1.0, 0.0)}, own="Own",
                       setting="s/c", group="other", seeds=seeds)  # fmt: skip
     league = league_of(one, two, other, own="Own")
@@ -304,7 +306,7 @@ def test_the_league_s_files_have_each_method_s_own_numbers_in_each_match() -> No
     assert lines["Gone"] == ["diverged", "--", "-- \\\\"] and lines["Alone"][0] == "--"
     assert lines["FedAvg"][2] == "1.50 \\\\" and "50 \\%" in tables[0]
     told = league_page.as_json(league)
-    assert [match["rising"] for match in told["matches"]] == [True, False, True]
+    assert [match["higher_is_better"] for match in told["matches"]] == [True, False, True]
     assert [match["seeds"] for match in told["matches"]] == [[1, 2, 3]] * 3
     methods = {each["name"]: each for each in told["matches"][0]["methods"]}
     assert methods["Own"]["values"] == {str(seed): one.entry("Own").values[seed] for seed in seeds}
@@ -729,7 +731,7 @@ def test_a_table_leads_to_those_that_test_its_claims(
 
 
 def test_cells_that_differ_are_grouped_by_what_the_other_reading_says() -> None:
-    """Those that the released code's reading settles first; with their discrepancies."""
+    """Those that the released code's quantity settles first; with their discrepancies."""
 
     def answer(word: str, *items: str) -> Any:
         return SimpleNamespace(word=word, items=items)

@@ -51,15 +51,15 @@ def test_the_best_mean_over_seeds_counts_not_the_best_seed(tmp_path: Path) -> No
 
 
 def test_less_is_better_of_a_loss(tmp_path: Path) -> None:
-    assert select([3.0, 1.0, 2.0], rising=False, preferred=(0,)) == 1
-    assert select([3.0, 1.0, 2.0], rising=True, preferred=(1,)) == 0
+    assert select([3.0, 1.0, 2.0], higher_is_better=False, preferred=(0,)) == 1
+    assert select([3.0, 1.0, 2.0], higher_is_better=True, preferred=(1,)) == 0
 
 
 def test_of_equal_scores_the_published_one_then_the_first_counts() -> None:
-    assert select([2.0, 3.0, 3.0], rising=True, preferred=(2,)) == 2
-    assert select([2.0, 3.0, 3.0], rising=True, preferred=(0,)) == 1
-    assert select([None, None], rising=True, preferred=(0,)) is None
-    assert select([None, 1.0], rising=True, preferred=(0,)) == 1
+    assert select([2.0, 3.0, 3.0], higher_is_better=True, preferred=(2,)) == 2
+    assert select([2.0, 3.0, 3.0], higher_is_better=True, preferred=(0,)) == 1
+    assert select([None, None], higher_is_better=True, preferred=(0,)) is None
+    assert select([None, 1.0], higher_is_better=True, preferred=(0,)) == 1
 
 
 def test_what_lacks_a_seed_or_diverged_is_not_selected(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing.summary_sentences import leaders, leaders_by_measure
 from fedrepro.report.drawing.training_images import training_images
 from fedrepro.report.pages.figure import figure_page
@@ -67,25 +67,31 @@ def test_every_kind_says_what_one_sees_with_numbers(bench: Workbench, item: str)
 
 def test_the_better_line_is_named_by_the_measure_s_direction() -> None:
     values = {"a": 1.0, "b": 3.0, "c": 2.0}
-    assert leaders([("P", values)], rising=True, unit="%") == (
+    assert leaders([("P", values)], higher_is_better=True, unit="%") == (
         "b is best with 3.00 %, a last with 1.00 %."
     )
-    assert leaders([("P", values)], rising=False) == "a is best with 1.00, b last with 3.00."
-    assert leaders([("P", {"a": 1.0})], rising=True) == leaders([], rising=True) == ""
-    assert leaders([("P", {"a": 1.0, "b": 1.0})], rising=True) == "All 2 have 1.00."
+    assert (
+        leaders([("P", values)], higher_is_better=False) == "a is best with 1.00, b last with 3.00."
+    )
+    assert (
+        leaders([("P", {"a": 1.0})], higher_is_better=True)
+        == leaders([], higher_is_better=True)
+        == ""
+    )
+    assert leaders([("P", {"a": 1.0, "b": 1.0})], higher_is_better=True) == "All 2 have 1.00."
 
 
 def test_of_several_panels_wins_are_counted_and_ties_are_shared() -> None:
     places = [("P", {"a": 1.0, "b": 3.0}), ("Q", {"a": 9.0, "b": 3.0}), ("R", {"a": 2.0, "b": 2.0})]
-    assert leaders(places, rising=True, unit="%") == (
+    assert leaders(places, higher_is_better=True, unit="%") == (
         "Of 3 comparisons, the best is b in 1, a in 1, a and b in 1; the clearest lead is a's in "
         "Q, 6.00 points."
     )
 
 
 def test_measures_are_not_compared_with_each_other() -> None:
-    up = Reading("accuracy", "%", True, lambda record: [])
-    down = Reading("loss", "", False, lambda record: [])
+    up = Quantity("accuracy", "%", True, lambda record: [])
+    down = Quantity("loss", "", False, lambda record: [])
     said = leaders_by_measure([("P", {"a": 1, "b": 2}, up), ("Q", {"a": 1, "b": 2}, down)], "By ")
     assert said == (
         "By accuracy: b is best with 2.00 %, a last with 1.00 %. "

@@ -240,7 +240,7 @@ def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
 def test_a_target_is_reached_by_what_equals_it(percent: int) -> None:
     """100 x 0.57 is less than 57 in floats."""
     record: Any = SimpleNamespace(rounds={"round": [1, 2], "test_accuracy": [0.0, percent / 100]})
-    assert list(RoundsTo(rounds_to=percent).reading.series(record)) == [(2, 2)]
+    assert list(RoundsTo(rounds_to=percent).quantity.series(record)) == [(2, 2)]
 
 
 def test_megabytes_to_a_target() -> None:
@@ -250,10 +250,10 @@ def test_megabytes_to_a_target() -> None:
         "bytes_down": [2e6, 2e6, 2e6], "bytes_up": [1e6, 3e6, 1e6],
     }  # fmt: skip
     record: Any = SimpleNamespace(rounds=rounds)
-    assert list(MegabytesTo(megabytes_to=57).reading.series(record)) == [(4, 16.0)]
-    assert list(MegabytesTo(megabytes_to=30).reading.series(record)) == [(2, 6.0)]
-    assert list(MegabytesTo(megabytes_to=91).reading.series(record)) == []
-    assert not MegabytesTo(megabytes_to=57).reading.rising
+    assert list(MegabytesTo(megabytes_to=57).quantity.series(record)) == [(4, 16.0)]
+    assert list(MegabytesTo(megabytes_to=30).quantity.series(record)) == [(2, 6.0)]
+    assert list(MegabytesTo(megabytes_to=91).quantity.series(record)) == []
+    assert not MegabytesTo(megabytes_to=57).quantity.higher_is_better
 
 
 def test_a_table_has_megabytes_to_a_target(bench: Workbench, papers: Published) -> None:
@@ -601,7 +601,7 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:
-    rising = {name for name, measure in SETS.items() if measure.rising}
-    assert {name for name in SETS if name.endswith("accuracy")} < rising
-    assert {"one_epoch", "test_one_epoch", "precision", "nearest"} < rising
-    assert not rising & {"accuracy_std", "one_epoch_std", "fid", "stand_in", "membership"}
+    higher_is_better = {name for name, measure in SETS.items() if measure.higher_is_better}
+    assert {name for name in SETS if name.endswith("accuracy")} < higher_is_better
+    assert {"one_epoch", "test_one_epoch", "precision", "nearest"} < higher_is_better
+    assert not higher_is_better & {"accuracy_std", "one_epoch_std", "fid", "stand_in", "membership"}

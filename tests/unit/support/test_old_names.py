@@ -14,7 +14,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
-from fedrepro.support.old_names import OLD_KEYS, _tell, with_new_keys
+from fedrepro.support.old_names import OLD_KEYS, warn_of_old_name, with_new_keys
 from fedrepro.support.typed_yaml import read_yaml, written
 from support.project import ROOT
 
@@ -66,7 +66,7 @@ def test_with_old_keys_each_run_and_table_is_the_same(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of their bytes, too, by which results that are there already are found."""
-    _tell.cache_clear()
+    warn_of_old_name.cache_clear()
     for folder in ("methods", "models", "partitions"):
         if (root / folder).exists() and root != ROOT:
             shutil.copytree(root / folder, tmp_path / folder)
@@ -92,7 +92,7 @@ def test_with_old_keys_each_run_and_table_is_the_same(
 def test_an_old_key_is_told_of_once_and_refused_beside_the_new_one(
     kind: str, path: tuple[str, ...], new: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _tell.cache_clear()
+    warn_of_old_name.cache_clear()
 
     def nested(content: Any) -> Any:
         for key in reversed(path[:-1]):
@@ -145,7 +145,7 @@ def test_a_run_with_another_value_of_a_renamed_key_keeps_its_name() -> None:
 
 
 def test_an_old_key_is_read_from_python(capsys: pytest.CaptureFixture[str]) -> None:
-    _tell.cache_clear()
+    warn_of_old_name.cache_clear()
     clients = [(np.eye(3, dtype="float32"), np.arange(3))] * 3
     made = [
         fr.train("fedavg", "logistic", clients, rounds=1, test=clients[0], availability=each)

@@ -225,15 +225,16 @@ def test_the_setting_as_it_is_has_no_suffix_and_others_theirs(
 
 
 @pytest.mark.parametrize("alike", [False, True])
-@pytest.mark.parametrize("rising", [False, True])
+@pytest.mark.parametrize("higher_is_better", [False, True])
 def test_where_less_is_better_the_least_is_chosen(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, rising: bool, alike: bool
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, higher_is_better: bool, alike: bool
 ) -> None:
     """With a choice for all methods: of a setting, and of those that have candidates."""
     first, *_, other = league.chosen_matches(bench, "availability")
     assert first.setting != other.setting
     matches = [
-        replace(each, measure=replace(each.measure, rising=rising)) for each in (first, other)
+        replace(each, measure=replace(each.measure, higher_is_better=higher_is_better))
+        for each in (first, other)
     ]
     grid = Searched(method="fedprox", grid={"mu": [0.5, 2.0]})
     searches = league.searches_of(bench, matches, "fedprox", grid)
@@ -244,7 +245,9 @@ def test_where_less_is_better_the_least_is_chosen(
     }  # fmt: skip
     monkeypatch.setattr(league, "_scores", lambda _, search: scores[id(search)])
     one, nothing, two = league.choose(bench, [searches[0], without, searches[1]], alike)
-    assert (one.chosen, two.chosen) == (({"mu": 2.0}, {"mu": 0.5})[:: 1 if rising else -1])
+    assert (one.chosen, two.chosen) == (
+        ({"mu": 2.0}, {"mu": 0.5})[:: 1 if higher_is_better else -1]
+    )
     assert (nothing.chosen, nothing.why, nothing.candidates) == (None, "none", 0)
     assert (one.tried, one.candidates) == (two.tried, two.candidates) == (2, 2)
 

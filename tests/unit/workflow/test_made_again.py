@@ -121,7 +121,7 @@ from fedrepro.measures.base import Measure
 class Reached(Measure):
     words = "reached"
     unit = ""
-    rising = True
+    higher_is_better = True
     per = "run"
 
     def of_run(self, record):

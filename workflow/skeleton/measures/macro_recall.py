@@ -12,7 +12,7 @@ class MacroRecall(Measure):
 
     words = "macro recall"
     unit = "%"  # files have shares from 0 to 1
-    rising = True  # more is better
+    higher_is_better = True  # more is better
     per = "round"  # of the shared model on all test samples; "client": of each client on its own
 
     def of_outputs(self, outputs: Any, targets: Any) -> float:

@@ -47,7 +47,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
             svg = curves.draw(lines, description=words, names=names, unit="")
             drawn.panels.append(Panel(label, svg))
             last.append((label, {line.name: line.points[-1][1] for line in lines}))
-    drawn.sees = leaders(last, rising=False)
+    drawn.sees = leaders(last, higher_is_better=False)
     return drawn
 
 

@@ -53,7 +53,7 @@ def judge_compact(
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
     row, column = divmod(pairs[0].left, len(table.columns))
-    unit = table.metric_of(table.rows[row], table.columns[column]).reading.unit
+    unit = table.metric_of(table.rows[row], table.columns[column]).quantity.unit
     kind: Unit = "percent" if unit == "%" else "own"
     finding = finding_of(claim, pairs, sides, margin, kind, compact=True)
     judged = [pair for pair in finding.pairs if isinstance(pair, CompactPair)]

@@ -13,7 +13,7 @@ from fedrepro.config.tables import Summary, full_name, wrapped
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.compact import CENTRAL
 from fedrepro.report.cells.tables import result_of
@@ -48,7 +48,7 @@ class Match:
     label: str
     setting: str
     wrapper: str | None
-    measure: Reading
+    measure: Quantity
     judged: bool
     summary: Summary
     seeds: tuple[int, ...]
@@ -74,7 +74,7 @@ def matches_of(workbench: Workbench) -> list[Match]:
             row.label,
             full_name(system, row.setting),
             row.wrapper,
-            table.metric_of(row).reading,
+            table.metric_of(row).quantity,
             table.metric_of(row).analysis is not None,
             table.summary,
             workbench.seeds("compact", system),
@@ -148,7 +148,7 @@ class PlayedMatch:
 
     @property
     def sign(self) -> int:
-        return 1 if self.match.measure.rising else -1
+        return 1 if self.match.measure.higher_is_better else -1
 
     @property
     def scores(self) -> dict[str, float]:
@@ -339,7 +339,7 @@ def _play(
         chosen: by setting and method, the setting and the method whose runs count instead.
     """
 
-    def searched(place: tuple[str, str], measure: Reading) -> Result:
+    def searched(place: tuple[str, str], measure: Quantity) -> Result:
         setting, method = chosen.get(place, place)
         runs = {method: [RunKey(setting, method, seed) for seed in seeds]}
         return result_of(workbench, setting, runs, measure, match.summary)
@@ -365,7 +365,7 @@ def _play(
             continue
         label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
         if its != asked:
-            result = searched(asked, metric.reading)
+            result = searched(asked, metric.quantity)
         entries.append(Entry.of(label, result, seeds))
     return PlayedMatch(match, seeds, tuple(entries), own, left_out)
 

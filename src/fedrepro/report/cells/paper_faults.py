@@ -128,11 +128,11 @@ def _of_numbers(workbench: Workbench, system: str, targets: Iterable[object]) ->
         for metric, setting, methods in dict.fromkeys(numbers):
             if is_of_shared_model(workbench, metric, setting, methods):
                 wanted = "over_clients, or a method whose clients share their model"
-                words = metric.reading.words
+                words = metric.quantity.words
                 yield str(bad_value(f"{where}: metric", ", ".join(methods), words, wanted))
         for metric in dict.fromkeys(metric for metric, _, _ in numbers):
             if 0 < metric.reaches <= 1:
-                yield f"{where}: metric: {metric.reading.words}: expected percent, such as 97"
+                yield f"{where}: metric: {metric.quantity.words}: expected percent, such as 97"
         averaged = {setting for metric, setting, _ in numbers if not metric.of_a_run}
         for setting in sorted(averaged):
             rounds, every = (
@@ -176,15 +176,15 @@ def _of_printed_names(
 
 def _of_measure(target: TableTarget, cell: Cell, answered: PrintedCell, key: str) -> Iterator[str]:
     """A unit or direction other than the printed one."""
-    reading = target.table.metric_of(cell.row, cell.column).reading
+    quantity = target.table.metric_of(cell.row, cell.column).quantity
     where = f"{PAPERS / target.system}/paper.yaml: metrics.{answered.metric}"
     percents = ("%",) if answered.unit != "percent" else ("%", "points", "")
-    if (reading.unit in percents) != (answered.unit == "percent"):
-        ours = f"{reading.words}, {reading.unit or 'without a unit'}"
+    if (quantity.unit in percents) != (answered.unit == "percent"):
+        ours = f"{quantity.words}, {quantity.unit or 'without a unit'}"
         yield f"{where}.unit: {answered.unit!r}: {key} compares it with {ours}"
-    if reading.rising != (answered.kind.better == "more"):
-        ours = "more" if reading.rising else "less"
-        yield f"{where}.better: {answered.kind.better!r}: of {reading.words}, {ours} is better"
+    if quantity.higher_is_better != (answered.kind.better == "more"):
+        ours = "more" if quantity.higher_is_better else "less"
+        yield f"{where}.better: {answered.kind.better!r}: of {quantity.words}, {ours} is better"
 
 
 def _of_cells(
@@ -345,10 +345,10 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
     if isinstance(claim.compact, CompactTest) and small:
         target = workbench.table(claim.system, claim.compact.table, "compact")
         cell = target.cells[small[0].left]
-        reading = target.table.metric_of(cell.row, cell.column).reading
-        if reading.rising != (better == "more"):
+        quantity = target.table.metric_of(cell.row, cell.column).quantity
+        if quantity.higher_is_better != (better == "more"):
             theirs = f"of the printed {pairs[0].left.metric} {better} is better"
-            other = f"of {reading.words} {'more' if reading.rising else 'less'} is"
+            other = f"of {quantity.words} {'more' if quantity.higher_is_better else 'less'} is"
             yield f"{where}: compact.table: {claim.compact.table!r}: {theirs}, {other}"
     if better != claim.expect and not judge_printed(claim, pairs).held:
         why = f"of {pairs[0].left.metric} {better} is better, and no printed number says otherwise"

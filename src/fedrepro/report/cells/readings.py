@@ -105,7 +105,7 @@ def answers_of(
             cell.answered,
             released,
             tuple(dict.fromkeys((*settings, *methods))),
-            target.table.metric_of(wanted.row, wanted.column).reading.unit,
+            target.table.metric_of(wanted.row, wanted.column).quantity.unit,
         )
 
 

@@ -24,13 +24,13 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
     """The best of each row among these columns, whose metric is the row's."""
     best = []
     for index, row in enumerate(target.table.rows):
-        reading = target.table.metric_of(row).reading
+        quantity = target.table.metric_of(row).quantity
         cells = [
             cell
             for cell in table.cells
             if cell.row == index and cell.column in columns
-            if target.table.metric_of(row, target.table.columns[cell.column]).reading.words
-            == reading.words
+            if target.table.metric_of(row, target.table.columns[cell.column]).quantity.words
+            == quantity.words
         ]
         printed = {
             cell.column: cell.printed.mean
@@ -38,7 +38,9 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             if cell.printed and cell.printed.mean is not None
         }
         ours = {cell.column: _shown(cell) for cell in cells if cell.paper.mean is not None}
-        best.append(Best(_best(printed, reading.rising), _best(ours, reading.rising)))
+        best.append(
+            Best(_best(printed, quantity.higher_is_better), _best(ours, quantity.higher_is_better))
+        )
     return best
 
 
@@ -48,8 +50,8 @@ def _shown(cell: TableCell) -> float:
     return round(cell.paper.mean, cell.printed.decimals if cell.printed else 2)
 
 
-def _best(values: dict[int, float], rising: bool) -> frozenset[int]:
+def _best(values: dict[int, float], higher_is_better: bool) -> frozenset[int]:
     if len(values) < 2:
         return frozenset()
-    best = (max if rising else min)(values.values())
+    best = (max if higher_is_better else min)(values.values())
     return frozenset(column for column, value in values.items() if value == best)

@@ -14,7 +14,7 @@ from statistics import stdev
 from fedrepro.config.searches import Candidate, is_number
 from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading, Record, Series
+from fedrepro.measures.base import Quantity, Record, Series
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import RunRecord
@@ -62,7 +62,7 @@ def compute(workbench: Workbench, target: SearchTarget) -> list[MethodSearch]:
     Raises:
         UserError: if a run's files are damaged.
     """
-    measure = target.search.metric.reading
+    measure = target.search.metric.quantity
     return [_searched(workbench, target, trial, measure) for trial in target.trials]
 
 
@@ -93,7 +93,7 @@ def _gone_on(workbench: Workbench, target: SearchTarget, search: MethodSearch) -
 
 
 def _searched(
-    workbench: Workbench, target: SearchTarget, trial: Trial, measure: Reading
+    workbench: Workbench, target: SearchTarget, trial: Trial, measure: Quantity
 ) -> MethodSearch:
     kept = on_validation(measure)
     tried = []
@@ -101,13 +101,13 @@ def _searched(
         runs = {candidate.method: target.runs_of(candidate)}
         setting = target.setting + candidate.suffix
         validation, test = (
-            result_of(workbench, setting, runs, reading, target.search.summary)
-            for reading in (kept, measure)
+            result_of(workbench, setting, runs, quantity, target.search.summary)
+            for quantity in (kept, measure)
         )
         tried.append(Tried(candidate, validation, test))
     published, seeds = trial.candidates.index(trial.published), len(target.seeds)
     scores = [_score(candidate.validation, seeds) for candidate in tried]
-    best = select(scores, measure.rising, (published,))
+    best = select(scores, measure.higher_is_better, (published,))
     selected = best
     if best is not None and trial.searched.keys:
         selected = _smallest(tried, scores, best, [*trial.searched.keys])
@@ -117,7 +117,11 @@ def _searched(
         tuple(tried),
         published,
         selected,
-        select([_score(candidate.test, seeds) for candidate in tried], measure.rising, preferred),
+        select(
+            [_score(candidate.test, seeds) for candidate in tried],
+            measure.higher_is_better,
+            preferred,
+        ),
         sum(candidate.validation.n < seeds and not candidate.diverged for candidate in tried),
         _in_use(workbench, target, trial),
         best,
@@ -151,7 +155,7 @@ def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | N
     return values.index(own) if own in values else None
 
 
-def on_validation(measure: Reading) -> Reading:
+def on_validation(measure: Quantity) -> Quantity:
     """The same metric on clients' validation samples; never reads a test score."""
 
     def series(record: Record) -> Series:
@@ -166,10 +170,12 @@ def _score(result: Result, seeds: int) -> float | None:
     return result.mean if result.n == seeds else None
 
 
-def select(scores: Sequence[float | None], rising: bool, preferred: Sequence[int]) -> int | None:
+def select(
+    scores: Sequence[float | None], higher_is_better: bool, preferred: Sequence[int]
+) -> int | None:
     """The index of the best score; ties go to a preferred index, then to the first."""
     known = [score for score in scores if score is not None]
-    best = (max if rising else min)(known, default=math.nan)
+    best = (max if higher_is_better else min)(known, default=math.nan)
     order: list[int] = [*preferred, *range(len(scores))]
     for place in order:
         if scores[place] == best:

@@ -93,10 +93,10 @@ def _of_rounds(
     workbench: Workbench, target: TableTarget, cell: Cell, result: Result
 ) -> list[Borrowed]:
     """The spread of a run's last evaluated rounds; empty if fewer than three have a number."""
-    reading, summary = target.table.metric_of(cell.row, cell.column).reading, target.table.summary
+    quantity, summary = target.table.metric_of(cell.row, cell.column).quantity, target.table.summary
     (run,) = (run for run in result.runs_of_the_chosen if run.value is not None)
     record = find_run(workbench.root, result.run_of(run))
-    series = until(reading.series(record), summary.up_to)
+    series = until(quantity.series(record), summary.up_to)
     values = [value for _, value in series[-max(LAST, summary.rounds) :] if math.isfinite(value)]
     if len(values) < 3:
         return []

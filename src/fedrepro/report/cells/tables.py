@@ -12,7 +12,7 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.tables import Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.provenance.identity import (
     Difference,
     Identity,
@@ -69,7 +69,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
     paper = workbench.table(target.system, target.item, "paper")
     rows = []
     for row in table.rows:
-        measure = table.metric_of(row).reading
+        measure = table.metric_of(row).quantity
         setting = full_name(target.system, row.setting)
         demo = full_name(target.system, row.demo) if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
@@ -129,7 +129,7 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     return published.find(target.system, target.table.published.table, wanted)
 
 
-def value_of(record: RunRecord, measure: Reading, summary: Summary) -> float | None:
+def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:
     """A run's number in a table, in printed units, or None."""
     if record.state != "finished":
         return None
@@ -160,7 +160,7 @@ def _cell(
 ) -> TableCell:
     printed = printed_cell(target, cell, published)
     paper, demo = results
-    other_kind = target.table.metric_of(cell.row, cell.column).reading.incomparable
+    other_kind = target.table.metric_of(cell.row, cell.column).quantity.incomparable
     other_data = workbench.surrogate_for(paper.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
     verdict = _verdict(published, printed, paper, spreads, other_kind or incomparable)
@@ -189,7 +189,7 @@ def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
 
     def of(methods: Sequence[str], metric: MetricKind) -> Result:
         runs = {method: cell.runs(method) for method in methods}
-        return result_of(workbench, cell.setting, runs, metric.reading, summary)
+        return result_of(workbench, cell.setting, runs, metric.quantity, summary)
 
     if metric.of_both:
         return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))
@@ -228,7 +228,7 @@ def result_of(
     workbench: Workbench,
     setting: str,
     runs_of: Mapping[str, Sequence[RunKey]],
-    measure: Reading,
+    measure: Quantity,
     summary: Summary,
 ) -> Result:
     """The runs of all of a cell's methods by seed, and the number of the best method."""
@@ -250,7 +250,7 @@ def result_of(
     current = {method for method in estimates if not any(run.stale for run in by_method[method])}
     if current:
         estimates = {method: estimates[method] for method in methods if method in current}
-    best = max if measure.rising else min
+    best = max if measure.higher_is_better else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
@@ -272,14 +272,14 @@ def result_of(
     )
 
 
-def _estimate(measure: Reading, valued: Sequence[tuple[RunRecord, float]]) -> Estimate:
+def _estimate(measure: Quantity, valued: Sequence[tuple[RunRecord, float]]) -> Estimate:
     """The number over those of a method's runs that have a value; at least one must."""
     if measure.together is None:
         return Estimate.of([value for _, value in valued])
     return Estimate(len(valued), measure.together([record for record, _ in valued]), None, None)
 
 
-def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Summary) -> CellRun:
+def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Summary) -> CellRun:
     run, value, short = record.run, value_of(record, measure, summary), ""
     differing: list[Difference] = []
     if record.manifest:

@@ -92,10 +92,12 @@ def matrix(
     return frame.svg([*parts, *frames], description, grid=False)
 
 
-def best_places(values: Sequence[Sequence[float | None]], rising: bool) -> set[tuple[int, int]]:
-    """The cells (y, x) with the best value; ``rising`` is True if more is better."""
+def best_places(
+    values: Sequence[Sequence[float | None]], higher_is_better: bool
+) -> set[tuple[int, int]]:
+    """The cells (y, x) with the best value; ``higher_is_better`` is True if more is better."""
     known = [value for row in values for value in row if value is not None]
-    best = max(known, default=None) if rising else min(known, default=None)
+    best = max(known, default=None) if higher_is_better else min(known, default=None)
     return {
         (row, column)
         for row, line in enumerate(values)

@@ -3,21 +3,21 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 
 Values = Mapping[str, float]
 
 
-def leaders(places: Sequence[tuple[str, Values]], rising: bool, unit: str = "") -> str:
+def leaders(places: Sequence[tuple[str, Values]], higher_is_better: bool, unit: str = "") -> str:
     """Which line or bar is best, and how clearly; "" with nothing to compare.
 
     Args:
         places: the name of each panel or point, and the value of each of its lines or bars.
-        rising: whether more is better.
+        higher_is_better: whether more is better.
         unit: of the values, or "".
     """
     ordered = [
-        (place, sorted(values.items(), key=lambda item: -item[1] if rising else item[1]))
+        (place, sorted(values.items(), key=lambda item: -item[1] if higher_is_better else item[1]))
         for place, values in places
         if len(values) > 1
     ]
@@ -37,12 +37,12 @@ def leaders(places: Sequence[tuple[str, Values]], rising: bool, unit: str = "") 
     return f"Of {len(ordered)} comparisons, the best is {listed}; {clearest}."
 
 
-def leaders_by_measure(places: Sequence[tuple[str, Values, Reading]], before: str = "By ") -> str:
+def leaders_by_measure(places: Sequence[tuple[str, Values, Quantity]], before: str = "By ") -> str:
     """:func:`leaders` for each measure of the panels, after its name."""
     sentences = []
-    for measure in {reading.words: reading for _, _, reading in places}.values():
+    for measure in {quantity.words: quantity for _, _, quantity in places}.values():
         of_it = [(name, values) for name, values, each in places if each.words == measure.words]
-        if said := leaders(of_it, measure.rising, measure.unit):
+        if said := leaders(of_it, measure.higher_is_better, measure.unit):
             sentences.append(f"{before}{measure.words}: {said}")
     return " ".join(sentences)
 

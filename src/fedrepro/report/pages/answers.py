@@ -74,7 +74,7 @@ class AnsweredCell:
 
     @property
     def unit(self) -> str:
-        return self.metric.reading.unit
+        return self.metric.quantity.unit
 
     @property
     def decimals(self) -> int:
@@ -169,14 +169,14 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
 def _value(record: RunRecord, use: CellUse) -> float | None:
     """The run's number in a cell; a ratio takes a second run, too."""
     if use.metric.of_both is None:
-        return value_of(record, use.metric.reading, use.summary)
+        return value_of(record, use.metric.quantity, use.summary)
     runs = (run for run in use.result().runs if use.result().run_of(run) == record.run)
     return next((run.value for run in runs), None)
 
 
 def _words(record: RunRecord, metric: Metric) -> str:
     """A metric in words, with the mixture of clients' two models if the method has them."""
-    words, mixture = metric.reading.words, metric.mixture
+    words, mixture = metric.quantity.words, metric.mixture
     if not has_mixtures(record) or metric.at_mix("fixed") == metric.at_mix("best"):
         return words
     return f"{words}, {mixture or OWN}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
@@ -25,7 +25,7 @@ class Meeting:
         data: the title of the data set that was used.
         place, address: the row in words, of a demo setting its name; and the row's address.
         scale: of the runs. Only at scale paper are they in a published setting.
-        rising: whether more is better.
+        higher_is_better: whether more is better.
         ours, theirs: means over their common seeds.
         difference: ``ours`` - ``theirs``, paired by seed.
     """
@@ -36,7 +36,7 @@ class Meeting:
     metric: str
     unit: str
     scale: Scale
-    rising: bool
+    higher_is_better: bool
     ours: float
     theirs: float
     difference: Estimate
@@ -44,7 +44,7 @@ class Meeting:
     @property
     def lead(self) -> float:
         """The lead of ours; positive if ours is better."""
-        return self.difference.mean if self.rising else -self.difference.mean
+        return self.difference.mean if self.higher_is_better else -self.difference.mean
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Plot:
     """The rows of one scale and metric, each with its strip, and the axis of all strips."""
 
     metric: str
-    rising: bool
+    higher_is_better: bool
     axis: str
     rows: Sequence[tuple[Meeting, str]]
 
@@ -97,7 +97,7 @@ SHOWN: tuple[Scale, ...] = ("paper", "compact", "demo")  # in this order
 def _plot(metric: str, meetings: Sequence[Meeting]) -> Plot:
     both = [(meeting.difference.mean, meeting.difference.half_width or 0.0) for meeting in meetings]
     rows = list(zip(meetings, forest.strips(both), strict=True))
-    return Plot(metric, meetings[0].rising, forest.strips_axis(both), rows)
+    return Plot(metric, meetings[0].higher_is_better, forest.strips_axis(both), rows)
 
 
 def compare_pages(
@@ -111,7 +111,7 @@ def compare_pages(
     seen: set[tuple[object, ...]] = set()
     for entry, rival in _entries_that_meet(workbench, tables):
         # The same runs may be in several rows and tables.
-        runs = (entry.runs, rival.runs, entry.reading.words)
+        runs = (entry.runs, rival.runs, entry.quantity.words)
         seeds = sorted({*entry.by_seed} & {*rival.by_seed})
         if runs in seen or entry.runs == rival.runs:
             continue
@@ -136,7 +136,7 @@ class _Entry(NamedTuple):
     """A column's number in a row, with its values by seed."""
 
     name: str
-    reading: Reading
+    quantity: Quantity
     scale: Scale
     setting: str
     place: str
@@ -156,17 +156,17 @@ def _entries_that_meet(
             rows: list[tuple[_Entry | None, _Entry | None]] = []
             for cell in (cell for cell in table.cells if cell.row == index):
                 column = table.columns[cell.column].label
-                reading = spec.metric_of(row, spec.columns[cell.column]).reading
+                quantity = spec.metric_of(row, spec.columns[cell.column]).quantity
                 address = f"{system}/{item}.html#row-{index + 1}"
-                number = _entry(cell, cell.paper, column, reading, scale, row.label, address)
+                number = _entry(cell, cell.paper, column, quantity, scale, row.label, address)
                 demo = None
                 if cell.demo:
                     page = f"{system}/{item}.html#demo"
-                    demo = _entry(cell, cell.demo, column, reading, "demo", "", page)
+                    demo = _entry(cell, cell.demo, column, quantity, "demo", "", page)
                 rows.append((number, demo))
             for left, right in permutations(rows, 2):
                 for one, other in zip(left, right, strict=True):
-                    if one and other and one.reading.words == other.reading.words:
+                    if one and other and one.quantity.words == other.quantity.words:
                         yield one, other
 
 
@@ -174,7 +174,7 @@ def _entry(
     cell: TableCell,
     result: Result,
     column: str,
-    reading: Reading,
+    quantity: Quantity,
     scale: Scale,
     place: str,
     address: str,
@@ -194,7 +194,7 @@ def _entry(
     }
     place = result.setting.partition("/")[2] if is_demo else place
     runs = (result.setting, result.chosen)
-    return _Entry(column, reading, scale, result.setting, place, address, runs, values)
+    return _Entry(column, quantity, scale, result.setting, place, address, runs, values)
 
 
 def _meeting(workbench: Workbench, entry: _Entry, rival: _Entry, seeds: Sequence[int]) -> Meeting:
@@ -204,10 +204,10 @@ def _meeting(workbench: Workbench, entry: _Entry, rival: _Entry, seeds: Sequence
         workbench.datasets[workbench.setting(entry.setting).dataset].title,
         entry.place,
         entry.address,
-        entry.reading.words,
-        entry.reading.unit,
+        entry.quantity.words,
+        entry.quantity.unit,
         entry.scale,
-        entry.reading.rising,
+        entry.quantity.higher_is_better,
         Estimate.of(ours).mean,
         Estimate.of(theirs).mean,
         Estimate.of([our - their for our, their in zip(ours, theirs, strict=True)]),

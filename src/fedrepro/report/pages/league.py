@@ -248,7 +248,7 @@ def _match_as_json(played: PlayedMatch) -> dict[str, Any]:
         "match": match.title,
         "setting": match.setting,
         "metric": match.measure.words,
-        "rising": match.measure.rising,
+        "higher_is_better": match.measure.higher_is_better,
         "seeds": list(played.seeds),
         "methods": [
             {

@@ -9,7 +9,7 @@ from fedrepro.config.tables import Summary
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result, TableCell
 from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.drawing import curves
@@ -92,7 +92,7 @@ def scene_of(
     setting = next(iter(results.values())).setting
     row = target.table.rows[cells[0].row]
     metric = target.table.metric_of(row)
-    measure = metric.curve.reading
+    measure = metric.curve.quantity
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
     for pair in pairs:
@@ -137,14 +137,14 @@ def scene_of(
 
 
 def _series(
-    workbench: Workbench, result: Result | None, up_to: int | None, measure: Reading
+    workbench: Workbench, result: Result | None, up_to: int | None, measure: Quantity
 ) -> list[Points]:
     """The rounds of each run that cells can take."""
     return [until(list(points), up_to) for points in curves_of(workbench.root, result, measure)]
 
 
 def _lines(
-    found_in: Callable[[Reading], list[Points]],
+    found_in: Callable[[Quantity], list[Points]],
     metric: MetricKind,
     name: str,
     level: float | None,
@@ -155,12 +155,12 @@ def _lines(
     A mixture of clients' models that was chosen after the last round has one number, not a curve:
     it is a mark beside the curve at the method's own mixture.
     """
-    runs = found_in(metric.reading)
+    runs = found_in(metric.quantity)
     fixed = metric.at_mix("fixed")
     line = _line(name, runs, rounds, level)
     if line is None or len(line.points) > 1 or fixed == metric:
         return len(runs), [line] if line else []
-    own = _line(name, found_in(fixed.reading), rounds)
+    own = _line(name, found_in(fixed.quantity), rounds)
     return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {metric.mixture}")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrepro.config.metrics import ACCURACY, OfRounds
 from fedrepro.measures import registry
-from fedrepro.measures.base import Measure, Reading
+from fedrepro.measures.base import Measure, Quantity
 from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.provenance.identity import flatten
 from fedrepro.report.drawing import curves
@@ -50,9 +50,11 @@ def run_page(
     answers = answers_of(record, cells)
     composition = manifest.get("run", {}).get("composition", record.run.method)
     headlines = headline(answers)
-    drawn = {answer.metric.reading.words for answer in headlines}
-    readings = (metric.reading for metric in BY_PRODUCTS)
-    by_products = [_chart(record, reading) for reading in readings if reading.words not in drawn]
+    drawn = {answer.metric.quantity.words for answer in headlines}
+    quantities = (metric.quantity for metric in BY_PRODUCTS)
+    by_products = [
+        _chart(record, quantity) for quantity in quantities if quantity.words not in drawn
+    ]
     # A run without a classifier has a column without numbers.
     charts = charts_of(record, headlines)
     last = {
@@ -97,10 +99,10 @@ def run_page(
 def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
     """Return True if a number that cells take is known for one round only: it has no curve."""
     metric = answer.metric.curve.at_mix("fixed")
-    return not metric.of_a_run and len(metric.reading.series(record)) == 1
+    return not metric.of_a_run and len(metric.quantity.series(record)) == 1
 
 
-def _chart(record: RunRecord, measure: Reading) -> Panel | None:
+def _chart(record: RunRecord, measure: Quantity) -> Panel | None:
     """The curve of a measure that no cell uses, or None."""
     title = sentence_case(measure.words)
     line = curves.average(title, [measure.series(record)])

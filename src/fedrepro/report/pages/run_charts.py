@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fedrepro.config.metrics import MetricKind
 from fedrepro.config.targets import RunKey
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.style import Style, style_of
@@ -48,7 +48,7 @@ def charts_of(record: RunRecord, answers: Sequence[AnsweredCell]) -> list[RunCha
     """A chart for each measure that cells take from a run, if it has a curve."""
     groups: dict[str, list[AnsweredCell]] = {}
     for answer in answers:
-        groups.setdefault(answer.metric.curve.at_mix("fixed").reading.words, []).append(answer)
+        groups.setdefault(answer.metric.curve.at_mix("fixed").quantity.words, []).append(answer)
     others = beside(record)
     charts = (_chart_of(record, others, group) for group in groups.values())
     return [chart for chart in charts if chart]
@@ -66,13 +66,13 @@ def _chart_of(
     metric = first.metric.curve.at_mix("fixed")
     mixed = {
         each.metric.mixture: curves.average(
-            f"{name}, {each.metric.mixture}", [each.metric.reading.series(record)]
+            f"{name}, {each.metric.mixture}", [each.metric.quantity.series(record)]
         )
         for each in answers
         if each.metric.mixture and has_mixtures(record)
     }
     own = curves.average(
-        f"{name}, at its own mixture" if mixed else name, [metric.reading.series(record)]
+        f"{name}, at its own mixture" if mixed else name, [metric.quantity.series(record)]
     )
     if own is None or len(own.points) < 2:
         return None
@@ -99,13 +99,13 @@ def _chart_of(
     limits = curves.bounds([lines]) if metric.same_axes else None
     if limits:
         notes.append("The axis ignores the first fifth of the rounds.")
-    return _drawn(record, metric.reading, lines, tuple(notes), limits)
+    return _drawn(record, metric.quantity, lines, tuple(notes), limits)
 
 
 def _beside(metric: MetricKind, others: Sequence[RunRecord], rounds: int) -> list[Line]:
     lines = []
     for other in others:
-        line = curves.average(other.run.method, [metric.reading.series(other)])
+        line = curves.average(other.run.method, [metric.quantity.series(other)])
         if line and len(line.points) > 1:
             lines.append(curves.smoothed(line, rounds))
     return lines
@@ -113,15 +113,15 @@ def _beside(metric: MetricKind, others: Sequence[RunRecord], rounds: int) -> lis
 
 def _drawn(
     record: RunRecord,
-    reading: Reading,
+    quantity: Quantity,
     lines: Sequence[Line],
     notes: tuple[str, ...],
     limits: tuple[float, float] | None,
 ) -> RunChart:
-    title = sentence_case(reading.words)
-    words = description_of(title, lines, reading, record.run.setting)
+    title = sentence_case(quantity.words)
+    words = description_of(title, lines, quantity, record.run.setting)
     desk, phone = (
-        curves.draw(lines, description=words, limits=limits, unit=reading.unit, size=size)
+        curves.draw(lines, description=words, limits=limits, unit=quantity.unit, size=size)
         for size in (DESK, PHONE)
     )
     key = tuple((line.name, style_of(number)) for number, line in enumerate(lines))

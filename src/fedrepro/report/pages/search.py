@@ -73,7 +73,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         "title": search.title,
         "views": views,
         "measure": _words(target),
-        "unit": search.metric.reading.unit,
+        "unit": search.metric.quantity.unit,
         "summary": search.summary,
         "share": f"{100 * search.validation:g}",
         "setting": target.setting,
@@ -115,7 +115,7 @@ def _rows(search: MethodSearch, *, small: bool) -> tuple[SearchRow, ...]:
 
 def _words(target: SearchTarget) -> str:
     """The metric's name on validation or test samples."""
-    return target.search.metric.reading.words.replace(" by test samples", " by samples")
+    return target.search.metric.quantity.words.replace(" by test samples", " by samples")
 
 
 def _size_of_grid(search: MethodSearch) -> int:

@@ -327,7 +327,7 @@ def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableC
     """How a cell differs from the others in its row."""
     row_of, column = target.table.rows[cell.row], target.table.columns[cell.column]
     metric = column.metric
-    notes = [", ".join(filter(None, (metric.reading.words, metric.mixture)))] if metric else []
+    notes = [", ".join(filter(None, (metric.quantity.words, metric.mixture)))] if metric else []
     if cell.paper.setting != row.setting:
         notes.append(f"in {cell.paper.setting}")
     if cell.demo and cell.demo.setting != row.demo:

@@ -18,7 +18,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     means = []
     for row in figure.rows:
         metric, drawn_bars = row.metric or figure.metric, list[Bar]()
-        measure = metric.reading
+        measure = metric.quantity
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)

@@ -47,7 +47,7 @@ def result_at(
     """The number of the best method in a setting at the figure's scale."""
     full = f"{target.system}/{setting}"
     runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in methods}
-    return result_of(workbench, full, runs, metric.reading, summary)
+    return result_of(workbench, full, runs, metric.quantity, summary)
 
 
 def values_of(result: Result) -> list[float]:

@@ -12,7 +12,7 @@ from fedrepro.support.printing import sentence_case
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     figure = figure.at(target.scale)
-    measure = figure.metric.reading
+    measure = figure.metric.quantity
     unit = f", {measure.unit}" if measure.unit else ""
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
@@ -38,7 +38,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         whole = [
             [cell.mean if cell.n == len(target.seeds) else None for cell in row] for row in results
         ]
-        framed = charts.best_places(whole, measure.rising)
+        framed = charts.best_places(whole, measure.higher_is_better)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         named = {
@@ -47,7 +47,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
             for across, value in zip(x, row, strict=True)
             if value is not None
         }
-        if said := leaders([(panel.label, named)], measure.rising, measure.unit):
+        if said := leaders([(panel.label, named)], measure.higher_is_better, measure.unit):
             drawn.say(f"{panel.label}: {said}")
         for name, row in zip(y, values, strict=True):
             cells = ("–" if value is None else f"{value:.2f}" for value in row)

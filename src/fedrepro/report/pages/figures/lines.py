@@ -25,7 +25,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     marked, ends = False, []
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
-        measure, lines = metric.reading, []
+        measure, lines = metric.quantity, []
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro.measures.base import Reading
+from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.run.results import read_run
@@ -18,7 +18,7 @@ class Panel:
     svg: str
 
 
-def curves_of(root: Path, result: Result | None, measure: Reading) -> list[Points]:
+def curves_of(root: Path, result: Result | None, measure: Quantity) -> list[Points]:
     """The series of each finished run of the chosen method."""
     if result is None:
         return []
@@ -29,7 +29,7 @@ def curves_of(root: Path, result: Result | None, measure: Reading) -> list[Point
     ]
 
 
-def description_of(title: str, lines: Sequence[Line], measure: Reading, setting: str) -> str:
+def description_of(title: str, lines: Sequence[Line], measure: Quantity, setting: str) -> str:
     ends = "; ".join(
         f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
     )

@@ -79,7 +79,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
             )
             for label, each in analyses
         ]
-        if said := leaders(heights, rising=False, unit="%" if kind == "error" else ""):
+        if said := leaders(heights, higher_is_better=False, unit="%" if kind == "error" else ""):
             drawn.say(f"By {kind} of the marked models: {said}")
         for label, each in analyses:
             values = each.heights(kind)

@@ -58,7 +58,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
                     if score is not None:
                         scores.setdefault(where, {})[column.label] = 100 * score
                     drawn.rows.append((where, column.label, *numbers))
-    if said := leaders(list(scores.items()), rising=True, unit="%"):
+    if said := leaders(list(scores.items()), higher_is_better=True, unit="%"):
         drawn.sees = f"Accuracy of a classifier trained on the images: {said}"
     elif scores:
         name, accuracy = next(iter(next(iter(scores.values())).items()))

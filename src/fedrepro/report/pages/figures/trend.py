@@ -12,7 +12,7 @@ from fedrepro.support.printing import counted, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
-    measure = figure.metric.reading
+    measure = figure.metric.quantity
     seeds = len(target.seeds)
     spread = "the mean over seeds; the band spans lowest to highest" if seeds > 1 else (
         "a single seed"
@@ -59,7 +59,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 across=symbol(panel.x),
             )
             drawn.panels.append(Panel(panel.label, svg))
-    drawn.sees = leaders(list(means.items()), measure.rising, measure.unit)
+    drawn.sees = leaders(list(means.items()), measure.higher_is_better, measure.unit)
     return drawn
 
 
