@@ -19,7 +19,7 @@ from fedrepro.data.readers.arrays import (
 )
 from fedrepro.data.readers.packing import Packing, packed
 from fedrepro.data.reading import Columns, ReadAnew, columns
-from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.errors import UserError, bad_value, listed, refusal
 
 NAME = "arrays"
 WHERE = "fedrepro.train"
@@ -54,8 +54,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     """
     if isinstance(clients, Mapping):
         keys = listed([*map(repr, clients)])
-        line = f"{WHERE}: clients: a dict of {keys}: expected a list, as of its values"
-        raise UserError(line, code="value", file=WHERE, key="clients")
+        why = f"clients: a dict of {keys}: expected a list, as of its values"
+        raise refusal(WHERE, why, "clients")
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
     read = [columns(f"{WHERE}: clients.{number}", each) for number, each in enumerate(clients)]

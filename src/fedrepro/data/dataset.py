@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.readers.packing import Packing, Shapes
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, brief, nearest
+from fedrepro.support.errors import UserError, brief, nearest, refusal
 from fedrepro.support.files import plain, sha256_of
 
 PREPARED = Path("results/data")
@@ -196,8 +196,8 @@ def what_is(name: str) -> str:
 def damaged(folder: Path, error: Exception) -> UserError:
     """The error for a damaged prepared folder."""
     reason = brief(str(error).partition("\n")[0])
-    line = f"{folder}: damaged ({reason}): run `fedrepro prepare {folder.name} --again`"
-    return UserError(line, code="damaged", file=folder)
+    why = f"damaged ({reason}): run `fedrepro prepare {folder.name} --again`"
+    return refusal(folder, why, code="damaged")
 
 
 def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:

@@ -28,7 +28,7 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support.checksummed_json import checked, sealed
-from fedrepro.support.errors import UserError, brief, cannot_write, listed
+from fedrepro.support.errors import UserError, brief, cannot_write, listed, refusal
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 
@@ -160,14 +160,9 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
             continue
         low, high = int(samples.y.min()), int(samples.y.max())
         if low < 0 or high >= classes:
-            raise UserError(
-                f"{name}: {split}: a label is {low if low < 0 else high}: "
-                f"expected 0 to {classes - 1}",
-                code="value",
-                file=name,
-                key=split,
-                value=low if low < 0 else high,
-            )
+            label = low if low < 0 else high
+            why = f"{split}: a label is {label}: expected 0 to {classes - 1}"
+            raise refusal(name, why, split, label)
     numbers = spec.task in NUMBERS
     if not numbers and (classes < 2 or (spec.task == "binary" and classes != 2)):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"

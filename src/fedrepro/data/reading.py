@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.support import rng
-from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.errors import UserError, bad_value, listed, refusal
 
 LABELS = ("label", "labels", "y", "target", "targets")
 READ_AGAIN = 32  # samples, to tell whether a seed determines them
@@ -32,19 +32,11 @@ def pair_of(where: str, sample: Any) -> Any:
     if len(labels) != 1 or not inputs:
         keys = listed([*map(repr, sample)])
         wanted = f"one label ({', '.join(LABELS)}) and inputs"
-        raise UserError(
-            f"{where}: a dict of {keys}: expected {wanted}",
-            code="value" if len(labels) > 1 else "missing",
-            file=where,
-            key="label" if inputs else "inputs",
-        )
+        key, code = "label" if inputs else "inputs", "value" if len(labels) > 1 else "missing"
+        raise refusal(where, f"a dict of {keys}: expected {wanted}", key, code=code)
     if words := next((name for name, values in inputs.items() if isinstance(values, str)), None):
-        raise UserError(
-            f"{where}: {words!r} is text: expected numbers: tokenize it, or leave it out",
-            code="value",
-            file=where,
-            key=words,
-        )
+        why = f"{words!r} is text: expected numbers: tokenize it, or leave it out"
+        raise refusal(where, why, words)
     return next(iter(inputs.values())) if len(inputs) == 1 else inputs, sample[labels[0]]
 
 
@@ -166,13 +158,12 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
             expected = f"{listed(keys[0].get('', ['a pair']))}, as sample 0 has"
             raise bad_value(f"{where}, sample {at}", "inputs", listed(own.get("", [])), expected)
     if any(not _equal(one, other) for one, other in zip(pairs, again, strict=False)):
-        raise UserError(
-            f"{where}: samples differ when they are read again with the same seed: expected a "
+        raise refusal(
+            where,
+            "samples differ when they are read again with the same seed: expected a "
             "transform that draws from the global generator of torch, numpy or Python, which the "
             "run seeds: it has a generator of its own",
-            code="value",
-            file=where,
-            key="transform",
+            "transform",
         )
     return pairs, draws, keys[0] if keys else {}
 

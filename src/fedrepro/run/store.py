@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fedrepro.engine import tree
 from fedrepro.engine.modules import float_buffers
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, brief
+from fedrepro.support.errors import UserError, brief, refusal
 from fedrepro.support.files import plain, write_atomically
 
 CACHE_BYTES = 256 * 2**20  # of client states in memory
@@ -87,12 +87,8 @@ def load_tree(
 def damaged(path: Path, error: Exception) -> UserError:
     """The error for a file that does not hold a state of ours."""
     reason = brief(str(error).partition("\n")[0])
-    return UserError(
-        f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
-        "Remove it to make it again",
-        code="damaged",
-        file=path,
-    )
+    why = f"expected a state that fedrepro wrote; it is damaged ({reason})"
+    return refusal(path, f"{why}. Remove it to make it again", code="damaged")
 
 
 def refuse_other_constants(

@@ -131,6 +131,13 @@ def bad_value(
     )
 
 
+def refusal(
+    where: object, why: str, key: str = "", value: object = None, code: str = "value"
+) -> UserError:
+    """The error for a fault in words of its own: file or command, and why it is refused."""
+    return UserError(f"{where}: {why}", code=code, file=where, key=key, value=value)
+
+
 def refuse_unknown(
     where: object, key: str, values: Iterable[object], known: Iterable[str], expected: str = ""
 ) -> None:
@@ -195,16 +202,15 @@ def whole_or_none(method: str, key: str, value: float | None) -> None:
 
 def unreadable(path: object, why: object, kind: str = "") -> UserError:
     """The error for a file that cannot be read, or not as what it should be."""
-    line = f"{path}: can't be read{f' as {kind}' if kind else ''}: {why}"
-    return UserError(line, code="unreadable", file=path)
+    as_kind = f" as {kind}" if kind else ""
+    return refusal(path, f"can't be read{as_kind}: {why}", code="unreadable")
 
 
 def damaged(path: object, why: object) -> UserError:
     """The error for a file of ours that does not hold what was written."""
-    return UserError(f"{path}: damaged: {why}", code="damaged", file=path)
+    return refusal(path, f"damaged: {why}", code="damaged")
 
 
 def cannot_write(path: object, error: OSError) -> UserError:
     """The error for a file that cannot be written (disk full, read-only, quota)."""
-    line = f"{path}: could not be written: {error.strerror or error}"
-    return UserError(line, code="unwritable", file=path)
+    return refusal(path, f"could not be written: {error.strerror or error}", code="unwritable")

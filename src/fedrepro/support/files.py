@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import UserError, cannot_write, unreadable
+from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
 
 TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
@@ -202,7 +202,7 @@ def expect_folder(path: Path) -> None:
     """
     if os.path.lexists(path) and not path.is_dir():
         there = f"a link to {path.readlink()}, where none is" if path.is_symlink() else "not a file"
-        raise UserError(f"{path}: expected a folder, {there}", code="unreadable", file=path)
+        raise refusal(path, f"expected a folder, {there}", code="unreadable")
 
 
 def replace_folder(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from fedrepro.support.errors import UserError, cannot_write, unreadable
+from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 
@@ -102,11 +102,11 @@ def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
 
 
 def _lacking(archive: Path, name: str) -> UserError:
-    return UserError(f"{archive}: {name} is missing", code="missing", file=archive, key=name)
+    return refusal(archive, f"{name} is missing", name, code="missing")
 
 
 def _refused(archive: Path, name: str, why: str) -> UserError:
-    return UserError(f"{archive}: refused: {why}", code="value", file=archive, value=name)
+    return refusal(archive, f"refused: {why}", value=name)
 
 
 @contextmanager
@@ -119,8 +119,7 @@ def _readable(archive: Path) -> Iterator[None]:
     except (*DAMAGE, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the disk; bz2 has none for damage
             raise
-        line = f"{archive}: truncated or damaged: {error}"
-        raise UserError(line, code="damaged", file=archive) from None
+        raise refusal(archive, f"truncated or damaged: {error}", code="damaged") from None
 
 
 def _unpack_zip(archive: Path, folder: Path) -> None:

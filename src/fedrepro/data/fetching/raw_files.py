@@ -20,7 +20,7 @@ from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.own_files import digest_of, find_own, own_places, with_code
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.files import plain, sha256_of, write_atomically
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
@@ -66,14 +66,8 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
     path = find_own(given, archives)
     if path is None:
         looked = " nor ".join(str(path) for path in own_places(given, archives))
-        raise UserError(
-            f"{name}: no file {looked}: put the file there, "
-            f"or change `path` of {name} in {CATALOGUE}",
-            code="missing",
-            file=name,
-            key="path",
-            value=given,
-        )
+        why = f"no file {looked}: put the file there, or change `path` of {name} in {CATALOGUE}"
+        raise refusal(name, why, "path", given, code="missing")
     return path
 
 
@@ -86,9 +80,7 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
 
     _refuse_foreign(folder, missing())
     if archives is not None and not archives.is_dir():
-        where, key = "config/config.yaml", "data.archives"
-        line = f"{where}: {key}: {str(archives)!r}: expected a folder"
-        raise UserError(line, code="value", file=where, key=key, value=str(archives))
+        raise bad_value("config/config.yaml", "data.archives", str(archives), "a folder")
     for file in missing():
         candidate = None if archives is None else _in_archives(archives, name, file)
         candidate = candidate or _of_another(folder, file)
@@ -112,13 +104,8 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
     if missing():
         why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
         lacking = ", ".join(file.name for file in missing())
-        raise UserError(
-            f"{name}: cannot get {lacking} ({why}): put the files into a folder and set "
-            "data.archives in config/config.yaml to it",
-            code="missing",
-            file=name,
-            key=lacking,
-        )
+        repair = "put the files into a folder and set data.archives in config/config.yaml to it"
+        raise refusal(name, f"cannot get {lacking} ({why}): {repair}", lacking, code="missing")
     about: dict[str, dict[str, str | int]] = {
         file.name: {
             "sha256": file.sha256 or sha256_of(folder / file.name),
@@ -167,12 +154,8 @@ def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
         for form in (form for form in forms if form.name not in known):
             path = folder / form.name
             if path.is_file() and (fault := digest_fault(path, form)):
-                raise UserError(
-                    f"{path}: expected the official file, which would replace it: {fault}: move it "
-                    "away",
-                    code="value",
-                    file=path,
-                )
+                wanted = "expected the official file, which would replace it"
+                raise refusal(path, f"{wanted}: {fault}: move it away")
 
 
 def is_intact(folder: Path, file: RawFile) -> bool:
@@ -210,11 +193,10 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
             shutil.copyfile(candidate, temporary)
         size = temporary.stat().st_size
         if file.size not in (None, size):
-            line = f"{candidate}: truncated or damaged: {size} bytes of {file.size}"
-            raise UserError(line, code="damaged", file=candidate)
+            why = f"truncated or damaged: {size} bytes of {file.size}"
+            raise refusal(candidate, why, code="damaged")
         if fault := digest_fault(temporary, file):
-            line = f"{candidate}: wrong checksum: {fault}"
-            raise UserError(line, code="damaged", file=candidate)
+            raise refusal(candidate, f"wrong checksum: {fault}", code="damaged")
 
 
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:

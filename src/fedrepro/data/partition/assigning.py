@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 
 Indices = NDArray[np.int64]
 
@@ -183,15 +183,10 @@ def labels(
     for client in range(clients):
         own = [client % classes] if room[client % classes] else []
         if len(own) + np.count_nonzero(np.delete(room, own)) < classes_per_client:
-            raise UserError(
-                f"partition: labels: client {client} would hold fewer than {classes_per_client} "
-                "classes, as one of n samples has n clients at most: lower `clients` or "
-                "`classes_per_client`",
-                code="value",
-                file="partition: labels",
-                key="classes_per_client",
-                value=classes_per_client,
-            )
+            why = f"client {client} would hold fewer than {classes_per_client} classes"
+            repair = "lower `clients` or `classes_per_client`"
+            why = f"{why}, as one of n samples has n clients at most: {repair}"
+            raise refusal("partition: labels", why, "classes_per_client", classes_per_client)
         while len(own) < classes_per_client:
             drawn = int(random.randint(classes))
             if drawn not in own and room[drawn]:

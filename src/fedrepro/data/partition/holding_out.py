@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import Indices, stratified_choice
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 
 
 def hold_out(
@@ -30,13 +30,8 @@ def hold_out(
             repair = f"raise `minimum` ({spec.minimum}), which leaves smaller ones out"
         elif hasattr(spec, "minimum"):
             repair += " or raise `minimum`"
-        raise UserError(
-            f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
-            f"2, to hold one out: {repair}",
-            code="value",
-            file=f"partition {spec.name}",
-            key=f"client {client}",
-        )
+        why = f"has {len(indices)} sample: expected at least 2, to hold one out: {repair}"
+        raise _refused(spec, client, why)
     wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
     chosen = stratified_choice(own, wanted, random)
@@ -57,14 +52,10 @@ def hold_out_of_group(
     own = labels[indices]
     values, counts = np.unique(own, return_counts=True)
     if counts.min() == 1:
-        raise UserError(
-            f"partition {spec.name}: client {client} has a single sample of class "
-            f"{values[counts.argmin()]}, which cannot be used for both training and testing: "
-            "set `stratified: false`, or use other data",
-            code="value",
-            file=f"partition {spec.name}",
-            key=f"client {client}",
-        )
+        why = f"has a single sample of class {values[counts.argmin()]}"
+        both = "which cannot be used for both training and testing"
+        repair = "set `stratified: false`, or use other data"
+        raise _refused(spec, client, f"{why}, {both}: {repair}")
     random = RandomState(seed)
     wanted = int(np.ceil(spec.test_fraction * len(own)))
     kept = _drawn_mode(counts, len(own) - wanted, random)
@@ -73,6 +64,10 @@ def hold_out_of_group(
     for value, count in zip(values, kept, strict=True):
         chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
     return indices[~chosen], indices[chosen]
+
+
+def _refused(spec: PartitionSpec, client: str, why: str) -> UserError:
+    return refusal(f"partition {spec.name}", f"client {client} {why}", f"client {client}")
 
 
 def _drawn_mode(counts: Indices, wanted: int, random: RandomState) -> Indices:

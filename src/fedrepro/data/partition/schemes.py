@@ -130,14 +130,7 @@ class Scheme(Typed):
         from fedrepro.data.partition import assigning
 
         if self.groups_from and groups is None:
-            raise UserError(
-                f"partition {self.name}: scheme: {self.scheme!r}: the data set has no groups: "
-                f"expected one {self.groups_from}",
-                code="value",
-                file=f"partition {self.name}",
-                key="scheme",
-                value=self.scheme,
-            )
+            raise self.refused("scheme", f"a data set with groups: one {self.groups_from}")
         self.check(labels, groups)
         function = getattr(assigning, self.scheme)
         known = {"labels": labels, "groups": groups, "random": random, **dict(self)}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, bad_value, unreadable
+from fedrepro.support.errors import UserError, bad_value, refusal, unreadable
 from fedrepro.support.files import plain
 
 
@@ -35,6 +35,11 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDAr
         raise unreadable(path, reason, "an npz archive") from None
     except TypeError:  # the file of a single array
         raise UserError(f"{path}: one array without a name: expected an npz archive") from None
+
+
+def unlike(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError:
+    """The error for an array of another type or shape."""
+    return refusal(path, f"{name}: {array.dtype} {array.shape}: expected {wanted}", name)
 
 
 def inputs_of(where: object, key: str, x: NDArray[Any]) -> NDArray[Any]:

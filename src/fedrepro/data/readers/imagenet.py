@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.arrays import read_npz
+from fedrepro.data.readers.arrays import read_npz, unlike
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
 from fedrepro.support.errors import UserError, refuse_unknown
 from fedrepro.support.files import read_text
@@ -69,10 +69,8 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
     """A file's images of the classes whose entry in `numbers` is not -1."""
     labels, pixels = read_npz(path, ("labels", "data"))
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
-        raise UserError(
-            f"{path}: {pixels.dtype} {pixels.shape}: expected uint8 "
-            f"{(len(labels), 3 * side * side)}, {side} x {side} pixels"
-        )
+        wanted = f"uint8 {(len(labels), 3 * side * side)}, {side} x {side} pixels"
+        raise unlike(path, "data", pixels, wanted)
     if len(labels) and not 0 < labels.min() <= labels.max() < len(numbers):
         raise UserError(f"{path}: a label is not in {CLASSES}")
     wanted = numbers[labels]

@@ -27,7 +27,7 @@ from fedrepro.data.readers.content import (
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.data.readers.tables import refuse_alike
-from fedrepro.support.errors import UserError, listed, refuse_unknown, unreadable
+from fedrepro.support.errors import UserError, listed, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
@@ -256,14 +256,10 @@ def _refuse_deeper(path: Path, images: Sequence[Path]) -> None:
     for image in images:
         split, outer, inner, *deeper = image.parts
         if deeper:
-            raise UserError(
-                f"{path}: layout: not given, but {image} lies deeper than {split}/CLASS: expected "
-                f"'client/class' if {outer} is a client, 'class/client' if {inner} is one, or "
-                "'class' if neither is",
-                code="missing",
-                file=path,
-                key="layout",
-            )
+            wanted = f"'client/class' if {outer} is a client, 'class/client' if {inner} is one"
+            lies = f"not given, but {image} lies deeper than {split}/CLASS"
+            why = f"layout: {lies}: expected {wanted}, or 'class' if neither is"
+            raise refusal(path, why, "layout", code="missing")
 
 
 def read_images(
@@ -353,7 +349,7 @@ def _decoded(
     if deep:
         depth = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"
-        raise UserError(f"{where}: {depth}: expected {wanted}", code="value", file=where)
+        raise refusal(where, f"{depth}: expected {wanted}")
     if low < high and pixels.getcolors(1):
         other = "black" if background == "white" else "white"
         raise UserError(

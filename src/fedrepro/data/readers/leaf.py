@@ -17,7 +17,7 @@ from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.files import read_json
 
 Item = TypeVar("Item")
@@ -42,8 +42,8 @@ def parts(
     root = opened(path, scratch)
     train = next(iter(sorted(folder for folder in root.rglob("train") if folder.is_dir())), None)
     if train is None or not (train.parent / "test").is_dir():
-        line = f"{path}: expected folders train and test with LEAF's JSON files"
-        raise UserError(line, code="missing", file=path, key="test")
+        why = "expected folders train and test with LEAF's JSON files"
+        raise refusal(path, why, "test", code="missing")
     return {part: _users(path, root, train.parent / part, convert) for part in ("train", "test")}
 
 
@@ -60,8 +60,7 @@ def _users(
                 yield user, convert(x, y)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             where = f"{path}: {file.relative_to(root)}"
-            line = f"{where}: not in LEAF's format: {error!r}"
-            raise UserError(line, code="damaged", file=where) from None
+            raise refusal(where, f"not in LEAF's format: {error!r}", code="damaged") from None
 
 
 def read_leaf_femnist(

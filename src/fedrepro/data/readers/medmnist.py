@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import MedMnist
-from fedrepro.data.readers.arrays import read_npz
+from fedrepro.data.readers.arrays import read_npz, unlike
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError
 
 
 def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progress) -> Content:
@@ -22,17 +21,9 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
         x, y = read_npz(path, (f"{name}_images", f"{name}_labels"))
         shape = (len(x), spec.side, spec.side)
         if x.dtype != np.uint8 or x.shape not in (shape, (*shape, 3)):
-            raise UserError(
-                f"{path}: {name}_images: {x.dtype} {x.shape}: expected uint8 {shape} or "
-                f"{(*shape, 3)}",
-                code="value",
-                file=path,
-                key=f"{name}_images",
-            )
+            raise unlike(path, f"{name}_images", x, f"uint8 {shape} or {(*shape, 3)}")
         if y.shape != (len(x), 1) or not np.issubdtype(y.dtype, np.integer):
-            key, expected = f"{name}_labels", f"whole numbers {(len(x), 1)}"
-            line = f"{path}: {key}: {y.dtype} {y.shape}: expected {expected}"
-            raise UserError(line, code="value", file=path, key=key)
+            raise unlike(path, f"{name}_labels", y, f"whole numbers {(len(x), 1)}")
         images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
         return RawSamples(np.ascontiguousarray(images), y[:, 0])
 

@@ -29,7 +29,15 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of, refuse_alike
-from fedrepro.support.errors import UserError, bad_value, brief, listed, refuse_unknown, unreadable
+from fedrepro.support.errors import (
+    UserError,
+    bad_value,
+    brief,
+    listed,
+    refusal,
+    refuse_unknown,
+    unreadable,
+)
 from fedrepro.support.files import plain
 
 NAMES = ("x", "y", "client", "split")
@@ -183,7 +191,7 @@ def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, 
 
 def _column(cells: Any, path: Path, name: str) -> NDArray[Any]:
     def refused(why: str) -> UserError:
-        return UserError(f"{path}: {name}: {why}", code="value", file=path, key=name)
+        return refusal(path, f"{name}: {why}", name)
 
     shape = [len(cells)]
     if pa.types.is_dictionary(cells.type):

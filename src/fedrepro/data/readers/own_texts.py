@@ -16,7 +16,7 @@ from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
 from fedrepro.data.readers.tables import header_of, table_of
 from fedrepro.data.readers.texts import MARKS, UNKNOWN
-from fedrepro.support.errors import UserError, bad_value, listed, refuse_unknown
+from fedrepro.support.errors import UserError, bad_value, listed, refusal, refuse_unknown
 from fedrepro.support.files import parse_json, read_text
 
 PADDING, BEGIN, END = (MARKS.index(mark) for mark in ("<PAD>", "<BOS>", "<EOS>"))
@@ -154,10 +154,9 @@ def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         try:
             content = parse_json(line)
         except ValueError as error:
-            raise UserError(f"{where}: not JSON: {error}", code="unreadable", file=where) from None
+            raise refusal(where, f"not JSON: {error}", code="unreadable") from None
         if not isinstance(content, dict):
-            line = f"{where}: expected an object, such as {{'text': ...}}"
-            raise UserError(line, code="value", file=where)
+            raise refusal(where, "expected an object, such as {'text': ...}")
         refuse_unknown(path, "column", names, content)
         for name in names:
             if not isinstance(content[name], str | int | float):

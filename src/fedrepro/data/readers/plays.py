@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.kinds import Plays
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError, unreadable
+from fedrepro.support.errors import refusal, unreadable
 from fedrepro.support.files import read_text
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
@@ -58,8 +58,8 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
         except ValueError as error:
             raise unreadable(f"{archive}: {path.name}", error, "a play") from None
     if not roles:
-        line = f"{archive}: {spec.folder}: expected plays with speakers as **NAME**"
-        raise UserError(line, code="missing", file=archive, key=spec.folder)
+        wanted = "expected plays with speakers as **NAME**"
+        raise refusal(archive, f"{spec.folder}: {wanted}", spec.folder, code="missing")
     order = sorted(range(len(roles)), key=roles.__getitem__)
     train = RawSamples(
         np.concatenate([samples[at][0] for at in order]),
