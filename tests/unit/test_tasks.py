@@ -447,7 +447,7 @@ def test_a_setting_regresses_a_column(bench: Path, capsys: pytest.CaptureFixture
     assert rounds["test_mae"].iloc[-1] < rounds["test_mae"].iloc[0]
     workbench = load_workbench(bench)
     target = workbench.tables("paper")["own", "table_1"]
-    cells = [cell.paper for cell in tables.compute(workbench, target, Published()).cells]
+    cells = [cell.result for cell in tables.compute(workbench, target, Published()).cells]
     mae, worst = (cell.mean for cell in cells[:2])
     assert [cell.mean for cell in cells[2:]] == [None] * 3
     assert "has no accuracy" in str(cells[2].hole)

@@ -489,10 +489,10 @@ def values_of(target: TableTarget, cell: Cell, shown: TableCell, last: int | Non
     Args:
         last: the number of a finished run that never reached a target.
     """
-    chosen = shown.paper.chosen or (shown.paper.methods[0] if len(cell.methods) == 1 else None)
+    chosen = shown.result.chosen or (shown.result.methods[0] if len(cell.methods) == 1 else None)
     computed = by_method(target, cell).get(str(chosen), {})
     found = {}
-    for run in shown.paper.runs:
+    for run in shown.result.runs:
         if run.method != chosen or run.changed or run.code:
             continue
         there = run.state == "finished" and Landed(cell.setting, run.method, run.seed).exists
@@ -504,7 +504,7 @@ def values_of(target: TableTarget, cell: Cell, shown: TableCell, last: int | Non
 
 def can_be(shown: TableCell, last: int | None) -> bool:
     """Not if all runs are finished and none has the measure."""
-    runs = shown.paper.runs
+    runs = shown.result.runs
     done = [run.state == "finished" and not run.changed and not run.code for run in runs]
     return (
         last is not None or not runs or not all(done) or any(run.value is not None for run in runs)
@@ -864,7 +864,7 @@ def answers_at_paper_scale(
     for (system, item), table in tables.items():
         target = targets[system, item]
         for cell, shown in zip(target.cells, table.cells, strict=True):
-            if not (table.published_table and shown.answered and shown.paper.n):
+            if not (table.published_table and shown.answered and shown.result.n):
                 continue
             verdict = shown.verdict
             unlike = verdict and (verdict.word, verdict.basis) == ("not comparable", None)

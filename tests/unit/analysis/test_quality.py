@@ -283,24 +283,24 @@ def cells_of(root: Path, item: str) -> list[TableCell]:
 def test_tables_take_their_numbers_from_it(world: Path) -> None:
     accuracy, spread = cells_of(world, "table_4_2")
     numbers = read(world)["numbers"]
-    assert accuracy.paper.mean == pytest.approx(100 * numbers["accuracy"])
+    assert accuracy.result.mean == pytest.approx(100 * numbers["accuracy"])
     assert accuracy.printed is not None and accuracy.printed.mean == 70.94
     assert accuracy.verdict is not None and accuracy.verdict.word != "not comparable"
-    assert spread.paper.mean == pytest.approx(100 * numbers["accuracy_std"])
+    assert spread.result.mean == pytest.approx(100 * numbers["accuracy_std"])
     assert spread.printed is None and spread.verdict is None
 
 
 def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: Path) -> None:
     fid, stand_in = cells_of(world, "table_4_4")
-    assert fid.paper.hole == "seed 1 has no FID" and fid.printed is not None
-    assert stand_in.paper.mean == pytest.approx(read(world)["numbers"]["stand_in"])
+    assert fid.result.hole == "seed 1 has no FID" and fid.printed is not None
+    assert stand_in.result.mean == pytest.approx(read(world)["numbers"]["stand_in"])
     assert stand_in.printed is None and stand_in.difference is None
     # A real one is shown beside the printed number, and not judged by it (item 40).
     found = read(world)
     found["numbers"]["fid"] = 124.0
     checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     fid, _ = cells_of(world, "table_4_4")
-    assert fid.paper.mean == 124 and fid.verdict is not None
+    assert fid.result.mean == 124 and fid.verdict is not None
     assert fid.difference is None and fid.verdict.basis == "not comparable"
     assert fid.verdict.word == "not comparable" and "item 40" in fid.verdict.why
 
@@ -357,7 +357,7 @@ def test_an_fid_comes_from_the_file_of_weights(
     expected += np.trace(np.cov(ours.T) + np.cov(theirs.T) - 2 * roots)
     assert found["numbers"]["fid"] == pytest.approx(expected, rel=1e-3)
     fid, _ = cells_of(world, "table_4_4")
-    assert fid.paper.mean == pytest.approx(expected, rel=1e-3)
+    assert fid.result.mean == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
@@ -365,7 +365,7 @@ def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
     found["of"] = dict.fromkeys(found["of"], "0" * 64)
     checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     cell, _ = cells_of(world, "table_4_2")
-    assert cell.paper.hole == "seed 1 has not been judged" and cell.verdict is None
+    assert cell.result.hole == "seed 1 has not been judged" and cell.verdict is None
 
 
 @pytest.mark.parametrize(

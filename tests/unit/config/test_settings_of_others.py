@@ -67,7 +67,7 @@ def test_its_runs_are_those_of_the_other_file(root: Path) -> None:
     write_run(bench, theirs, [0.75] * 2)
     table = tables.compute(bench, target, Published())
     assert [row.setting for row in table.rows] == ["mine/long", "ima/tiny"]
-    assert [cell.paper.mean for cell in table.cells] == [50.0, 75.0]
+    assert [cell.result.mean for cell in table.cells] == [50.0, 75.0]
     uses = cells_of_runs(bench, Published(), {theirs})[theirs]
     assert {use.table for use in uses} == {"ima, Table 1", "mine, Table 1"}
     (only,) = cells_of_runs(bench, Published(), {own}, only="mine")[own]

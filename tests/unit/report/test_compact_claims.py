@@ -107,17 +107,19 @@ def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
     never = cell_of(run_of(1, None), run_of(2, None))
     assert by_seed(never, last=30) == {1: 30.0, 2: 30.0}
     # Of several methods the best counts, which is none where none arrives.
-    several = replace(never, paper=replace(never.paper, methods=("fedavg", "fedprox")))
+    several = replace(never, result=replace(never.result, methods=("fedavg", "fedprox")))
     assert by_seed(several, last=30) == {}
-    other = replace(cell.paper, runs=(*cell.paper.runs, replace(run_of(4, 9.0), method="fedprox")))
-    assert by_seed(replace(cell, paper=other), last=30) == {1: 12.0, 2: 30.0}
+    other = replace(
+        cell.result, runs=(*cell.result.runs, replace(run_of(4, 9.0), method="fedprox"))
+    )
+    assert by_seed(replace(cell, result=other), last=30) == {1: 12.0, 2: 30.0}
 
 
 def test_nor_do_their_divergences() -> None:
     gone = run_of(2, None, "diverged", code="made by other code: core")
     changed = run_of(3, None, "diverged", changed=("rounds",))
     cell = cell_of(run_of(1, 1.0), gone, changed, run_of(4, None, "diverged"))
-    assert cell.paper.diverged == (4,)
+    assert cell.result.diverged == (4,)
 
 
 def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
@@ -163,7 +165,8 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     assert lost
     assert lost.word == Word.DOES_NOT_HOLD
     fewer = [
-        replace(cell, paper=replace(cell.paper, runs=cell.paper.runs[:4])) for cell in table.cells
+        replace(cell, result=replace(cell.result, runs=cell.result.runs[:4]))
+        for cell in table.cells
     ]
     early = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(fewer))}
     for direction in ("more", "less"):  # as clear as with five
@@ -172,10 +175,10 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         assert (soon.word, soon.needs) == (Word.UNDECIDED, "5")
         assert "4 of 5 seeds" in soon.why
     old = [
-        replace(run, code="made by other code: core") for cell in cells for run in cell.paper.runs
+        replace(run, code="made by other code: core") for cell in cells for run in cell.result.runs
     ]
     stale = [
-        replace(cell, paper=replace(cell.paper, runs=tuple(old[5 * place : 5 * place + 5])))
+        replace(cell, result=replace(cell.result, runs=tuple(old[5 * place : 5 * place + 5])))
         for place, cell in enumerate(cells)
     ]
     by_other_code = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(stale))}
@@ -191,11 +194,11 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         empty = [
             replace(
                 cell,
-                paper=replace(
-                    cell.paper,
+                result=replace(
+                    cell.result,
                     runs=tuple(
                         replace(run, value=None, **(changes if run.seed == 5 else {}))
-                        for run in cell.paper.runs
+                        for run in cell.result.runs
                     ),
                 ),
             )
@@ -216,7 +219,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     ):
         other = [each.label for each in columns].index(column)
         diverged = [
-            replace(cell, paper=replace(cell.paper, runs=(*cell.paper.runs, gone)))
+            replace(cell, result=replace(cell.result, runs=(*cell.result.runs, gone)))
             if cell.column == other
             else cell
             for cell in table.cells

@@ -97,7 +97,7 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Workbench:
 def test_a_cell_of_several_methods_shows_the_best(bench: Workbench) -> None:
     target = bench.table("own", "table_1")
     *_, cell = tables.compute(bench, target, published.Published()).cells
-    assert cell.paper.chosen == "best" and set(cell.paper.tried) == set(METHODS)
+    assert cell.result.chosen == "best" and set(cell.result.tried) == set(METHODS)
 
 
 def test_the_better_method_wins(bench: Workbench) -> None:

@@ -60,14 +60,14 @@ def test_every_column_of_the_csv_has_its_own_number(table: ComputedTable) -> Non
     """No two are alike here, so that none can stand for another."""
     cell = table.cells[0]
     assert cell.printed is not None
-    paper = replace(cell.paper, n=7, mean=81.5, std=2.25, half_width=0.75)
+    paper = replace(cell.result, n=7, mean=81.5, std=2.25, half_width=0.75)
     demo = replace(paper, setting="ima/small", n=9, mean=60.5, std=4.5, half_width=1.25)
     printed = replace(cell.printed, mean=80.5, std=3.5, text="80.50 (3.5)")
     verdict = Verdict("undecided", "Because.", 0.625, margin=1.5, needs="more than 30")
     one = replace(
         cell,
         printed=printed,
-        paper=paper,
+        result=paper,
         demo=demo,
         difference=1.0,
         verdict=verdict,
@@ -121,7 +121,7 @@ def test_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(
             replace(
                 cell,
                 printed=replace(cell.printed, text=evil),
-                paper=replace(cell.paper, setting=evil),
+                result=replace(cell.result, setting=evil),
                 selection=evil,
             ),
         ),

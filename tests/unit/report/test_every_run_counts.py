@@ -76,15 +76,15 @@ def test_a_seed_made_otherwise_is_not_averaged_with_the_current_ones(
             of_other_code(folder)
     cell = first_cell(bench, papers)
     rest = [100 * value for seed, value in values.items() if seed != odd]
-    assert (cell.paper.n, cell.paper.mean) == (2, pytest.approx(sum(rest) / 2))
-    (left_out,) = (run for run in cell.paper.runs if run.state == "left out")
+    assert (cell.result.n, cell.result.mean) == (2, pytest.approx(sum(rest) / 2))
+    (left_out,) = (run for run in cell.result.runs if run.state == "left out")
     assert (left_out.seed, left_out.value) == (odd, None)
     assert ("lr_decay" if by == "configuration" else "core") in left_out.why
-    assert f"seed {odd} " in cell.paper.trouble
+    assert f"seed {odd} " in cell.result.trouble
     assert (
         by_seed(cell)
         == by_seed(cell, last=300)
-        == {run.seed: run.value for run in cell.paper.runs if run.state == "finished"}
+        == {run.seed: run.value for run in cell.result.runs if run.state == "finished"}
     )
 
 
@@ -99,7 +99,7 @@ def test_stale_seeds_are_averaged_only_if_all_were_made_in_the_same_way(
         if by == "code":
             of_other_code(folders[-1])
     cell = first_cell(bench, papers)
-    assert cell.paper.mean == pytest.approx(81)
+    assert cell.result.mean == pytest.approx(81)
     assert cell.verdict is not None and cell.verdict.word == "not comparable"
     if by == "code":
         of_other_code(folders[1], "a third")
@@ -108,8 +108,8 @@ def test_stale_seeds_are_averaged_only_if_all_were_made_in_the_same_way(
         manifest["run"]["lr_decay"] = 0.25
         write_manifest(folders[1], manifest)
     cell = first_cell(bench, papers)
-    assert (cell.paper.n, cell.paper.mean) == (0, None)
-    assert {run.state for run in cell.paper.runs if run.method == "fedavg"} == {"left out"}
+    assert (cell.result.n, cell.result.mean) == (0, None)
+    assert {run.state for run in cell.result.runs if run.method == "fedavg"} == {"left out"}
     assert cell.verdict is not None and cell.verdict.word == "not comparable"
 
 
@@ -119,7 +119,7 @@ def test_seeds_of_other_data_are_not_averaged(bench: Workbench, papers: Publishe
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         data = {**manifest.get("data", {}), "content_sha256": content}
         write_manifest(folder, {**manifest, "data": data})
-    assert first_cell(bench, papers).paper.mean is None
+    assert first_cell(bench, papers).result.mean is None
 
 
 def test_the_best_of_several_methods_is_a_current_one(bench: Workbench, papers: Published) -> None:
@@ -131,9 +131,9 @@ def test_the_best_of_several_methods_is_a_current_one(bench: Workbench, papers: 
     ]
     changed = with_table(bench, {}, columns=columns)
     write(bench, "fedprox", 1, 0.9, lr_decay=0.5)
-    assert first_cell(changed, papers).paper.chosen == "fedprox"
+    assert first_cell(changed, papers).result.chosen == "fedprox"
     write(bench, "fedavg", 1, 0.7)
-    cell = first_cell(changed, papers).paper
+    cell = first_cell(changed, papers).result
     assert (cell.chosen, cell.mean, cell.tried) == ("fedavg", pytest.approx(70), {"fedavg": 70})
 
 
@@ -144,7 +144,7 @@ def test_so_is_either_side_of_a_speed_up(bench: Workbench, papers: Published, od
     changed = with_table(bench, row, columns=columns, summary=Summary())
     for method in ("fedavg", "ima+fedavg"):
         write(bench, method, 1, 0.7, **({"lr_decay": 0.5} if method == odd else {}))
-    found = first_cell(changed, papers).paper
+    found = first_cell(changed, papers).result
     assert found.mean == 1.0
     assert found.runs_of_the_chosen[0].changed == ("lr_decay",)
 
@@ -158,7 +158,7 @@ def test_so_is_old_code_of_either_side(bench: Workbench, papers: Published, odd:
         folder = write(bench, method, 1, 0.7)
         if method == odd:
             of_other_code(folder)
-    found = first_cell(changed, papers).paper
+    found = first_cell(changed, papers).result
     assert found.mean == 1.0
     assert bool(found.runs_of_the_chosen[0].code) == bool(odd)
 
@@ -171,7 +171,7 @@ def test_a_setting_of_both_scales_has_the_seeds_of_both(
     for seed in seeds:
         write(bench, "fedavg", seed, 0.81)
     cell = first_cell(with_table(bench, {"demo": None}), papers, "demo")
-    assert (cell.paper.n, cell.demo) == (len(seeds), None)
+    assert (cell.result.n, cell.demo) == (len(seeds), None)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -119,7 +119,7 @@ def replace_archived(record: Any) -> Any:
 @pytest.mark.parametrize("places", [(1, 0), (0, 1), (0, 0), (1, 1)])
 def test_a_printed_cell_is_computed_if_any_of_its_tables_has_it(places: tuple[int, int]) -> None:
     cells = [
-        SimpleNamespace(answered=SimpleNamespace(name=("d", "s", "m")), paper=SimpleNamespace(n=n))
+        SimpleNamespace(answered=SimpleNamespace(name=("d", "s", "m")), result=SimpleNamespace(n=n))
         for n in places
     ]
     tables = {
@@ -492,7 +492,7 @@ def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
 
     def answer(mean: float, *items: str) -> Any:
         cell = SimpleNamespace(
-            verdict=SimpleNamespace(is_of_current_runs=True), paper=SimpleNamespace(mean=mean)
+            verdict=SimpleNamespace(is_of_current_runs=True), result=SimpleNamespace(mean=mean)
         )
         return SimpleNamespace(cell=cell, items=items, unit="%")
 
@@ -549,7 +549,7 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
     table = SimpleNamespace(title="Own title", published=None)
     demo = SimpleNamespace(
         scale="demo",
-        cells=[SimpleNamespace(demo=each, paper=None) for each in
+        cells=[SimpleNamespace(demo=each, result=None) for each in
                (None, SimpleNamespace(n=0), SimpleNamespace(n=2), SimpleNamespace(n=1))],
     )  # fmt: skip
     targets = {

@@ -62,7 +62,7 @@ def why_not(bench: Workbench) -> str:
     """Why the number of the only cell is not known to be that of today's code; "" if it is."""
     bench = load(bench.root)  # nothing is remembered of earlier files
     (cell,) = tables.compute(bench, bench.table("own", "table_1"), Published()).cells
-    (run,) = cell.paper.runs
+    (run,) = cell.result.runs
     assert run.value == pytest.approx(80)
     return run.code
 

@@ -56,8 +56,8 @@ def test_the_page_of_every_run_of_a_landed_table_has_its_cells_numbers() -> None
             cell = table.cells[(int(row) - 1) * len(table.columns) + int(column) - 1]
             values = [
                 each.value
-                for each in cell.paper.runs
-                if cell.paper.run_of(each) == run and each.value is not None
+                for each in cell.result.runs
+                if cell.result.run_of(each) == run and each.value is not None
             ]
             # A cell whose runs differ in their arithmetic has no number.
             assert values in ([], [answer.value]), answer.places

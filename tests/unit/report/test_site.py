@@ -139,7 +139,7 @@ def test_every_linked_run_page_has_what_its_cell_takes_from_it(bench: Workbench)
     seen = 0
     for cell in table.cells:  # type: ignore[union-attr]
         address = f"ima/table_1.html#row-{cell.row + 1}-{cell.column + 1}"
-        for result in filter(None, (cell.paper, cell.demo)):
+        for result in filter(None, (cell.result, cell.demo)):
             for run in result.runs:
                 if run.page and run.value is not None:
                     text = page(bench, run.page)

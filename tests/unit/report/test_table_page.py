@@ -71,7 +71,7 @@ def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None
     assert first.printed == {printed.index(max(printed))}
     assert first.ours == {1} and second.ours == frozenset()
     assert best_of_rows(target, table, [0])[0].ours == frozenset()  # of one there is no best
-    same = replace(table.cells[1], paper=replace(table.cells[1].paper, mean=80.001))
+    same = replace(table.cells[1], result=replace(table.cells[1].result, mean=80.001))
     tied = replace(table, cells=(table.cells[0], same, *table.cells[2:]))
     assert best_of_rows(target, tied, range(4))[0].ours == {0, 1}  # as far as digits show
     for decimals, best in ((3, {1}), (0, {0, 1})):
@@ -106,7 +106,7 @@ def test_so_it_is_of_ours() -> None:
     target = bench.table("superfed", "table_2_6", "paper")
     table = tables.compute(bench, target, papers)
     cells = [
-        replace(each, paper=replace(each.paper, mean=each.column + 1.0)) for each in table.cells
+        replace(each, result=replace(each.result, mean=each.column + 1.0)) for each in table.cells
     ]
     last = len(table.columns) - 1
     best = best_of_rows(target, replace(table, cells=tuple(cells)), range(last + 1))
@@ -208,7 +208,7 @@ def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale:
             continue
         assert row.scene.curves.raw == (row.scene.curves.seeds == 1)
         panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
-        ours = {cell.column: cell.paper.mean for cell in row.cells}
+        ours = {cell.column: cell.result.mean for cell in row.cells}
         for pair in row_figures.pairs_of(target):
             (title, *_) = [table.columns[column].label for column, _ in pair]
             for column, name in pair:
@@ -227,12 +227,12 @@ def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:
     seen = 0
     for cell in row.cells:
         label = table.columns[cell.column].label
-        if cell.paper.mean is None or label == "FedAvg":
+        if cell.result.mean is None or label == "FedAvg":
             continue
         mixed = ", at the mixture that is best on average" * (
             label in ("SuPerFed-MM", "SuPerFed-LM")
         )
-        assert f"this method{mixed} ends at {cell.paper.mean:.2f} %" in panels[label], label
+        assert f"this method{mixed} ends at {cell.result.mean:.2f} %" in panels[label], label
         seen += 1
     assert seen >= 9
 

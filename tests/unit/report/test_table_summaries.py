@@ -47,7 +47,7 @@ def printed(name: str, method: str = "M") -> Printed:
 
 
 def cell(place: tuple[int, int] = (0, 0), **about: Any) -> TableCell:
-    told = {"printed": None, "paper": result_of(), "demo": None, "selection": ""}
+    told = {"printed": None, "result": result_of(), "demo": None, "selection": ""}
     told |= {"difference": None, "verdict": None}
     return TableCell(*place, **(told | about))
 
@@ -64,7 +64,7 @@ def some_cells(seed: int) -> list[TableCell]:
             cell(
                 divmod(at, 4),
                 printed=printed(name) if name else None,
-                paper=result_of(n=n),
+                result=result_of(n=n),
                 demo=rnd.choice([None, result_of("s/demo", 0), result_of("s/demo", 2)]),
                 verdict=Verdict(word, "", basis=rnd.choice(BASES)) if word else None,
                 surrogate_for=rnd.choice(["", "", "other"]),
@@ -89,11 +89,11 @@ def test_the_counts_of_a_page_are_of_the_first_answer_to_each_printed_cell(seed:
     own = [each for each in first if not (each.printed and each.surrogate_for)]
     told = page._counts(cells)
     assert told.pop("printed") == len({each.printed for each in own if each.printed})
-    assert told.pop("computed") == len([each for each in own if each.paper.n])
+    assert told.pop("computed") == len([each for each in own if each.result.n])
     assert told.pop("demo") == len([each for each in first if each.demo and each.demo.n])
     for key, word in zip(("agree", "undecided", "differ", "not_comparable"), WORDS, strict=True):
         having = [each for each in own if each.verdict and each.verdict.word == word]
-        assert told.pop(key) == len([each for each in having if each.paper.n])
+        assert told.pop(key) == len([each for each in having if each.result.n])
     assert not told
     rest = [each for each in cells if not any(each is one for one in first)]
     more = [each for each in rest if each.printed and not each.surrogate_for and each.verdict]
@@ -111,7 +111,7 @@ def test_the_counts_of_a_page_are_of_the_first_answer_to_each_printed_cell(seed:
 def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
     def of(*made_on: str, value: float | None = 1.0) -> TableCell:
         runs = tuple(run_of(at, made_on=each, value=value) for at, each in enumerate(made_on))
-        return cell(paper=result_of(runs=runs))
+        return cell(result=result_of(runs=runs))
 
     one, two = "torch 2.1, numpy 2, x86_64, cpu a", "torch 2.1, numpy 1, x86_64, cpu b"
     assert page._mixed([of(one, one), of(one)]) == []
@@ -121,15 +121,15 @@ def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
         "numpy 1, cpu b", "numpy 2, cpu a"
     ]  # fmt: skip
     rival = replace(result_of(runs=(run_of(made_on=one), run_of(method="x", made_on=two))))
-    assert page._mixed([cell(paper=rival)]) == []  # of the chosen method only
-    demo = cell(paper=of(one).paper, demo=of(two).paper)
+    assert page._mixed([cell(result=rival)]) == []  # of the chosen method only
+    demo = cell(result=of(one).result, demo=of(two).result)
     assert len(page._mixed([demo])) == 2
 
 
 def test_each_run_of_another_class_counts_once() -> None:
     odd = run_of(1, arithmetic="stacked"), run_of(2, arithmetic="stacked"), run_of(3)
     other = result_of("s/b", runs=(run_of(1, arithmetic="2 threads"),))
-    cells = (cell(paper=result_of(runs=odd)), cell(paper=result_of(runs=odd[:1]), demo=other))
+    cells = (cell(result=result_of(runs=odd)), cell(result=result_of(runs=odd[:1]), demo=other))
     table = replace(table_of(["M"], [[""]]), cells=cells)
     assert page._other_arithmetic(table) == {"stacked": 2, "2 threads": 1}
     assert page._other_arithmetic(replace(table, cells=(cell(),))) == {}
@@ -138,11 +138,11 @@ def test_each_run_of_another_class_counts_once() -> None:
 def test_cells_of_a_row_are_alike_if_other_published_runs_share_a_demo() -> None:
     demo, other = result_of("s/demo"), result_of("s/demo", runs=(run_of(2),))
     a, b = result_of("s/a"), result_of("s/b")
-    assert not page._alike([cell((0, 0), paper=a), cell((0, 1), paper=b)])
-    assert page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=b, demo=demo)])
-    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((1, 0), paper=b, demo=demo)])
-    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=b, demo=other)])
-    assert not page._alike([cell((0, 0), paper=a, demo=demo), cell((0, 1), paper=a, demo=demo)])
+    assert not page._alike([cell((0, 0), result=a), cell((0, 1), result=b)])
+    assert page._alike([cell((0, 0), result=a, demo=demo), cell((0, 1), result=b, demo=demo)])
+    assert not page._alike([cell((0, 0), result=a, demo=demo), cell((1, 0), result=b, demo=demo)])
+    assert not page._alike([cell((0, 0), result=a, demo=demo), cell((0, 1), result=b, demo=other)])
+    assert not page._alike([cell((0, 0), result=a, demo=demo), cell((0, 1), result=a, demo=demo)])
 
 
 def bench_of(**methods: tuple[str, dict[str, Any]]) -> Any:
@@ -235,7 +235,7 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
         result_of("s/a", runs=tuple(run_of(seed, page=pages) for seed in seeds))
         for seeds, pages in (((1, 2), "x"), ((1,), "x"), ((1, 3), "x"), ((4,), None), ((5,), None))
     ]
-    cells = tuple(cell((at, 0), paper=paper) for at, paper in enumerate(papers))
+    cells = tuple(cell((at, 0), result=paper) for at, paper in enumerate(papers))
     table = replace(table_of(["M"], [[""]] * 5), cells=cells)
     for name in ("_wanted", "_summary", "_note", "_how", "about_setting"):
         monkeypatch.setattr(page, name, lambda *_: ())
@@ -264,7 +264,7 @@ def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.Mon
 
     def note(column: int, *results: Result) -> str:
         paper, demo = (*results, None)[:2]
-        return page._note(bench_of(), target, row, cell((0, column), paper=paper, demo=demo))
+        return page._note(bench_of(), target, row, cell((0, column), result=paper, demo=demo))
 
     assert note(0, result_of("s/a"), result_of("s/demo")) == ""
     assert note(1, result_of("s/a")).split(", ") == ["the loss", "at a half"]
@@ -306,7 +306,7 @@ def test_a_row_s_landed_files_are_those_of_all_its_settings(tmp_path: Path) -> N
         folder = tmp_path / f"reports/papers/s/compact/{name}"
         folder.mkdir(parents=True)
         (folder / "rounds.parquet").touch()
-    cells = [cell(paper=result_of(f"s/{name}")) for name in ("b", "a", "b", "gone")]
+    cells = [cell(result=result_of(f"s/{name}")) for name in ("b", "a", "b", "gone")]
     assert page._landed(tmp_path, cells) == tuple(
         f"s/compact/{name}/rounds.parquet" for name in ("a", "b")
     )
@@ -354,11 +354,11 @@ def test_a_row_without_a_result_says_what_it_takes(
 
     bench: Any = SimpleNamespace(setting=setting)
     left = tuple(run_of(seed, state="not run", value=None) for seed in (1, 2))
-    cells = [cell(paper=result_of(name, 0, left)) for name in ("s/a", "s/b", "s/b")]
+    cells = [cell(result=result_of(name, 0, left)) for name in ("s/a", "s/b", "s/b")]
     assert page._wanted(bench, cells) == words
-    assert page._wanted(bench, [cell(paper=result_of("s/a", 0, left[:1]))]).startswith("1 run of ")
+    assert page._wanted(bench, [cell(result=result_of("s/a", 0, left[:1]))]).startswith("1 run of ")
     failed = result_of("s/a", 0, (left[0], run_of(2, state="failed", value=None)))
-    assert page._wanted(bench, [*cells, cell(paper=failed)]) == ""
+    assert page._wanted(bench, [*cells, cell(result=failed)]) == ""
 
 
 # --- coverage -------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ def test_sums_leave_out_further_readings_of_the_same_cells() -> None:
 
 def test_a_run_of_a_compact_table_counts_once_and_with_any_number() -> None:
     runs = (run_of(1, value=0.0), run_of(2, value=None), run_of(3, value=0.5), run_of(9, value=1.0))
-    cells = (cell((0, 0), paper=result_of("s/a", 3, runs)), cell((0, 1), paper=result_of("s/b")))
-    again = (cell((0, 2), paper=result_of("s/a", 3, runs)),)
+    cells = (cell((0, 0), result=result_of("s/a", 3, runs)), cell((0, 1), result=result_of("s/b")))
+    again = (cell((0, 2), result=result_of("s/a", 3, runs)),)
     rows, columns = (TableRow("r", "accuracy", "%", "s/a", None),), (TableColumn("c"),)
     table = ComputedTable(
         "s", "t", "compact", "T", None, Summary(), rows, columns, (*cells, *again)

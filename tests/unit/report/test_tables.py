@@ -59,7 +59,7 @@ def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -
     write_run(bench, RunKey(PAPER, "fedavg", 1), accuracies)
     first = cells(bench, papers, "paper")[0]
     assert first.printed.mean == 81.17
-    assert first.paper.mean == pytest.approx(80.9)
+    assert first.result.mean == pytest.approx(80.9)
     assert first.difference == pytest.approx(-0.27)
     assert first.verdict.word == "undecided"  # one seed, and no spread from anywhere
 
@@ -67,7 +67,7 @@ def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -
 def test_seeds_make_mean_spread_and_interval(bench: Workbench, papers: Published) -> None:
     for seed, value in enumerate((0.80, 0.81, 0.82), start=1):
         write_run(bench, RunKey(PAPER, "fedavg", seed), constant(value))
-    found = cells(bench, papers, "paper")[0].paper
+    found = cells(bench, papers, "paper")[0].result
     assert (found.n, found.std) == (3, pytest.approx(1))
     assert found.mean == pytest.approx(81)
     assert found.half_width == pytest.approx(2.484, abs=1e-3)
@@ -102,7 +102,7 @@ def test_one_seed_borrows_the_widest_spread_of_its_column(
 
 def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
     for cell in cells(bench, papers, "paper"):
-        assert cell.paper.hole == "not run"
+        assert cell.result.hole == "not run"
         assert cell.verdict is None
 
 
@@ -110,7 +110,7 @@ def test_a_demo_number_has_no_verdict(bench: Workbench, papers: Published) -> No
     write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.8117, 40))
     first = cells(bench, papers, "demo")[0]
     assert first.demo.mean == pytest.approx(81.17)
-    assert first.paper.n == 0
+    assert first.result.n == 0
     assert first.verdict is None
     assert first.difference is None
 
@@ -121,7 +121,7 @@ def test_a_landed_result_carries_a_verdict_at_either_scale(
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.80), reference=True)
     for scale in ("demo", "paper"):
         second = cells(bench, papers, scale)[1]
-        assert second.paper.runs[0].reference
+        assert second.result.runs[0].reference
         assert (second.verdict.word, second.verdict.seeds) == ("undecided", 1)
 
 
@@ -131,7 +131,7 @@ def test_a_run_of_this_machine_comes_before_a_landed_one(
     run = RunKey(PAPER, "fedavg", 1)
     write_run(bench, run, constant(0.70), reference=True)
     write_run(bench, run, constant(0.81))
-    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
+    assert cells(bench, papers, "paper")[0].result.mean == pytest.approx(81)
 
 
 def test_a_damaged_run_is_not_passed_over_for_a_landed_one(bench: Workbench) -> None:
@@ -161,15 +161,15 @@ def test_seeds_of_different_arithmetic_are_not_averaged(
         folder = write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.81))
     write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | other)
     cell = cells(bench, papers, "paper")[0]
-    assert (cell.paper.n, cell.paper.mean, cell.paper.chosen) == (0, None, None)
+    assert (cell.result.n, cell.result.mean, cell.result.chosen) == (0, None, None)
     assert cell.verdict and cell.verdict.word == "not comparable"
     assert cell.verdict.why.startswith(
         "seed 1 has arithmetic 'per client': not averaged with others"
     )
-    assert cell.paper.hole and "; seed 2 has arithmetic " in cell.paper.hole
-    assert [run.value for run in cell.paper.runs][:2] == [None, None]
+    assert cell.result.hole and "; seed 2 has arithmetic " in cell.result.hole
+    assert [run.value for run in cell.result.runs][:2] == [None, None]
     shutil.rmtree(folder)  # one seed has one class
-    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
+    assert cells(bench, papers, "paper")[0].result.mean == pytest.approx(81)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_seeds_of_another_architecture_are_averaged_on_request(
         folder = write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.8 + 0.02 * (seed - 1)))
     manifest = json.loads((folder / "manifest.json").read_text())
     write_manifest(folder, {**manifest, key: {**manifest[key], name: value}})
-    found = cells(bench, papers, "paper")[0].paper
+    found = cells(bench, papers, "paper")[0].result
     assert (found.n, found.apart) == ((2, False) if always else (0, True))
     assert always or str(value)[:3] in found.hole
     across = bench.config.model_copy(update={"average_across": True})
-    found = cells(replace(bench, config=across), papers, "paper")[0].paper
+    found = cells(replace(bench, config=across), papers, "paper")[0].result
     assert (found.n, found.mean) == (2, pytest.approx(81))
 
 
@@ -197,12 +197,12 @@ def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Pu
     nan = float("nan")
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
     first = cells(bench, papers, "paper")[0]
-    assert first.paper.hole == "seed 1 diverged at round 3"
+    assert first.result.hole == "seed 1 diverged at round 3"
     assert first.verdict.word == "not comparable"
     write_run(bench, RunKey(PAPER, "fedavg", 2), constant(0.81))
     first = cells(bench, papers, "paper")[0]
-    assert first.paper.mean == pytest.approx(81)
-    assert first.paper.trouble == "seed 1 diverged at round 3"
+    assert first.result.mean == pytest.approx(81)
+    assert first.result.trouble == "seed 1 diverged at round 3"
     assert first.verdict.word == "not comparable"
 
 
@@ -210,12 +210,12 @@ def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> 
     """The table's numbers are means of the last ten evaluated rounds."""
     assert bench.table("ima", "table_1", "paper").table.summary.rounds == 10
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
-    first = cells(bench, papers, "paper")[0].paper
+    first = cells(bench, papers, "paper")[0].result
     assert first.mean == pytest.approx(81)
     other = "seed 1 made with another configuration: rounds"
     assert first.trouble == f"seed 1 is the mean of 9 evaluated rounds, not of 10; {other}"
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
-    assert cells(bench, papers, "paper")[1].paper.trouble == other
+    assert cells(bench, papers, "paper")[1].result.trouble == other
 
 
 def with_metric(bench: Workbench, metric: object) -> Workbench:
@@ -232,8 +232,8 @@ def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5999))
     first, second = cells(bench, papers, "paper")[:2]
-    assert first.paper.mean == 2
-    assert second.paper.hole == "seed 1 never reached 60 %"
+    assert first.result.mean == 2
+    assert second.result.hole == "seed 1 never reached 60 %"
 
 
 @pytest.mark.parametrize("percent", range(1, 100))
@@ -261,8 +261,8 @@ def test_a_table_has_megabytes_to_a_target(bench: Workbench, papers: Published) 
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5999))
     first, second = cells(bench, papers, "paper")[:2]
-    assert first.paper.mean is not None and first.paper.mean > 0
-    assert second.paper.hole == "seed 1 never reached 60 %"
+    assert first.result.mean is not None and first.result.mean > 0
+    assert second.result.hole == "seed 1 never reached 60 %"
 
 
 def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published) -> None:
@@ -270,7 +270,7 @@ def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published)
     bench = with_metric(bench, Reached(reached_in_steps_of=5))
     for seed, most in enumerate((0.7999, 0.6, 0.64), start=1):
         write_run(bench, RunKey(PAPER, "fedavg", seed), [0.1, most, 0.3, *constant(0.2, 297)])
-    found = cells(bench, papers, "paper")[0].paper
+    found = cells(bench, papers, "paper")[0].result
     assert [run.value for run in found.runs] == [75, 60, 60]
     assert (found.mean, found.std, found.n) == (60, None, 3)
 
@@ -283,9 +283,9 @@ def test_the_least_loss_is_of_the_mean_over_seeds(bench: Workbench, papers: Publ
         write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.5), more=more)
     write_run(bench, RunKey(PAPER, "fedavg+fedadam", 1), constant(0.5))
     first = cells(bench, papers, "paper")[0]
-    assert [run.value for run in first.paper.runs if run.value] == [0.3, 0.1]
-    assert first.paper.mean == pytest.approx(0.3)  # of .3, .5 and .9
-    assert (first.paper.std, first.paper.half_width, first.paper.n) == (None, None, 2)
+    assert [run.value for run in first.result.runs if run.value] == [0.3, 0.1]
+    assert first.result.mean == pytest.approx(0.3)  # of .3, .5 and .9
+    assert (first.result.std, first.result.half_width, first.result.n) == (None, None, 2)
 
 
 def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: Published) -> None:
@@ -294,9 +294,9 @@ def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: P
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5))
     for name, value in (("ensemble_accuracy", 75), ("ensemble_loss", 1.5)):
         first, second = cells(with_metric(bench, OfRounds(name=name)), papers, "paper")[:2]
-        assert first.paper.mean == pytest.approx(value)
+        assert first.result.mean == pytest.approx(value)
         words = name.replace("ensemble_", "ensemble's ")
-        assert second.paper.hole == f"seed 1 the method has no {words}"
+        assert second.result.hole == f"seed 1 the method has no {words}"
 
 
 def test_rounds_after_the_last_that_counts_are_left_out(
@@ -308,7 +308,7 @@ def test_rounds_after_the_last_that_counts_are_left_out(
     bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
     accuracies = [*constant(0.1, 48), 0.6, 0.8, *constant(0.9, 250)]
     write_run(bench, RunKey(PAPER, "fedavg", 1), accuracies)
-    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(70)
+    assert cells(bench, papers, "paper")[0].result.mean == pytest.approx(70)
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
     expected = "mean of the last 2 evaluated rounds of the first 50 rounds"
@@ -331,9 +331,9 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     there = bench.table("ima", "table_1", "paper").cells[1].methods[0]
     write_run(bench, RunKey(DEMO, there, 1), constant(0.25))
     found = cells(bench, papers, "paper")
-    assert found[0].paper.mean == pytest.approx(math.log(2))
-    assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
-    assert found[2].paper.setting == PAPER
+    assert found[0].result.mean == pytest.approx(math.log(2))
+    assert (found[1].result.setting, found[1].result.mean) == (DEMO, pytest.approx(25))
+    assert found[2].result.setting == PAPER
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
     assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
@@ -353,10 +353,10 @@ def test_rounds_to_a_mean_of_several_rounds(bench: Workbench, papers: Published)
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.7, 0.5, 0.3, 0.9, 0.6, *constant(0.7, 295)])
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), [0.5, 0.9, *constant(0.5, 298)])
     first, second = cells(bench, papers, "paper")[:2]
-    assert first.paper.mean == 5  # (0.3 + 0.9 + 0.6) / 3
-    assert second.paper.mean == 3
+    assert first.result.mean == 5  # (0.3 + 0.9 + 0.6) / 3
+    assert second.result.mean == 3
     short = with_metric(bench, RoundsTo(rounds_to=60, mean_of=301))
-    assert cells(short, papers, "paper")[0].paper.hole == "seed 1 never reached 60 %"
+    assert cells(short, papers, "paper")[0].result.hole == "seed 1 never reached 60 %"
 
 
 def speed_ups(bench: Workbench) -> Workbench:
@@ -394,9 +394,9 @@ def test_speed_up_is_over_the_same_method_without_the_row_s_wrapper(
         reaching(method, 1, round)
     found = cells(bench, papers, "paper")
     assert [cell.printed.method for cell in found] == ["FedAvg+IMA", "FedProx+IMA"]
-    assert (found[0].paper.mean, found[0].paper.n) == (1.75, 2)
-    assert found[0].paper.trouble == "seed 3 without the wrapper not run"
-    assert (found[1].paper.mean, found[1].paper.chosen) == (2.5, "ima+fedprox")
+    assert (found[0].result.mean, found[0].result.n) == (1.75, 2)
+    assert found[0].result.trouble == "seed 3 without the wrapper not run"
+    assert (found[1].result.mean, found[1].result.chosen) == (2.5, "ima+fedprox")
     target = bench.table("ima", "table_1", "paper")
     assert {"fedavg", "ima+fedavg"} < {run.method for run in target.runs}
 
@@ -405,14 +405,14 @@ def test_a_speed_up_over_what_never_arrives_is_a_hole(bench: Workbench, papers: 
     bench = speed_ups(bench)
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.3))
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.7))
-    result = cells(bench, papers, "paper")[0].paper
+    result = cells(bench, papers, "paper")[0].result
     assert result.hole == "seed 1 without the wrapper never reached 60 %"
     assert result.mean is None
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 120), reference=True)
-    assert cells(bench, papers, "paper")[0].paper.hole == "seed 1 stopped after round 120 of 300"
+    assert cells(bench, papers, "paper")[0].result.hole == "seed 1 stopped after round 120 of 300"
 
 
 def test_a_failed_run_says_why(bench: Workbench, papers: Published) -> None:
@@ -440,8 +440,8 @@ def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published)
     for method, value in (("fedprox_mu0.1", 0.78), ("fedprox", 0.79), ("fedprox_mu0.001", 0.77)):
         write_run(bench, RunKey(PAPER, method, 1), constant(value))
     third = cells(bench, papers, "paper")[2]
-    assert third.paper.chosen == "fedprox"
-    assert third.paper.mean == pytest.approx(79)
+    assert third.result.chosen == "fedprox"
+    assert third.result.mean == pytest.approx(79)
     assert [bool(cell.selection) for cell in cells(bench, papers, "paper")[:3]] == [False] * 2 + [
         True
     ]
@@ -544,14 +544,14 @@ def test_claims_read_neither_released_numbers_for_the_text_nor_explanations(
         for item in items
     }
     computed = {
-        item: sum(cell.paper.n > 0 for cell in landed["superfed", item].cells) for item in items
+        item: sum(cell.result.n > 0 for cell in landed["superfed", item].cells) for item in items
     }
     assert not computed["table_2_6"] and computed["table_2_6_earlier"]
     answers = answers_by_table(bench, landed, papers)
     assert not index_of(answers, "text")
     assert len(index_of(answers, "released")) == computed["table_2_6_released"]
     assert not any(
-        "earlier" in cell.paper.setting for cell in index_of(answers, "released").values()
+        "earlier" in cell.result.setting for cell in index_of(answers, "released").values()
     )
 
 
@@ -591,7 +591,7 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
                 bench, RunKey(PAPER, method, seed), constant(value + seed * len(method) / 1e4)
             )
     target = bench.table("ima", "table_1", "paper")
-    results = [cell.paper for cell in tables.compute(bench, target, papers).cells]
+    results = [cell.result for cell in tables.compute(bench, target, papers).cells]
     printed = [tables.printed_cell(target, cell, papers) for cell in target.cells]
     monkeypatch.setattr(spreads, "_on_own_splits", lambda printed, result, published: result.n > 0)
     assert {*spreads.paired_spreads(bench, printed, results, papers)} == {0, 1}

@@ -127,7 +127,7 @@ def test_tables_read_rounds_to_the_target_of_a_stopped_run(tmp_path: Path) -> No
     write_run(bench, run, [0.5, 0.7, 0.8], stopped="accuracy reached 80 %")
     assert standing_of(bench, run).is_current
     (cell,) = compute(bench, bench.table("own", "t"), Published()).cells
-    assert cell.paper.mean == 3 and not cell.paper.trouble
+    assert cell.result.mean == 3 and not cell.result.trouble
     estimate = CostEstimate(CostModel(bench, chosen(bench, (), "paper")))
     assert estimate.lines()[-1].done == 1 and estimate.as_json()["at_most"] == 0
 
@@ -157,4 +157,4 @@ def test_without_gain_a_target_counts_as_not_reached(
     assert main(["estimate"]) == 0 and "At most: 1 runs" in capsys.readouterr().out
     write_run(bench, run, [0.5, 0.7, 0.7, 0.7], stopped="no gain")
     (cell,) = compute(bench, bench.table("own", "t"), Published()).cells
-    assert cell.paper.mean is None and "it stopped" in str(cell.paper.hole)
+    assert cell.result.mean is None and "it stopped" in str(cell.result.hole)

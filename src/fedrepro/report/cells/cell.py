@@ -1,6 +1,6 @@
 """A table's cells as typed values, and as the JSON that ``results/tables/`` keeps.
 
-A cell has up to two results: ``paper`` comes from the row's own setting (the published one, at
+A cell has up to two results: ``result`` comes from the row's own setting (the published one, at
 scale compact the small one; runs of this machine, or else reference results in reports/papers) and
 may carry a verdict; ``demo`` comes from the smaller demo setting and never does.
 """
@@ -8,7 +8,9 @@ may carry a verdict; ``demo`` comes from the smaller demo setting and never does
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey, TableTarget
@@ -127,7 +129,7 @@ class TableCell:
     row: int
     column: int
     printed: Printed | None
-    paper: Result
+    result: Annotated[Result, Field(alias="paper")]
     demo: Result | None
     selection: str
     difference: float | None
@@ -136,7 +138,7 @@ class TableCell:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        return (self.paper, self.demo) if self.demo else (self.paper,)
+        return (self.result, self.demo) if self.demo else (self.result,)
 
     @property
     def answered(self) -> Printed | None:
@@ -183,7 +185,9 @@ class ComputedTable:
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""
-        values: dict[str, Any] = adapter(ComputedTable).dump_python(self, mode="json")
+        values: dict[str, Any] = adapter(ComputedTable).dump_python(
+            self, mode="json", by_alias=True
+        )
         return values
 
     def to_json(self) -> str:

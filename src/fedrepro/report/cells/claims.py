@@ -92,9 +92,9 @@ def _side(printed: PrintedCell, index: CellIndex) -> Side:
         return Side(name, {})
     values = {}
     if cell.verdict is None or cell.verdict.is_of_current_runs:
-        runs = cell.paper.runs_of_the_chosen
+        runs = cell.result.runs_of_the_chosen
         values = {run.seed: run.value for run in runs if run.value is not None}
-    return Side(name, values, cell.paper.diverged)
+    return Side(name, values, cell.result.diverged)
 
 
 def _judge_counted(

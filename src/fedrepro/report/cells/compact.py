@@ -49,7 +49,7 @@ def judge_compact(
             return Side(label, {})
         cell = computed.cells[place]
         values = by_seed(cell, last_rounds[place])
-        return Side(label, values, cell.paper.diverged, not values and _is_impossible(cell))
+        return Side(label, values, cell.result.diverged, not values and _is_impossible(cell))
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
     row, column = divmod(pairs[0].left, len(table.columns))
@@ -65,7 +65,7 @@ def judge_compact(
         cells_of_both = (
             computed.cells[place] for pair in judged for place in (pair.left, pair.right)
         )
-        stale = {run.stale for cell in cells_of_both for run in cell.paper.runs if run.stale}
+        stale = {run.stale for cell in cells_of_both for run in cell.result.runs if run.stale}
         finding = replace(
             finding, why=f"Its small runs do not count: {min(stale)}." if stale else ""
         )
@@ -145,7 +145,7 @@ def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[int | Non
 
 def _is_impossible(cell: TableCell) -> bool:
     """Return True if all runs of a cell are finished and current, and none has the measure."""
-    runs = cell.paper.runs
+    runs = cell.result.runs
     return bool(runs) and all(
         run.state == "finished" and run.value is None and not run.stale for run in runs
     )
@@ -158,7 +158,7 @@ def by_seed(cell: TableCell, last: int | None = None) -> dict[int, float]:
         last: what counts for a finished run that never reached the target. Leaving such seeds out
             would leave out the worst ones.
     """
-    result = cell.paper
+    result = cell.result
     runs = result.runs_of_the_chosen or (result.runs if len(result.methods) == 1 else ())
     values = {}
     for run in runs:

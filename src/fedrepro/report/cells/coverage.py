@@ -124,7 +124,7 @@ def count(
         answers: dict[tuple[str, ...], dict[str, int]] = {}
         for cell in computed_tables[key].cells if key in computed_tables else ():
             if cell.answered:
-                counted_once = counts_of(cell.paper.n > 0, cell.verdict)
+                counted_once = counts_of(cell.result.n > 0, cell.verdict)
                 answers.setdefault(cell.answered.name, counted_once)
         if key not in computed_tables:
             own = (cell for cell in target.cells if not workbench.surrogate_for(cell.setting))
@@ -175,7 +175,7 @@ def count_any(
         for cell in table.cells:
             if cell.answered:
                 name = system, str(table.published_table), *cell.answered.name
-                has_value[name] = has_value.get(name, False) or cell.paper.n > 0
+                has_value[name] = has_value.get(name, False) or cell.result.n > 0
     for (system, _), target in workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
             for counted_cell in computed.compute(workbench, target, published):

@@ -108,7 +108,7 @@ def printed_numbers(table: ComputedTable) -> Numbers:
 
 
 def _of_printed(cell: TableCell) -> Number | None:
-    printed, result = cell.printed, cell.paper
+    printed, result = cell.printed, cell.result
     if printed is None or printed.mean is None:
         return None
     current = bool(result.n and cell.verdict and cell.verdict.is_of_current_runs)

@@ -351,7 +351,7 @@ def _play(
     compact = workbench.experiments[match.system].compact[match.item]
     cells = table.cells[match.row * len(compact.columns) :] if table else ()
     for column, cell in zip(compact.columns, cells, strict=False):
-        result = cell.paper
+        result = cell.result
         if result.methods == (CENTRAL,):
             continue
         asked = result.setting, result.methods[0]

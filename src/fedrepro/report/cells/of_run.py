@@ -55,7 +55,7 @@ def _has(cell: Cell, run: RunKey) -> bool:
 
 
 def _ours(cell: TableCell, run: RunKey, printed: PrintedCell, seeds: int) -> str:
-    result = cell.paper
+    result = cell.result
     values = [
         each.value
         for each in result.runs

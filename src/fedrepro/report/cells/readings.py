@@ -84,11 +84,11 @@ def answers_of(
             also deviate from that system's code.
     """
     for wanted, cell in zip(target.cells, table.cells, strict=True):
-        if cell.answered is None or not cell.paper.n:
+        if cell.answered is None or not cell.result.n:
             continue
         released = released_in(workbench, target, wanted)
         setting = workbench.setting(wanted.setting)
-        composition, _ = workbench.compose(setting, cell.paper.chosen or wanted.methods[0])
+        composition, _ = workbench.compose(setting, cell.result.chosen or wanted.methods[0])
         plain = workbench.setting(str(SettingName.parse(setting.name).plain))
         settings = tuple(plain.released) if "settings" in released or not released else ()
         methods = (

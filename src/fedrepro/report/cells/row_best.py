@@ -37,7 +37,7 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             for cell in cells
             if cell.printed and cell.printed.mean is not None
         }
-        ours = {cell.column: _shown(cell) for cell in cells if cell.paper.mean is not None}
+        ours = {cell.column: _shown(cell) for cell in cells if cell.result.mean is not None}
         best.append(
             Best(_best(printed, quantity.higher_is_better), _best(ours, quantity.higher_is_better))
         )
@@ -46,8 +46,8 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
 
 def _shown(cell: TableCell) -> float:
     """Our number as it is shown, so that what looks equal is."""
-    assert cell.paper.mean is not None
-    return round(cell.paper.mean, cell.printed.decimals if cell.printed else 2)
+    assert cell.result.mean is not None
+    return round(cell.result.mean, cell.printed.decimals if cell.printed else 2)
 
 
 def _best(values: dict[int, float], higher_is_better: bool) -> frozenset[int]:

@@ -158,7 +158,7 @@ def _entries_that_meet(
                 column = table.columns[cell.column].label
                 quantity = spec.metric_of(row, spec.columns[cell.column]).quantity
                 address = f"{system}/{item}.html#row-{index + 1}"
-                number = _entry(cell, cell.paper, column, quantity, scale, row.label, address)
+                number = _entry(cell, cell.result, column, quantity, scale, row.label, address)
                 demo = None
                 if cell.demo:
                     page = f"{system}/{item}.html#demo"

@@ -36,7 +36,7 @@ def as_csv(table: ComputedTable) -> str:
     """
     lines = []
     for cell in table.cells:
-        row, printed, ours, demo = table.rows[cell.row], cell.printed, cell.paper, cell.demo
+        row, printed, ours, demo = table.rows[cell.row], cell.printed, cell.result, cell.demo
         lines.append((
             row.label, ours.setting, table.columns[cell.column].label, row.metric, row.unit,
             printed and printed.mean, printed and printed.std, printed and printed.text,
@@ -93,7 +93,7 @@ def as_latex(
         label = in_latex(f"{row.label}, {row.unit}" if row.unit else row.label)
         printed = (_printed(cell, cell.column in best[number].printed) for cell in here)
         lines.append(f"{label} & {' & '.join(printed)} \\\\")
-        if any(cell.paper.n for cell in here):
+        if any(cell.result.n for cell in here):
             ours = (_ours(cell, cell.column in best[number].ours) for cell in here)
             lines.append(f" & {' & '.join(ours)} \\\\")
     lines += ["\\bottomrule", "\\end{tabular}", f"% {_one_line(table.title)}; {_one_line(source)}"]
@@ -106,12 +106,12 @@ def _printed(cell: TableCell, best: bool) -> str:
 
 
 def _ours(cell: TableCell, best: bool) -> str:
-    if cell.paper.mean is None:
+    if cell.result.mean is None:
         return ""
     decimals = cell.printed.decimals if cell.printed else 2
-    text = f"{cell.paper.mean:.{decimals}f}"
-    if cell.paper.half_width is not None:
-        text += f" $\\pm$ {cell.paper.half_width:.{decimals}f}"
+    text = f"{cell.result.mean:.{decimals}f}"
+    if cell.result.half_width is not None:
+        text += f" $\\pm$ {cell.result.half_width:.{decimals}f}"
     sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
     shown = f"\\textbf{{{text}}}" if best else text
     return f"{shown} {sign}".rstrip()

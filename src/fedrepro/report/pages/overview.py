@@ -247,7 +247,7 @@ def _progress_of(
         return Progress(sum(path.exists() for path in manifests), len(target.runs))
     if target.scale != "compact":
         return None
-    results = [cell.paper for cell in table.cells] if table else []
+    results = [cell.result for cell in table.cells] if table else []
     runs = {key for result in results for key, run in result.by_key if run.value is not None}
     return Progress(len(runs & {*target.runs}), len(target.runs))
 
@@ -322,7 +322,7 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
             verdicts = text.cell.verdict, released.cell.verdict
             if not all(verdict and verdict.is_of_current_runs for verdict in verdicts):
                 continue
-            change = (released.cell.paper.mean or 0.0) - (text.cell.paper.mean or 0.0)
+            change = (released.cell.result.mean or 0.0) - (text.cell.result.mean or 0.0)
             for number in released.items:
                 beside = tuple(item for item in released.items if item != number)
                 old, new = effects.get((system, number)), Effect(change, both, beside)

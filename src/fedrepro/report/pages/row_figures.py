@@ -85,7 +85,7 @@ def scene_of(
 ) -> Scene | None:
     """A row's figures, or None if nothing was run at this scale."""
     pairs, columns = pairs_of(target), target.table.columns
-    both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
+    both = {cell.column: cell.result if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
     if not any(run.page or run.value is not None for cell in results.values() for run in cell.runs):
         return None

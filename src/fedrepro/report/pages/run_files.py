@@ -154,7 +154,7 @@ def unpaged(table: ComputedTable) -> dict[RunKey, bool]:
     entries = {
         key: run.reference
         for cell in table.cells
-        for key, run in cell.paper.by_key
+        for key, run in cell.result.by_key
         if run.page is None and run.state in ("finished", "diverged")
     }
     return dict(sorted(entries.items(), key=lambda each: astuple(each[0])))

@@ -160,7 +160,7 @@ def _rows(
     rows: list[RowView] = []
     for index, head in enumerate(table.rows):
         cells = _cells(table, index)
-        runs = _runs(cell.paper for cell in cells)
+        runs = _runs(cell.result for cell in cells)
         above = next((row for row in rows if runs and runs <= row.runs), None)
         rows.append(
             RowView(
@@ -170,7 +170,7 @@ def _rows(
                 best[index],
                 _summary(target, index),
                 tuple(_note(workbench, target, head, cell) for cell in cells),
-                tuple(_how(workbench, table, cell.paper) for cell in cells),
+                tuple(_how(workbench, table, cell.result) for cell in cells),
                 tuple(about_setting(workbench, head.setting)),
                 _landed(workbench.root, cells) if table.scale == "compact" else (),
                 cells,
@@ -242,7 +242,7 @@ def _alike(cells: Iterable[TableCell]) -> bool:
     for cell in cells:
         if cell.demo:
             demo, paper = (
-                frozenset(key for key, _ in result.by_key) for result in (cell.demo, cell.paper)
+                frozenset(key for key, _ in result.by_key) for result in (cell.demo, cell.result)
             )
             shared.setdefault((cell.row, demo), set()).add(paper)
     return any(len(papers) > 1 for papers in shared.values())
@@ -277,8 +277,8 @@ def order_of(
 
 def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
     """The runs that a row without any result takes, in words; "" if something has run."""
-    runs = {key for cell in cells for key, _ in cell.paper.by_key}
-    if any(run.state != "not run" for cell in cells for run in cell.paper.runs):
+    runs = {key for cell in cells for key, _ in cell.result.by_key}
+    if any(run.state != "not run" for cell in cells for run in cell.result.runs):
         return ""
     rounds = sorted({workbench.setting(run.setting).rounds for run in runs})
     each = f"{rounds[0]:,}" if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}"
@@ -328,18 +328,18 @@ def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableC
     row_of, column = target.table.rows[cell.row], target.table.columns[cell.column]
     metric = column.metric
     notes = [", ".join(filter(None, (metric.quantity.words, metric.mixture)))] if metric else []
-    if cell.paper.setting != row.setting:
-        notes.append(f"in {cell.paper.setting}")
+    if cell.result.setting != row.setting:
+        notes.append(f"in {cell.result.setting}")
     if cell.demo and cell.demo.setting != row.demo:
         notes.append(f"demo in {cell.demo.setting}")
-    wanted, methods = target.table.metric_of(row_of, column), cell.paper.methods
-    if is_of_shared_model(workbench, wanted, cell.paper.setting, methods):
+    wanted, methods = target.table.metric_of(row_of, column), cell.result.methods
+    if is_of_shared_model(workbench, wanted, cell.result.setting, methods):
         notes.append("of the shared model; clients have their own")
     return "; ".join(notes)
 
 
 def _landed(root: Path, cells: Iterable[TableCell]) -> tuple[str, ...]:
-    settings = sorted({cell.paper.setting for cell in cells})
+    settings = sorted({cell.result.setting for cell in cells})
     return tuple(file for setting in settings for file in landed_files(root, setting))
 
 
@@ -355,10 +355,10 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
     none.
     """
     answers = [cell for cell in _answers(cells) if cell.answered or not cell.printed]
-    words = [cell.verdict.word for cell in answers if cell.verdict and cell.paper.n]
+    words = [cell.verdict.word for cell in answers if cell.verdict and cell.result.n]
     return {
         "printed": sum(cell.printed is not None for cell in answers),
-        "computed": sum(cell.paper.n > 0 for cell in answers),
+        "computed": sum(cell.result.n > 0 for cell in answers),
         "demo": sum(bool(cell.demo and cell.demo.n) for cell in _answers(cells)),
         "agree": words.count("agrees"),
         "undecided": words.count("undecided"),
