@@ -40,7 +40,7 @@ def write_page(folder: Path) -> Path:
         found[SYSTEM, item] = table
     renderer = Renderer(folder)
     renderer.write_assets()
-    content = {**claims_page(papers, views_of(workbench, papers, found)), "league": False}
+    content = claims_page(papers, views_of(workbench, papers, found))
     return folder / renderer.write(Path("claims.html"), "claims.html.j2", content)
 
 

@@ -12,8 +12,7 @@ from scipy.special import stdtr
 from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired, student_t
 from fedrepro.report.papers.leads import LOOKS, Word, level_at
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
-from fedrepro.report.papers.rule import TWINS
-from fedrepro.report.papers.verdict import ERRORS, judge
+from fedrepro.report.papers.verdict import ERRORS, TWINS, judge
 
 PAGE = Path("docs/verdicts.md")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"

@@ -154,7 +154,7 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
     answers = headline(answers_of(read_run(workbench.root, run), uses))
     numbers = [
-        f"{answer.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
+        f"{answer.use.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
         for answer in answers[:MOST_NUMBERS]
     ]
     if more := len(answers[MOST_NUMBERS:]):

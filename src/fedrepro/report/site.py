@@ -21,7 +21,7 @@ from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import cells_of_runs
-from fedrepro.report.pages.claims import ClaimView, claims_page, findings_of, views_of
+from fedrepro.report.pages.claims import ClaimView, claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
@@ -49,12 +49,6 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sync_disk
 from fedrepro.support.terminal import say
 
-TEMPLATES: dict[type[Target], str] = {
-    TableTarget: "table.html.j2",
-    FigureTarget: "figure.html.j2",
-    SearchTarget: "search.html.j2",
-    ComputedTarget: "computed.html.j2",
-}
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -135,18 +129,13 @@ def write_site(
     by_table = answers_by_table(workbench, computed_tables, published)
     views = views_of(workbench, published, computed_tables)
     league = league_of(workbench, computed_tables)
-    claims = {
-        **claims_page(published, views),
-        "findings": findings_of(views),
-        "league": bool(league.played),
-    }
     if renderer.league:
         write_league(renderer, workbench, league, published.references)
     compared = compare_pages(workbench, computed_tables)
     pages = {
         "discrepancies": overview.ledger(published, targets, by_table),
         "cost": cost.cost(workbench, published, own, reference),
-        "claims": claims,
+        "claims": claims_page(published, views),
     }
     for name, page in pages.items():
         renderer.write(Path(f"{name}.html"), f"{name}.html.j2", page)
@@ -157,7 +146,7 @@ def write_site(
     # The workflow waits for the start page, so write it last.
     counts = coverage.count(workbench, published, computed_tables)
     content = overview.start_page(
-        workbench, published, targets, computed_tables, counts, claims, by_table,
+        workbench, published, targets, computed_tables, counts, views, by_table,
         workbench.scale(scale),
     )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
@@ -185,21 +174,20 @@ class Writer:
         """The page of a target with its downloads, and the runs that it shows."""
         workbench, published = self.workbench, self.published
         page = target.page.relative_to(SITE)
-        records: list[RunRecord] = []
         content: Mapping[str, Any]
         if isinstance(target, TableTarget):
             table = read_table(workbench.root, target)
             if table is None:
                 raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
-            content = table_page(workbench, target, table, published)
+            template, content = "table.html.j2", table_page(workbench, target, table, published)
             self._table_downloads(page, target, table)
             records = _runs_of(workbench.root, table)
         elif isinstance(target, FigureTarget):
-            content = figure_page(workbench, target, published)
+            template, content = "figure.html.j2", figure_page(workbench, target, published)
             self._figure_downloads(page, content["drawn"], png=content["png"])
             records = content["records"]
         elif isinstance(target, SearchTarget):
-            content = search_page(workbench, target, published)
+            template, content = "search.html.j2", search_page(workbench, target, published)
             records = content["records"]
         else:
             assert isinstance(target, ComputedTarget)
@@ -210,15 +198,16 @@ class Writer:
                 for system, item in workbench.targets()
                 if system == target.system and split_part(item)[0] == target.item != item
             ]
-            content = computed_page(cells, words, parts, target, published)
+            template = "computed.html.j2"
+            content, records = computed_page(cells, words, parts, target, published), []
         self.bibliography(target.system)
-        return self.renderer.write(page, TEMPLATES[type(target)], content), records
+        return self.renderer.write(page, template, content), records
 
     def _table_downloads(self, page: Path, target: TableTarget, table: ComputedTable) -> None:
         """A table as CSV, LaTeX and JSON, beside its page."""
         texts = texts_of(target, table, self.published)
         for ending, text in {**texts, ".json": table.to_json()}.items():
-            self.renderer.write_text(page.with_suffix(ending), text)
+            self.renderer.write_file(page.with_suffix(ending), text)
         write_unpaged(self.renderer, table)
 
     def _figure_downloads(self, page: Path, drawn: Drawn, *, png: bool) -> None:
@@ -233,16 +222,16 @@ class Writer:
             if panel.svg.startswith("<svg"):  # without images
                 svg = standalone(panel.svg, colours)
                 place = page.with_name(f"{page.stem}-{number}.svg")
-                renderer.write_text(place, svg)
+                renderer.write_file(place, svg)
                 if png:
-                    renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
+                    renderer.write_file(place.with_suffix(".png"), as_png(svg))
         if drawn.rows:
-            renderer.write_text(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
+            renderer.write_file(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
 
     def bibliography(self, system: str) -> None:
         if reference := self.published.references.of_paper(system):
             key, work = reference
-            self.renderer.write_text(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
+            self.renderer.write_file(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
 
     def runs_and_inputs(self, records: Sequence[RunRecord]) -> None:
         """Pages of runs and of the inputs of this machine's runs, which are made before these."""
@@ -309,7 +298,7 @@ class Writer:
             work = reference[1] if reference else None
             if reference:
                 bibtex = as_bibtex(reference[0], reference[1].fields)
-                self.renderer.write_text(Path("methods") / f"{name}.bib", bibtex)
+                self.renderer.write_file(Path("methods") / f"{name}.bib", bibtex)
             content = method_page(method, used.get(name, []), work, standing, files)
             self.renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
         listed = {"groups": by_kind(methods), "used": used}
@@ -325,7 +314,7 @@ class Writer:
         facts = [method.facts for method in methods]
         listed = overview.all_pages(self.published, targets, facts, runs)
         text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
-        self.renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
+        self.renderer.write_file(Path("assets/pages.js"), f"window.PAGES = {text};\n")
 
 
 def _runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:

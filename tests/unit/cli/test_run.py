@@ -225,8 +225,9 @@ def test_a_last_line_has_the_first_three_numbers_and_how_many_more(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     key = RunKey("own/s", "fedavg", 1)
-    answers = [SimpleNamespace(table=f"Table {n}", words="accuracy", value=n + 0.126, unit="%")
-               for n in range(count)]  # fmt: skip
+    tables = [SimpleNamespace(table=f"Table {n}") for n in range(count)]
+    answers = [SimpleNamespace(use=use, words="accuracy", value=n + 0.126, unit="%")
+               for n, use in enumerate(tables)]  # fmt: skip
     asked: list[object] = []
 
     def cells(bench: object, papers: object, runs: object, only: str) -> dict[RunKey, list[int]]:

@@ -36,7 +36,7 @@ def test_a_number_of_earlier_rounds_is_a_number_of_its_own(tmp_path: Path) -> No
     write_run(bench, RUN, [0.25, 0.5, 0.75])
     uses = cells_of_runs(bench, published.Published(), {RUN})[RUN]
     found = headline(answers_of(read_run(bench.root, RUN), uses))
-    assert [(each.value, each.summary.up_to) for each in found] == [(50.0, 2), (75.0, None)]
+    assert [(each.value, each.use.summary.up_to) for each in found] == [(50.0, 2), (75.0, None)]
     target = bench.table("own", "table_1", "demo")
     tables.write(bench, target, published.load(bench.root))
     site.write_page(bench, target, published.load(bench.root))
@@ -82,7 +82,7 @@ def test_cells_with_a_number_of_their_own_are_listed_one_by_one_and_others_toget
     assert wholes[:3] == [f"over seeds of {place}" for place in ("page", "several", "others")]
     assert not any(wholes[3:])
     assert [each.decimals for each in answers[2:4]] == [2, 3]
-    assert [each.demo for each in answers] == [False] * 7 + [True]
+    assert [each.use.demo for each in answers] == [False] * 7 + [True]
     assert [each.unit for each in answers[4:6]] == ["%", ""]
     assert len({each.seed for each in answers}) == 2 and "1, 2" in answers[1].seed
     # Above them each number once, and none that the run does not have.

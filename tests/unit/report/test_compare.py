@@ -123,7 +123,7 @@ def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
     title = bench.datasets[bench.setting(demo).dataset].title
     (rivalry,) = compare_pages(bench, {("ima", "table_1"): table})["fedavg-ima"]["rivalries"]
     (meeting,) = rivalry.meetings
-    assert (meeting.scale, meeting.data, meeting.place) == ("demo", title, rows[0].demo)
+    assert (meeting.entry.scale, meeting.data, meeting.entry.place) == ("demo", title, rows[0].demo)
     assert [rivalry.met(scale) for scale in ("paper", "compact", "demo")] == [0, 0, 1]
     content = compare_pages(bench, {("ima", "table_1"): table})["fedavg-ima"]
     written = Renderer(tmp_path).write(Path("compare/x.html"), "compare.html.j2", content)

@@ -543,7 +543,9 @@ def papers_of() -> Published:
     )
 
 
-def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
+def test_the_start_page_has_each_table_once_and_counts_no_part_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Tables of papers in natural order, then those of one's own; claims of their own system."""
     papers = papers_of()
     table = SimpleNamespace(title="Own title", published=None)
@@ -563,18 +565,14 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
         ("s", "table_10_part"): Counter(printed=2, agrees=1),
     }
     views = [
-        SimpleNamespace(compact=None),
-        SimpleNamespace(compact="a"),
-        SimpleNamespace(compact=1),
+        SimpleNamespace(claim=SimpleNamespace(system=system), compact=compact)
+        for system, compact in (("s", None), ("s", "a"), ("t", 1))
     ]
-    claims = {
-        "groups": [{"about": papers.systems["t"], "views": views[2:]},
-                   {"about": papers.systems["s"], "views": views[:2]}],
-        "findings": {"s": {"total": 2}}, "summary": "sum", "league": True,
-    }  # fmt: skip
+    monkeypatch.setattr(overview, "findings_of", lambda _: {"s": {"total": 2}})
+    monkeypatch.setattr(overview, "summary", lambda _: "sum")
     bench: Any = None
     page = overview.start_page(
-        bench, papers, targets, {("s", "table_10"): demo}, counts, claims, {}, "compact"  # type: ignore[dict-item]
+        bench, papers, targets, {("s", "table_10"): demo}, counts, views, {}, "compact"  # type: ignore[arg-type,dict-item]
     )  # fmt: skip
     first, second = page["systems"]
     assert [(state.page, state.title) for state in first.tables] == [
@@ -594,7 +592,7 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again() -> None:
     assert (first.compact, second.compact) == ({"total": 2}, None)
     assert (first.first, second.first) == (views[1], views[2])
     assert [state.page for state in page["own"]] == ["own/table_1.html"] and not second.tables
-    assert (page["arithmetic"], page["league"], page["scale"]) == (1, True, "compact")
+    assert (page["arithmetic"], page["claims"], page["scale"]) == (1, "sum", "compact")
 
 
 def test_of_a_figure_its_finished_runs_are_counted(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def ends_of(chart: RunChart) -> dict[str, str]:
 def charts(bench: Workbench, run: RunKey) -> list[RunChart]:
     uses = cells_of_runs(bench, published.load(bench.root), {run})[run]
     record = find_run(bench.root, run)
-    return charts_of(record, headline(answers_of(record, uses)))
+    return charts_of(record, [each.use for each in headline(answers_of(record, uses))])
 
 
 def test_the_page_of_every_run_of_a_landed_table_has_its_cells_numbers() -> None:
@@ -47,10 +47,12 @@ def test_the_page_of_every_run_of_a_landed_table_has_its_cells_numbers() -> None
         record = find_run(ROOT, run)
         answers = answers_of(record, uses[run])
         ends = [
-            end for chart in charts_of(record, headline(answers)) for end in ends_of(chart).values()
+            end
+            for chart in charts_of(record, [each.use for each in headline(answers)])
+            for end in ends_of(chart).values()
         ]
         for answer in answers:
-            if answer.page != "superfed/table_2_3_released.html" or answer.value is None:
+            if answer.use.page != "superfed/table_2_3_released.html" or answer.value is None:
                 continue
             row, column = re.findall(r"#row-(\d+)-(\d+)", answer.places[0][1])[0]
             cell = table.cells[(int(row) - 1) * len(table.columns) + int(column) - 1]

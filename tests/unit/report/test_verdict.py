@@ -1,3 +1,4 @@
+import html
 import math
 from dataclasses import replace
 from typing import Any
@@ -8,13 +9,20 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from fedrepro.report.cells.claims import margin_of
+from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.limits import MOST, least_seeds
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
-from fedrepro.report.papers.rule import TWINS, rule_in_words
-from fedrepro.report.papers.verdict import WORDS, Verdict, judge, judge_computed, tolerance
+from fedrepro.report.papers.verdict import (
+    TWINS,
+    WORDS,
+    Verdict,
+    judge,
+    judge_computed,
+    tolerance,
+)
 from support.places import ROOT
 
 NO_SPREAD = Spread(over="none", source="one seed")
@@ -351,10 +359,7 @@ def test_a_spread_of_zero_counts_as_unknown() -> None:
     assert same.basis == "joint"
 
 
-def test_tables_that_were_made_before_can_be_read() -> None:
-    old = {"word": "weak", "why": "", "limit": 1.0, "basis": "tolerance", "effect": 2.0, "seeds": 1}
-    found = TypeAdapter(Verdict).validate_python(old)
-    assert (found.word, found.basis, found.limit) == ("undecided", None, 1.0)
+def test_a_verdict_is_read_as_it_was_written() -> None:
     for word in WORDS:
         today = Verdict(word, "", 1.0, "paired", 2.0, 3)
         values = TypeAdapter(Verdict).dump_python(today, mode="json")
@@ -378,7 +383,8 @@ def test_a_number_of_current_runs_may_be_of_another_kind(
 
 @pytest.mark.parametrize("spread", [NO_SPREAD, CLIENTS, FEDGO, AAGGFF])
 def test_the_rule_is_said_in_words(spread: Spread) -> None:
-    text = " ".join(rule_in_words(spread))
+    macros = environment(ROOT / "reports/templates").get_template("macros.html.j2").module
+    text = html.unescape(str(macros.rule(spread, 100, TWINS["percent"])))  # type: ignore[attr-defined]
     assert spread.source in text
     assert "scale demo has no verdict" in text
     assert ("population" in text) == (spread is FEDGO)

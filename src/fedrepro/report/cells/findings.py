@@ -19,8 +19,7 @@ from fedrepro.report.papers.leads import (
 )
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import Unit
-from fedrepro.report.papers.rule import TWINS
-from fedrepro.report.papers.verdict import SLACK
+from fedrepro.report.papers.verdict import SLACK, TWINS
 
 MOST_RIVALS = 3  # names in a verdict
 Runs = frozenset[tuple[str, tuple[str, ...]]]  # by setting and methods

@@ -9,7 +9,7 @@ from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
-from fedrepro.report.papers.rule import TWINS
+from fedrepro.report.papers.verdict import TWINS
 from fedrepro.run.results import find_run
 
 # How many evaluated rounds show a spread, unless the table's number is the mean of more.

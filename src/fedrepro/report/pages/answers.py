@@ -54,32 +54,28 @@ class AnsweredCell:
     """A number of a run, and the cells of one table that use it.
 
     Attributes:
-        words, unit: of its metric, with the mixture of clients' two models if there are two.
+        use: the first of these cells.
+        words: of its metric, with the mixture of clients' two models if there are two.
         value: in printed units; None if the run has no such number.
         seed: which of the cells' seeds the run has, in words.
         whole: the cell's own number, if it is over several seeds; None for a demo.
     """
 
-    table: str
-    page: str
+    use: CellUse
     places: tuple[tuple[str, str], ...]
-    metric: Metric
     words: str
-    summary: Summary
     value: float | None
     seed: str
-    demo: bool
-    printed: PrintedCell | None
     whole: Result | None
 
     @property
     def unit(self) -> str:
-        return self.metric.quantity.unit
+        return self.use.metric.quantity.unit
 
     @property
     def decimals(self) -> int:
         """As printed, but at least two."""
-        return max(self.printed.decimals, 2) if self.printed else 2
+        return max(self.use.printed.decimals, 2) if self.use.printed else 2
 
 
 def cells_of_runs(
@@ -150,17 +146,12 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
         several = len(use.seeds) > 1 and not use.demo
         answers.append(
             AnsweredCell(
-                table=use.table,
-                page=use.page,
-                places=tuple((cell.place, cell.address) for cell in (use, *others)),
-                metric=use.metric,
-                words=_words(record, use.metric),
-                summary=use.summary,
-                value=_value(record, use),
-                seed=_seed(record.run.seed, use.seeds),
-                demo=use.demo,
-                printed=use.printed,
-                whole=use.result() if several else None,
+                use,
+                tuple((cell.place, cell.address) for cell in (use, *others)),
+                _words(record, use.metric),
+                _value(record, use),
+                _seed(record.run.seed, use.seeds),
+                use.result() if several else None,
             )
         )
     return answers
@@ -198,6 +189,6 @@ def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:
     distinct: dict[tuple[str, int, int | None], AnsweredCell] = {}
     for answer in answers:
         if answer.value is not None:
-            key = answer.words, answer.summary.rounds, answer.summary.up_to
+            key = answer.words, answer.use.summary.rounds, answer.use.summary.up_to
             distinct.setdefault(key, answer)
     return list(distinct.values())

@@ -6,7 +6,7 @@ A method's page lists all others; the rows of each pair are on a page of their o
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any, NamedTuple
 
 from fedrepro.config.values import Scale
@@ -17,26 +17,38 @@ from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
 
 
+class Entry(NamedTuple):
+    """A column's number in a row of a table, on one metric.
+
+    Attributes:
+        scale: of the runs. Only at scale paper are they in a published setting.
+        place, address: the row in words, of a demo setting its name; and the row's address.
+        runs: their setting and method.
+        by_seed: its values.
+    """
+
+    name: str
+    quantity: Quantity
+    scale: Scale
+    place: str
+    address: str
+    runs: tuple[str, str | None]
+    by_seed: Mapping[int, float]
+
+
 @dataclass(frozen=True)
 class Meeting:
     """Two methods in one row of a table, on one metric.
 
     Attributes:
+        entry: that of ours.
         data: the title of the data set that was used.
-        place, address: the row in words, of a demo setting its name; and the row's address.
-        scale: of the runs. Only at scale paper are they in a published setting.
-        higher_is_better: whether more is better.
         ours, theirs: means over their common seeds.
         difference: ``ours`` - ``theirs``, paired by seed.
     """
 
+    entry: Entry
     data: str
-    place: str
-    address: str
-    metric: str
-    unit: str
-    scale: Scale
-    higher_is_better: bool
     ours: float
     theirs: float
     difference: Estimate
@@ -44,7 +56,9 @@ class Meeting:
     @property
     def lead(self) -> float:
         """The lead of ours; positive if ours is better."""
-        return self.difference.mean if self.higher_is_better else -self.difference.mean
+        return (
+            self.difference.mean if self.entry.quantity.higher_is_better else -self.difference.mean
+        )
 
 
 @dataclass(frozen=True)
@@ -71,10 +85,13 @@ class Rivalry:
     meetings: list[Meeting] = field(default_factory=list)
 
     def won(self, scale: Scale) -> int:
-        return sum(meeting.lead > 0 for meeting in self.meetings if meeting.scale == scale)
+        return sum(meeting.lead > 0 for meeting in self.at(scale))
 
     def met(self, scale: Scale) -> int:
-        return sum(meeting.scale == scale for meeting in self.meetings)
+        return len(self.at(scale))
+
+    def at(self, scale: Scale) -> list[Meeting]:
+        return [meeting for meeting in self.meetings if meeting.entry.scale == scale]
 
     @property
     def plots(self) -> dict[Scale, list[Plot]]:
@@ -82,10 +99,10 @@ class Rivalry:
         plots: dict[Scale, list[Plot]] = {}
         for scale in SHOWN:
             metrics: dict[str, list[Meeting]] = {}
-            for meeting in self.meetings:
-                if meeting.scale == scale:
-                    metric = ", ".join(filter(None, (meeting.metric, meeting.unit)))
-                    metrics.setdefault(metric, []).append(meeting)
+            for meeting in self.at(scale):
+                quantity = meeting.entry.quantity
+                metric = ", ".join(filter(None, (quantity.words, quantity.unit)))
+                metrics.setdefault(metric, []).append(meeting)
             if metrics:
                 plots[scale] = [_plot(metric, group) for metric, group in metrics.items()]
         return plots
@@ -97,7 +114,7 @@ SHOWN: tuple[Scale, ...] = ("paper", "compact", "demo")  # in this order
 def _plot(metric: str, meetings: Sequence[Meeting]) -> Plot:
     both = [(meeting.difference.mean, meeting.difference.half_width or 0.0) for meeting in meetings]
     rows = list(zip(meetings, forest.strips(both), strict=True))
-    return Plot(metric, meetings[0].higher_is_better, forest.strips_axis(both), rows)
+    return Plot(metric, meetings[0].entry.quantity.higher_is_better, forest.strips_axis(both), rows)
 
 
 def compare_pages(
@@ -132,41 +149,27 @@ def compare_pages(
     return pages
 
 
-class _Entry(NamedTuple):
-    """A column's number in a row, with its values by seed."""
-
-    name: str
-    quantity: Quantity
-    scale: Scale
-    setting: str
-    place: str
-    address: str
-    runs: tuple[str, str | None]  # setting and method
-    by_seed: Mapping[int, float]
-
-
 def _entries_that_meet(
     workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable]
-) -> Iterator[tuple[_Entry, _Entry]]:
+) -> Iterator[tuple[Entry, Entry]]:
     """All pairs of a row's columns on one metric and scale, in either order."""
     for (system, item), table in tables.items():
-        spec = workbench.table(system, item, table.scale).table
+        spec, page = workbench.table(system, item, table.scale).table, f"{system}/{item}.html"
         scale: Scale = "compact" if item in workbench.experiments[system].compact else "paper"
         for index, row in enumerate(spec.rows):
-            rows: list[tuple[_Entry | None, _Entry | None]] = []
+            address = f"{page}#row-{index + 1}"
+            columns: list[list[Entry]] = []
             for cell in (cell for cell in table.cells if cell.row == index):
-                column = table.columns[cell.column].label
-                quantity = spec.metric_of(row, spec.columns[cell.column]).quantity
-                address = f"{system}/{item}.html#row-{index + 1}"
-                number = _entry(cell, cell.result, column, quantity, scale, row.label, address)
-                demo = None
-                if cell.demo:
-                    page = f"{system}/{item}.html#demo"
-                    demo = _entry(cell, cell.demo, column, quantity, "demo", "", page)
-                rows.append((number, demo))
-            for left, right in permutations(rows, 2):
-                for one, other in zip(left, right, strict=True):
-                    if one and other and one.quantity.words == other.quantity.words:
+                column = spec.columns[cell.column]
+                head = column.label, spec.metric_of(row, column).quantity
+                entries = [_entry(cell, cell.result, *head, scale, row.label, address)]
+                if cell.demo:  # named by its setting
+                    place = cell.demo.setting.partition("/")[2]
+                    entries.append(_entry(cell, cell.demo, *head, "demo", place, f"{page}#demo"))
+                columns.append([entry for entry in entries if entry])
+            for left, right in permutations(columns, 2):
+                for one, other in product(left, right):
+                    if (one.scale, one.quantity.words) == (other.scale, other.quantity.words):
                         yield one, other
 
 
@@ -178,11 +181,11 @@ def _entry(
     scale: Scale,
     place: str,
     address: str,
-) -> _Entry | None:
+) -> Entry | None:
     """A cell's number at a scale; None without one, or if it is not from the current setting.
 
     Without a verdict, which tells whether it is of today, only runs of today's code and
-    configuration count. A demo has none, and is named by its setting.
+    configuration count. A demo has none.
     """
     is_demo, verdict = scale == "demo", cell.verdict
     if not result.n or (verdict and not is_demo and not verdict.is_of_current_runs):
@@ -192,26 +195,17 @@ def _entry(
         for run in result.runs_of_the_chosen
         if run.value is not None and (verdict or is_demo or not run.stale)
     }
-    place = result.setting.partition("/")[2] if is_demo else place
     runs = (result.setting, result.chosen)
-    return _Entry(column, quantity, scale, result.setting, place, address, runs, values)
+    return Entry(column, quantity, scale, place, address, runs, values)
 
 
-def _meeting(workbench: Workbench, entry: _Entry, rival: _Entry, seeds: Sequence[int]) -> Meeting:
+def _meeting(workbench: Workbench, entry: Entry, rival: Entry, seeds: Sequence[int]) -> Meeting:
     ours, theirs = ([side.by_seed[seed] for seed in seeds] for side in (entry, rival))
-    return Meeting(
-        # Of a demo, the data that were used, not those of the row that it stands for.
-        workbench.datasets[workbench.setting(entry.setting).dataset].title,
-        entry.place,
-        entry.address,
-        entry.quantity.words,
-        entry.quantity.unit,
-        entry.scale,
-        entry.quantity.higher_is_better,
-        Estimate.of(ours).mean,
-        Estimate.of(theirs).mean,
-        Estimate.of([our - their for our, their in zip(ours, theirs, strict=True)]),
-    )
+    differences = [our - their for our, their in zip(ours, theirs, strict=True)]
+    # Of a demo, the data that were used, not those of the row that it stands for.
+    data = workbench.datasets[workbench.setting(entry.runs[0]).dataset].title
+    means = (Estimate.of(values).mean for values in (ours, theirs))
+    return Meeting(entry, data, *means, Estimate.of(differences))
 
 
 def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

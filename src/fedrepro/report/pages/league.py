@@ -27,8 +27,8 @@ def write_league(
     renderer: Renderer, workbench: Workbench, league: League, works: References
 ) -> Path:
     """Write the page, and CSV and LaTeX beside it."""
-    renderer.write_text(PAGE.with_suffix(".csv"), rows_as_csv(HEADER, list(_csv_rows(league))))
-    renderer.write_text(PAGE.with_suffix(".tex"), as_latex(league))
+    renderer.write_file(PAGE.with_suffix(".csv"), rows_as_csv(HEADER, list(_csv_rows(league))))
+    renderer.write_file(PAGE.with_suffix(".tex"), as_latex(league))
     return renderer.write(PAGE, "league.html.j2", _page(workbench, league, works))
 
 

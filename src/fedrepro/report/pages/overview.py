@@ -1,7 +1,7 @@
 """The pages besides the tables: state of all tables, discrepancies, uses of each method."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC, are_inputs_made
 from fedrepro.report.cells.readings import Both
-from fedrepro.report.pages.claims import ClaimView
+from fedrepro.report.pages.claims import ClaimView, findings_of, summary
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Name, Published, System, label_of, natural
@@ -129,7 +129,7 @@ def start_page(
     targets: Mapping[tuple[str, str], Target],
     tables: Mapping[tuple[str, str], ComputedTable],
     counts: Mapping[tuple[str, str], Counter[str]],
-    claims: Mapping[str, Any],
+    views: Sequence[ClaimView],
     by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
     scale: Scale,
 ) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def start_page(
 
     Args:
         tables: the computed ones.
-        claims: the claims' verdicts.
+        views: the claims' verdicts.
         by_table: the printed cells in both readings, by system and printed table.
         scale: at which the site is made.
     """
@@ -145,25 +145,20 @@ def start_page(
     def state(key: tuple[str, str]) -> TableState:
         return _table_state(workbench, published, targets.get(key), key, tables.get(key), counts)
 
-    systems = []
+    systems, findings = [], findings_of(views)
     keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
     for name, system in published.systems.items():
         states = [state(key) for key in keys if key[0] == name]
         # A table that repeats a part of another one must not count again.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
-        views = (
-            view
-            for group in claims["groups"]
-            if group["about"] is system
-            for view in group["views"]
-        )
+        tested = (view for view in views if view.claim.system == name and view.compact)
         systems.append(
             PaperState(
                 system,
                 states,
                 whole,
-                claims["findings"].get(name),
-                next((view for view in views if view.compact), None),
+                findings.get(name),
+                next(tested, None),
                 readings_of(name, by_table, targets),
             )
         )
@@ -174,8 +169,7 @@ def start_page(
         "own": own,
         "counts": everything,
         "arithmetic": sum(everything[name] for name in ARITHMETIC.values()),
-        "claims": claims["summary"],
-        "league": claims["league"],
+        "claims": summary(views),
         "scale": scale,
     }
 
@@ -217,14 +211,13 @@ def _table_state(
     table: ComputedTable | None,
     counts: Mapping[tuple[str, str], Counter[str]],
 ) -> TableState:
-    caption, count = published.captions.get(key), counts.get(key, Counter())
+    count = counts.get(key, Counter())
     demo = None
     if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
         demo = Progress(sum(result.n > 0 for result in cells), len(cells))
-    title = caption.title if caption else (_title_of(target) if target else "")
     return TableState(
         label=published.label_of(*key),
-        title=title,
+        title=_title_of(published, key, target),
         page=f"{key[0]}/{key[1]}.html",
         covered=target is not None,
         counts=count,
@@ -252,7 +245,10 @@ def _progress_of(
     return Progress(len(runs & {*target.runs}), len(target.runs))
 
 
-def _title_of(target: Target) -> str:
+def _title_of(published: Published, key: tuple[str, str], target: Target | None) -> str:
+    """The caption's title; without a caption that of the experiment file, or ""."""
+    if caption := published.captions.get(key):
+        return caption.title
     match target:
         case TableTarget():
             return target.table.title
@@ -275,9 +271,7 @@ def all_pages(
     label = published.label_of
     pages = []
     for key in sorted({*published.tables, *targets}, key=lambda key: (key[0], natural(key[1]))):
-        system, caption = published.systems.get(key[0]), published.captions.get(key)
-        target = targets.get(key)
-        title = caption.title if caption else (_title_of(target) if target else "")
+        system, title = published.systems.get(key[0]), _title_of(published, key, targets.get(key))
         name = f"{system.name if system else key[0]}, {label(*key)}"
         pages.append((f"{key[0]}/{key[1]}.html", f"{name}: {title}".strip(": "), "table or figure"))
     pages += [

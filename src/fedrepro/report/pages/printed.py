@@ -8,7 +8,6 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.pages.about import about
 from fedrepro.report.papers.published import PrintedCell, Published, label_of
-from fedrepro.report.papers.rule import COMPUTED_RULE
 
 
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
@@ -77,7 +76,6 @@ def computed_page(
         },
         "differing": [cell for cell in cells if cell.verdict and cell.verdict.word == "differs"],
         "left_open": sum(cell.verdict is None for cell in cells),
-        "rule": COMPUTED_RULE,
         "doubted": [cell for cell in printed if cell.doubt],
         **about(published, target.system, target.item, table),
     }

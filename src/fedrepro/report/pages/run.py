@@ -50,13 +50,13 @@ def run_page(
     answers = answers_of(record, cells)
     composition = manifest.get("run", {}).get("composition", record.run.method)
     headlines = headline(answers)
-    drawn = {answer.metric.quantity.words for answer in headlines}
+    drawn = {answer.use.metric.quantity.words for answer in headlines}
     quantities = (metric.quantity for metric in BY_PRODUCTS)
     by_products = [
         _chart(record, quantity) for quantity in quantities if quantity.words not in drawn
     ]
     # A run without a classifier has a column without numbers.
-    charts = charts_of(record, headlines)
+    charts = charts_of(record, [answer.use for answer in headlines])
     last = {
         name: values[-1]
         for name, values in record.rounds.items()
@@ -98,7 +98,7 @@ def run_page(
 
 def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
     """Return True if a number that cells take is known for one round only: it has no curve."""
-    metric = answer.metric.curve.at_mix("fixed")
+    metric = answer.use.metric.curve.at_mix("fixed")
     return not metric.of_a_run and len(metric.quantity.series(record)) == 1
 
 

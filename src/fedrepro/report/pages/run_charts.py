@@ -9,7 +9,7 @@ from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.style import Style, style_of
-from fedrepro.report.pages.answers import AnsweredCell, has_mixtures
+from fedrepro.report.pages.answers import CellUse, has_mixtures
 from fedrepro.report.pages.figures.panel import description_of
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.printing import sentence_case
@@ -44,31 +44,31 @@ def beside(record: RunRecord) -> list[RunRecord]:
     return [record for record in records if record.state == "finished"]
 
 
-def charts_of(record: RunRecord, answers: Sequence[AnsweredCell]) -> list[RunChart]:
+def charts_of(record: RunRecord, uses: Sequence[CellUse]) -> list[RunChart]:
     """A chart for each measure that cells take from a run, if it has a curve."""
-    groups: dict[str, list[AnsweredCell]] = {}
-    for answer in answers:
-        groups.setdefault(answer.metric.curve.at_mix("fixed").quantity.words, []).append(answer)
+    groups: dict[str, list[CellUse]] = {}
+    for use in uses:
+        groups.setdefault(use.metric.curve.at_mix("fixed").quantity.words, []).append(use)
     others = beside(record)
     charts = (_chart_of(record, others, group) for group in groups.values())
     return [chart for chart in charts if chart]
 
 
 def _chart_of(
-    record: RunRecord, others: Sequence[RunRecord], answers: Sequence[AnsweredCell]
+    record: RunRecord, others: Sequence[RunRecord], uses: Sequence[CellUse]
 ) -> RunChart | None:
     """The curve of a number that cells take; None if it has fewer than two points.
 
     Where cells take mixtures of clients' models that were chosen after the last round, the curve is
     at the method's own mixture, and each of these numbers is a mark at the end.
     """
-    first, rounds, name = answers[0], answers[0].summary.rounds, record.run.method
+    first, rounds, name = uses[0], uses[0].summary.rounds, record.run.method
     metric = first.metric.curve.at_mix("fixed")
     mixed = {
         each.metric.mixture: curves.average(
             f"{name}, {each.metric.mixture}", [each.metric.quantity.series(record)]
         )
-        for each in answers
+        for each in uses
         if each.metric.mixture and has_mixtures(record)
     }
     own = curves.average(
@@ -89,10 +89,10 @@ def _chart_of(
             f"Thick lines are means of the last {rounds} evaluated rounds, as cells take them; "
             "thin lines are the rounds."
         )
-    printed = next((cell for cell in answers if cell.printed and not cell.metric.of_a_run), None)
+    printed = next((use for use in uses if use.printed and not use.metric.of_a_run), None)
     if printed and printed.printed and printed.printed.mean is not None:
         lines[0] = replace(lines[0], level=printed.printed.mean)
-        place = f"{printed.table}, {printed.places[0][0]}"
+        place = f"{printed.table}, {printed.place}"
         notes.append(f"The dotted line is the printed {printed.printed.text} in {place}.")
     if first.summary.up_to:
         notes.append(f"Cells take rounds up to {first.summary.up_to} only.")

@@ -78,7 +78,7 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
         copied = size <= LARGEST
         if copied:
             content = source if isinstance(source, bytes) else source.read_bytes()
-            renderer.write_changed(folder / name, content)
+            renderer.write_file(folder / name, content)
         href = f"{folder.name}/{name}" if copied else None
         entries.append(RunFile(name, WORDS.get(name, name), href, size))
     renderer.remove_others(folder, {entry.name for entry in entries if entry.href}, OURS)
@@ -134,12 +134,12 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     records = [read_run(renderer.root, key, reference=keys[key]) for key in keys]
     for record in {(record.run.setting, record.run.method): record for record in records}.values():
         path = Path(setting_beside(table.system, table.item, record.run, None))
-        renderer.write_changed(path, setting_of(record))
+        renderer.write_file(path, setting_of(record))
     for setting in {record.run.setting for record in records if record.archived}:
         for href, file in landed_files(renderer.root, setting).items():
-            renderer.write_changed(Path(href), file.read_bytes())
+            renderer.write_file(Path(href), file.read_bytes())
     text = rows_as_csv(RUNS_HEADER, map(identity_of, records))
-    renderer.write_changed(Path(table.system, f"{table.item}-runs.csv"), text.encode())
+    renderer.write_file(Path(table.system, f"{table.item}-runs.csv"), text)
 
 
 def landed_files(root: Path, setting: str) -> dict[str, Path]:

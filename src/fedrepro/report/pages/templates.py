@@ -51,22 +51,18 @@ class Renderer:
             has_league=self.league,
             **content,
         )
-        self.write_changed(page, f"{text.strip()}\n".encode())
+        self.write_file(page, f"{text.strip()}\n")
         return SITE / page
 
-    def write_text(self, page: Path, text: str) -> None:
-        """Write another file of the site, such as a table's CSV."""
-        self.write_bytes(page, text.encode())
-
-    def write_bytes(self, page: Path, content: bytes) -> None:
-        with write_atomically(self.root / SITE / page, durable=False) as temporary:
-            temporary.write_bytes(content)
-
-    def write_changed(self, page: Path, content: bytes) -> None:
-        """Write a file if its bytes change; comparing is cheaper than an atomic write."""
-        path = self.root / SITE / page
-        if not path.is_file() or path.read_bytes() != content:
-            self.write_bytes(page, content)
+    def write_file(self, page: Path, content: str | bytes) -> None:
+        """Write a file of the site if it changes; comparing is cheaper than an atomic write."""
+        path, wanted = (
+            self.root / SITE / page,
+            content.encode() if isinstance(content, str) else content,
+        )
+        if not path.is_file() or path.read_bytes() != wanted:
+            with write_atomically(path, durable=False) as temporary:
+                temporary.write_bytes(wanted)
 
     def remove_others(self, folder: Path, names: Collection[str], ours: "re.Pattern[str]") -> None:
         """Remove the files of a folder of the site whose names we give, except those named."""
@@ -76,7 +72,7 @@ class Renderer:
 
     def write_assets(self) -> None:
         for source in sorted((self.templates / "assets").iterdir()):
-            self.write_changed(Path("assets", source.name), source.read_bytes())
+            self.write_file(Path("assets", source.name), source.read_bytes())
 
 
 @cache

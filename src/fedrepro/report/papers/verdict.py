@@ -20,14 +20,12 @@ the printed number and ours play a part, all in the printed number's unit, such 
 
 So "agrees" is difference + rounded_limit <= margin, and "differs" is
 difference > max(rounded_limit, least_difference). docs/verdicts.md has the error rates, and
-:mod:`fedrepro.report.papers.rule` states the rule for readers.
+the macro ``rule`` of the templates states the rule for readers.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import BeforeValidator
+from typing import Literal
 
 from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
 from fedrepro.report.papers.limits import Basis, Limit, in_words, least_seeds, limit_of
@@ -49,12 +47,9 @@ TOLERANCE: dict[Unit, float] = {"percent": 1.0, "fraction": 0.01, "own": 0.0}
 SHARE_OF_THE_RATE = 0.25
 # Numbers farther apart than this do not agree, whatever the paper claims.
 WIDEST: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
+# Two of our methods are twins if no seed separates them by more than this; they count once.
+TWINS: dict[Unit, float] = {"percent": 0.05, "fraction": 0.0005, "own": 0.0}
 SLACK = 1 + 1e-9
-
-
-def _as_today(word: object) -> object:
-    """Tables that were made before have another word for what is undecided."""
-    return "undecided" if word == "weak" else word
 
 
 @dataclass(frozen=True)
@@ -70,12 +65,10 @@ class Verdict:
         needs: if undecided: how many seeds would decide, in words.
     """
 
-    word: Annotated[Word, BeforeValidator(_as_today)]
+    word: Word
     why: str
     limit: float | None = None
-    basis: Annotated[
-        Basis | None, BeforeValidator(lambda name: None if name == "tolerance" else name)
-    ] = None
+    basis: Basis | None = None
     margin: float | None = None
     seeds: int | None = None
     needs: str = ""
