@@ -204,8 +204,8 @@ def _meeting(workbench: Workbench, entry: Entry, rival: Entry, seeds: Sequence[i
     differences = [our - their for our, their in zip(ours, theirs, strict=True)]
     # Of a demo, the data that were used, not those of the row that it stands for.
     data = workbench.datasets[workbench.setting(entry.runs[0]).dataset].title
-    means = (Estimate.of(values).mean for values in (ours, theirs))
-    return Meeting(entry, data, *means, Estimate.of(differences))
+    mean, rival_mean = (Estimate.of(values).mean for values in (ours, theirs))
+    return Meeting(entry, data, mean, rival_mean, Estimate.of(differences))
 
 
 def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
