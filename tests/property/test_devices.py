@@ -72,9 +72,9 @@ def test_a_whole_run_leaves_the_same_bytes(
 def test_the_device_refuses_what_a_gpu_refuses() -> None:
     here, there = torch.ones(2), sent(torch.ones(2))
     with Device():
-        with pytest.raises(RuntimeError, match="beside one elsewhere"):
+        with pytest.raises(RuntimeError, match="elsewhere"):
             here + there
-        with pytest.raises(RuntimeError, match="a generator of the CPU"):
+        with pytest.raises(RuntimeError, match="generator"):
             there.uniform_(generator=torch.Generator())
         made = torch.tensor([1.0, 2.0], device=there.device)
         assert (made * there * torch.tensor(2.0)).cpu().tolist() == [2.0, 4.0]

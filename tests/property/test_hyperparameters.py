@@ -373,7 +373,7 @@ def test_per_fedavg_needs_a_sample_for_each_part_of_a_mini_batch(hessian_free: b
     for batch_size in range(1, 5):
         ctx = replace(world.context, batch_size=batch_size)
         if batch_size < least:
-            with pytest.raises(UserError, match=f"batch_size: {batch_size}: expected at least "):
+            with refused("value", key="batch_size", value=batch_size, names=str(least)):
                 world.method.check(ctx)
         else:
             world.method.check(ctx)

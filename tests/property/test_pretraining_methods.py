@@ -66,7 +66,7 @@ def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
     if world.method.uses_server_optimizer:
         compose(composition)
     else:
-        with pytest.raises(UserError, match=f"'fedadam': expected none after {name}, whose"):
+        with refused("value", key="server optimizer", value="fedadam", names=name):
             compose(composition)
 
 

@@ -292,44 +292,44 @@ def test_a_report_for_the_record_is_one_number() -> None:
     with refused(
         key="metrics.drift",
         file="method watched",
-        value="a tensor of shape (2,)",
         names=("watched", "2"),
     ):
         scoring._number(type("X", (Method,), {"__module__": "a.watched"})(), "drift", torch.ones(2))
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "line"),
+    ("file", "old", "new", "names"),
     [
         ("config/experiments/mine.yaml", "drift, unev", "drfit, unev",
-         "evaluate.measures.1: 'drfit': expected one of drift, macro_recall, unevenness; did you "
-         "mean 'drift'?"),
-        ("config/experiments/mine.yaml", RECORDED, "measures: [accuracy]", "'accuracy': expected"),
-        ("config/experiments/mine.yaml", RECORDED, "measures: [drift, drift]", "`measures` once"),
+         ("evaluate.measures.1", "'drfit'", "drift, macro_recall, unevenness", "'drift'")),
+        ("config/experiments/mine.yaml", RECORDED, "measures: [accuracy]", ("'accuracy'",)),
+        ("config/experiments/mine.yaml", RECORDED, "measures: [drift, drift]", ("`measures`",)),
         ("config/experiments/mine.yaml", "clients: true, measures", "measures",
-         "`clients: true` with macro_recall"),
-        ("config/experiments/mine.yaml", "of: drift }", "of: drif }", "did you mean 'drift'"),
+         ("`clients: true`", "macro_recall")),
+        ("config/experiments/mine.yaml", "of: drift }", "of: drif }", ("'drift'",)),
         ("config/experiments/mine.yaml", "metric: unevenness", "metric: unevnness",
-         "metric: 'unevnness': expected one of accuracy, .*did you mean 'unevenness'"),
-        ("config/experiments/mine.yaml", "metric: unevenness", "metric: drift", "'drift': exp"),
-        ("measures/drift.py", "(Measure)", "", "expected one class that extends Measure, found 0"),
+         ("metric", "'unevnness'", "accuracy", "'unevenness'")),
+        ("config/experiments/mine.yaml", "metric: unevenness", "metric: drift", ("'drift'",)),
+        ("measures/drift.py", "(Measure)", "", ("drift.py", "Measure", "0")),
         ("measures/drift.py", "higher_is_better = False", 'higher_is_better = "no"',
-         "higher_is_better: 'no': expected True"),
+         ("higher_is_better", "'no'", "True")),
         ("measures/drift.py", 'per = "client"', 'per = "clients"',
-         "per: 'clients': expected one of client, round, run; did you mean 'client'"),
-        ("measures/drift.py", '    words = "drift of clients"\n', "", "words: None: expected"),
-        ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: define it in a measure"),
+         ("per", "'clients'", "client, round, run", "'client'")),
+        ("measures/drift.py", '    words = "drift of clients"\n', "", ("words", "None")),
+        ("measures/drift.py", 'per = "client"', 'per = "run"', ("drift.py", "of_run")),
         ("measures/drift.py", "    higher_is_better = False\n",
          "    higher_is_better = False\n\n    def of_run(self, record):\n        return 1.0\n",
-         "of_run: define it in a measure"),
-        ("measures/macro_recall.py", "import numpy", "import numpi", "could not be imported"),
+         ("drift.py", "of_run")),
+        ("measures/macro_recall.py", "import numpy", "import numpi", ("macro_recall.py", "numpi")),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(root: Path, file: str, old: str, new: str, line: str) -> None:
+def test_a_mistake_is_one_line(
+    root: Path, file: str, old: str, new: str, names: tuple[str, ...]
+) -> None:
     text = (root / file).read_text(encoding="utf-8")
     assert old in text
     (root / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(UserError, match=line.replace("[", r"\[").replace("?", r"\?")):
+    with refused(names=names):
         load(root)
 
 
@@ -452,7 +452,7 @@ def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
     assert [*metric.quantity.series(record)] == [(1, pytest.approx(50))]
     metric._own = _Reported()
     assert [*metric.quantity.series(record)] == [(1, pytest.approx(30))]
-    assert "weighted by training samples" in metric.quantity.words
+    assert "training" in metric.quantity.words
 
 
 def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> None:

@@ -1,6 +1,7 @@
 """Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -440,10 +441,10 @@ def test_on_a_gpu_it_is_a_c_compiler(
     looked_up_anew: Callable[[], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _missing_to_compile("cuda").startswith("no gcc or clang on the PATH")
+    assert {"gcc", "clang", "PATH", "CC"} <= {*re.findall(r"\w+", _missing_to_compile("cuda"))}
     monkeypatch.setenv("CC", "/nowhere/cc")
     looked_up_anew()
-    assert "CC is '/nowhere/cc'" in _missing_to_compile("cuda")
+    assert {"CC", "'/nowhere/cc'"} <= {*re.split("[ ,]", _missing_to_compile("cuda"))}
 
 
 @pytest.mark.usefixtures("looked_up_anew")
@@ -452,7 +453,7 @@ def test_a_folder_of_compiled_code_that_cannot_be_made(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file/inside"))
-    assert "no folder for compiled code" in _missing_to_compile("cpu")
+    assert _missing_to_compile("cpu").startswith(f"{tmp_path / 'file/inside'}: ")
 
 
 @pytest.mark.usefixtures("looked_up_anew")
@@ -484,12 +485,12 @@ def test_a_model_that_the_compiler_cannot_take_is_one_line(monkeypatch: pytest.M
 
     def fail(*given: object) -> NoReturn:
         error = Unsupported.__new__(Unsupported)
-        RuntimeError.__init__(error, "Unsupported call\n  Hint: a page of them")
+        RuntimeError.__init__(error, "Unsupported\n  Hint: a page of them")
         raise error
 
     monkeypatch.setattr(executors, "_compiled", lambda: fail)
     monkeypatch.setattr(executors, "_missing_to_compile", lambda device: "")
-    with refused(names=("failed", "call", "'sequential'")):
+    with refused(names=("Unsupported", "'sequential'")):
         play(federation(execute=vectorised), until=1)
 
 

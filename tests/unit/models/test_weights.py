@@ -164,13 +164,12 @@ def test_safetensors_and_names_that_do_not_fit() -> None:
 
 def test_without_a_known_hash_nothing_is_fetched_or_read(tmp_path: Path) -> None:
     spec = Weights(title="x", licence="x", name="x.safetensors", urls=("http://localhost:9/x",))
-    line = "weights.x.sha256: missing: expected the SHA-256 of a file that you trust"
-    with pytest.raises(UserError, match=line):
+    with refused(names="weights.x.sha256"):
         fetch_weights("x", spec)
     give(tmp_path, b"content", "x.safetensors")
     digest = hashlib.sha256(b"content").hexdigest()
     for call in (lambda: fetch_weights("x", spec), lambda: read_weights("x", spec)):
-        with pytest.raises(UserError, match=f"{line}; that of .*x.safetensors is {digest}$"):
+        with refused(names=("weights.x.sha256", "x.safetensors", digest)):
             call()
 
 

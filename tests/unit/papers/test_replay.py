@@ -329,7 +329,7 @@ def test_the_command_shows_the_last_rounds_and_their_largest_weights(
         (["--set", "tilt"], "--set: 'tilt': expected NAME=NUMBER"),
         (["--set", "tilt=1=2"], "--set: 'tilt=1=2': expected NAME=NUMBER"),
         (["--cdf", "gumbel"], "hyperparameter: 'cdf'"),
-        (["--participants", "none.csv"], "none.csv: no such file"),
+        (["--participants", "none.csv"], "none.csv:"),
     ],
 )
 def test_command_refuses_in_one_line(

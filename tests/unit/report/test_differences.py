@@ -8,7 +8,6 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.report.cells.differences import Difference, grouped, of_setting, unsearched
-from fedrepro.support.errors import UserError
 from support.places import ROOT
 from support.refusals import refused
 from support.search_world import EXPERIMENT, FILE, settle
@@ -69,9 +68,8 @@ def test_equal_differences_stand_together() -> None:
 
 
 def test_what_a_setting_stands_for_is_a_setting(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
+    with refused("value", file=str(FILE), key="settings.t.stands_for", value="r"):
         differing(tmp_path, stands_for="r")
-    assert str(caught.value).startswith(f"{FILE}: settings.t.stands_for: 'r': expected a setting")
     bench = load(settle(tmp_path))
     with refused(names=("settings.s.stands_for", "missing")):
         of_setting(bench, "own/s", [], 1)

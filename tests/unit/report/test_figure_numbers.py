@@ -28,7 +28,7 @@ from fedrepro.report.pages.figures import (
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.figures.landscape import Surface
 from fedrepro.report.pages.figures.planes import Model, Through
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 
 SEEDS = (1, 2, 3)
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -358,10 +358,10 @@ def test_training_images_of_another_shape_are_not_beside_the_sheets(
         real = np.zeros(shape, np.uint8)
         monkeypatch.setattr(sheets, "training_images", lambda *_, made=real: made)
         panels = [*sheets._panels(Path(), run_with_images([1], {}), "T")]
-        assert ("T, training images" in [panel.title for panel in panels]) == there
+        assert len(panels) == 1 + there
     odd = run_with_images([1], {})
     odd.quality["classes"] = 4
-    with pytest.raises(UserError, match="6 images of 4 classes"):
+    with refused("damaged", file="round1-images.safetensors", names=("6", "4")):
         list(sheets._panels(Path(), odd, "T"))
 
 

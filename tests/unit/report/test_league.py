@@ -30,7 +30,6 @@ from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.report.site import write_site
 from fedrepro.run.results import find_run, made_of
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
 from fedrepro.workflow import league as plays
 from support.refusals import refused
 from support.report_world import copy_inputs, write_run
@@ -523,7 +522,7 @@ def test_all_methods_search_the_same_rates(
 def test_a_search_changes_no_condition_that_methods_share(bench: Workbench, key: str) -> None:
     (match, *_) = (each for each in matches_of(bench) if each.label == "A")
     value: Any = {"dataset": "berka", "rounds": 9}.get(key, 0.5)
-    with pytest.raises(UserError, match=f"--grid: '{key}': expected a hyperparameter, or a key"):
+    with refused("value", key="--grid", value=key):
         plays.searches_of(bench, [match], "fedprox", Searched(method="x", grid={key: [value]}))
 
 

@@ -66,7 +66,7 @@ def test_in_a_page_it_says_what_it_shows() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 1, 2, 2), (4, 2, 2, 2), (1, 2, 2)])
 def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="images of shape"):
+    with pytest.raises(ValueError, match=re.escape(str(shape))):
         sheet.png(np.zeros(shape), 2)
 
 

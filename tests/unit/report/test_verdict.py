@@ -60,7 +60,7 @@ def test_one_value_has_no_spread() -> None:
 
 
 def test_no_value_has_no_estimate() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="estimate"):
         Estimate.of([])
 
 
