@@ -1,13 +1,14 @@
-# One run: setting x method x seed. Tables share runs. GRAPH (workflow/graph.py), RERUN (rerun_checks.py)
-# and RESOURCES (resources.py) are made in common.smk.
+# One run: setting x method x seed. Tables share runs. GRAPH, RERUN and RESOURCES are made in common.smk, of
+# graph.py, rerun_checks.py and resources.py in src/fedrepro/workflow.
 
 
 rule run:
     input:
-        RERUN.stale_run,  # no input: forces the run if its manifest says that it is stale
+        # A function that gives no input: it forces the run if its manifest says that it is stale.
+        RERUN.stale_run,
         GRAPH.inputs_of_run,
-        # The parent run, so that this run waits for it. Not marked `ancient`: while the parent is
-        # being made again, Snakemake would then overlook other changes of this run's inputs.
+        # The parent run, so that this run waits for it. With `ancient`, Snakemake would overlook
+        # other changed inputs of this run while the parent is being made again.
         parent=GRAPH.parent_of_run,
     output:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",

@@ -103,8 +103,8 @@ def run(
         sharing: the shared prefix with other runs; it does not affect the result.
         numerics: digests of the numerics of the code's parts: a finished run with the same ones is
             kept. Without them, a finished run of the same ``code`` is.
-        replaces: the finished runs in ``folder`` that this one may replace. With "all", a complete
-            run is made again.
+        replaces: the finished runs in ``folder`` that this one may replace: "none", "others" than
+            this very run, or "all": a complete run is made again.
 
     Returns:
         The manifest.
@@ -138,7 +138,7 @@ def run(
             made = artifact.tensors, facts_of(artifact, plan, dataset, partition)
             described = _finish(plan, state, {**subject, **origin}, own, folder, made, lock)
             _leave(partial, own, folder)
-            for line in _left_out(folder / "clients.parquet", plan):
+            for line in _measures_without_value(folder / "clients.parquet", plan):
                 sharing.note(line)
             return described
         except OSError as error:
@@ -225,7 +225,7 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
         )
 
 
-def _left_out(file: Path, plan: Plan) -> Iterator[str]:
+def _measures_without_value(file: Path, plan: Plan) -> Iterator[str]:
     """A line for each measure without a value for clients that have test samples."""
     if not plan.scores_clients:
         return

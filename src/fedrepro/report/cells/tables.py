@@ -184,7 +184,7 @@ def _selection(target: TableTarget, cell: Cell) -> str:
 
 
 def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
-    """The number of a cell over its seeds, in the setting of the target's scale."""
+    """The number of a cell over its seeds, in the cell's setting."""
     metric, summary = target.table.metric_of(cell.row, cell.column), target.table.summary
 
     def of(methods: Sequence[str], metric: MetricKind) -> Result:
