@@ -228,6 +228,15 @@ def size_in_bytes(tree: Tree | Tensor) -> int:
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 
+def all_finite(tree: Tree | Tensor) -> bool:
+    """Return True if all floating-point numbers of a tree are finite; wait once for each device."""
+    flags: dict[torch.device, list[Tensor]] = {}
+    for leaf in leaves(tree):
+        if leaf.is_floating_point():
+            flags.setdefault(leaf.device, []).append(leaf.isfinite().all())
+    return all(bool(torch.stack(of_device).all()) for of_device in flags.values())
+
+
 def norms(tree: Tree | Tensor) -> Tensor:
     """The Euclidean norm of every leaf [leaves]."""
     return torch.stack([torch.linalg.vector_norm(leaf) for leaf in leaves(tree)])

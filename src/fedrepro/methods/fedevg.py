@@ -223,7 +223,7 @@ class FedEvg(Method):
         alike = sets.alikeness(gradient, ctx.inputs.classes)
         means = tree.weighted_sum(updates["numbers"], weights)
         numbers = torch.cat([means, torch.stack([moved, alike])])
-        if not all(bool(leaf.isfinite().all()) for leaf in (x, gradient, numbers)):
+        if not tree.all_finite({"x": x, "gradient": gradient, "numbers": numbers}):
             return {**server, "numbers": torch.full_like(numbers, torch.nan)}
         return {**server, "x": x, "numbers": numbers}
 

@@ -148,7 +148,7 @@ class WganGp(Method):
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         losses = tree.weighted_sum(updates["losses"], weights)
-        if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(updates["delta"])):
+        if not tree.all_finite(updates["delta"]):
             return {**server, "losses": torch.full_like(losses, torch.nan)}
         return {**super().server_update(ctx, server, updates, weights), "losses": losses}
 

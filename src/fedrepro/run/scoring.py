@@ -48,7 +48,7 @@ def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
     _record_decision(state, played)
-    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
+    finite = tree.all_finite(state.server)
     if _evaluates(plan, state) or not finite:
         _record_scores(plan, state, before, played, finite)
         if state.diverged_at is None and state.done < plan.federation.context.rounds:
@@ -90,10 +90,6 @@ def context_after(plan: Plan, state: State) -> Context:
     return context_of(
         plan.federation, state.done - 1, choose_cohort(plan.federation, state.done - 1)
     )
-
-
-def _floats(what: Tree) -> Iterator[Tensor]:
-    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
 
 
 def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite: bool) -> None:

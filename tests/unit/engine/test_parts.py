@@ -1,5 +1,6 @@
 """Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -679,3 +680,14 @@ def test_rounds_of_many_lengths_under_the_compiler(monkeypatch: pytest.MonkeyPat
         for cached in (descent._compiled_step, executors._compiled):
             cached.cache_clear()
     assert counter.frame_count == 2 + 1
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_one_number_that_is_not_finite_is_noticed_wherever_it_stands(
+    number: float, place: str
+) -> None:
+    leaves = {"first": torch.zeros(3), "inner": {"last": torch.ones(2, 2)}, "n": torch.tensor([7])}
+    assert tree.all_finite(leaves) and tree.all_finite({}) and tree.all_finite(torch.ones(()))
+    {"first": leaves["first"], **leaves["inner"]}[place].view(-1)[-1] = number
+    assert not tree.all_finite(leaves)
