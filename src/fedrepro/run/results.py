@@ -253,10 +253,12 @@ def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
 
 def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:
     record = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
-    return _read_packed(root, run) or record if reference and record.state == "not run" else record
+    return (
+        _read_archived(root, run) or record if reference and record.state == "not run" else record
+    )
 
 
-def _read_packed(root: Path, run: RunKey) -> RunRecord | None:
+def _read_archived(root: Path, run: RunKey) -> RunRecord | None:
     """A landed result of scale compact, if there is one."""
     folder = folder_of(run.setting)
     try:

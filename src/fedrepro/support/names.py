@@ -95,16 +95,16 @@ class SettingName:
     local: str
 
     @classmethod
-    def parse(cls, text: str, system: str = "") -> Self:
-        """The setting that is written so; ``system`` is the one that names it, if it may omit it.
+    def parse(cls, text: str) -> Self:
+        """The setting that is written so.
 
         Examples:
             >>> from fedrepro.support.names import SettingName
             >>> SettingName.parse("ima/digits@released").plain
             SettingName(system='ima', local='digits')
         """
-        before, slash, after = text.partition("/")
-        return cls(before, after) if slash or not system else cls(system, text)
+        system, _, local = text.partition("/")
+        return cls(system, local)
 
     @property
     def is_released(self) -> bool:

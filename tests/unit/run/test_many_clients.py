@@ -149,7 +149,8 @@ def test_clients_are_recorded_with_the_bits_of_each_alone(
     assert plan.client_tests is not None and not plan.together
     ctx = scoring.context_after(plan, state)
     rows = pd.DataFrame(state.clients.table, columns=state.clients.columns)
-    for client, samples in enumerate(plan.client_tests):
+    for client in range(len(plan.client_tests)):
+        samples = plan.client_tests.of(client)
         own = state.client_states.get(client) or {}
         params = plan.federation.method.eval_model(ctx, state.server, own)
         score = evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)

@@ -72,10 +72,10 @@ def test_every_part_is_scaled_by_the_clients_own_training_rows(
     for client, own in enumerate(part.train):
         for rows, (x, y) in (
             (own, clients.samples.at(clients.rows(client))),
-            (part.test[client], plan.client_tests[client](0, len(part.test[client]))),
+            (part.test[client], plan.client_tests.of(client)(0, len(part.test[client]))),
             (
                 part.validation[client],
-                plan.client_validations[client](0, len(part.validation[client])),
+                plan.client_validations.of(client)(0, len(part.validation[client])),
             ),
         ):
             assert (

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import torch
@@ -118,7 +117,7 @@ class TensorSamples:
         return TensorSamples(self.x[rows], self.y[rows], self.scaling)
 
 
-class ClientSamples(Sequence[TensorSamples]):
+class ClientSamples:
     """Samples that clients hold out, one client's after the other's.
 
     Args:
@@ -137,19 +136,6 @@ class ClientSamples(Sequence[TensorSamples]):
 
     def __len__(self) -> int:
         return len(self.sizes)
-
-    @overload
-    def __getitem__(self, client: int) -> TensorSamples: ...
-
-    @overload
-    def __getitem__(self, client: slice) -> list[TensorSamples]: ...
-
-    def __getitem__(self, client: int | slice) -> TensorSamples | list[TensorSamples]:
-        if isinstance(client, slice):
-            return [self[each] for each in range(*client.indices(len(self)))]
-        if not -len(self) <= client < len(self):
-            raise IndexError(client)  # ends an iteration
-        return self.of(client % len(self))
 
     def of(self, client: int) -> TensorSamples:
         """One client's samples, copied: bits may depend on where a tensor lies in memory."""
