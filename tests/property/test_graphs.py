@@ -269,7 +269,7 @@ class AsksAnObject(Method):
         return {"delta": tree.subtract(message["params"], params)}, client_state
 
 
-RECORDED, ANEW, NOT = "recorded once for each size", "recorded anew", "not recorded"
+RECORDED, ANEW, NOT = "once", "anew", "never"  # once for each size of a batch
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_a_report_for_the_record_is_one_number() -> None:
         ("measures/drift.py", "higher_is_better = False", 'higher_is_better = "no"',
          ("higher_is_better", "'no'", "True")),
         ("measures/drift.py", 'per = "client"', 'per = "clients"',
-         ("per", "'clients'", "client, round, run", "'client'")),
+         ("per", "'clients'", "round", "run", "'client'")),
         ("measures/drift.py", '    words = "drift of clients"\n', "", ("words", "None")),
         ("measures/drift.py", 'per = "client"', 'per = "run"', ("drift.py", "of_run")),
         ("measures/drift.py", "    higher_is_better = False\n",

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from fedrepro.analysis.landscape import (
+    DIRECTIONS,
     axes,
     coordinates,
     line,
@@ -252,7 +253,7 @@ def test_command(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(RESULT.read_text())
     named = {"of", "what", "seal"}
     assert set(found) - named == {"directions", "x", "y", "loss", "accuracy"}
-    assert found["directions"] == "two random directions, filter-normalised"
+    assert found["directions"] == DIRECTIONS
     assert found["x"] == found["y"] and found["x"][0] == -1 and found["x"][-1] == 1
     assert [len(row) for row in found["loss"]] == [21] * 21
     # In the middle is the model itself.
@@ -284,13 +285,13 @@ def test_without_a_test_set_clients_hold_out_samples(
 
 
 def test_what_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    again = "expected a finished run: fedrepro run superfed/tiny scaffold --seed 1"
-    assert again in refusal(capsys, "superfed/tiny", "scaffold", "--seed", "1")
-    assert "did you mean 'fedavg' or " in refusal(capsys, "superfed/tiny", "fedavgg", "--seed", "1")
-    assert "did you mean 'superfed/tiny'?" in refusal(capsys, "superfed/tin", *RUN[1:])
+    run = ("superfed/tiny", "scaffold", "--seed", "1")
+    assert f"fedrepro run {' '.join(run)}" in refusal(capsys, *run)
+    assert "'fedavg'" in refusal(capsys, "superfed/tiny", "fedavgg", "--seed", "1")
+    assert "'superfed/tiny'" in refusal(capsys, "superfed/tin", *RUN[1:])
     assert "--seed: -1" in refusal(capsys, *RUN[:2], "--seed", "-1")
     experiment(bench, ROUNDS="3")
-    assert "made with another configuration: rounds" in refusal(capsys)
+    assert ": rounds " in refusal(capsys)
     experiment(bench)
     model = bench / "results/runs/superfed/tiny/fedavg/seed1/model.safetensors"
     whole = model.read_bytes()
@@ -298,6 +299,6 @@ def test_what_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "damaged" in refusal(capsys)
     model.write_bytes(whole)
     shutil.rmtree(bench / "results/partitions")
-    assert "there is no such partition" in refusal(capsys)
+    assert "results/partitions/" in refusal(capsys)
     shutil.rmtree(bench / "results/data")
-    assert "has not been prepared" in refusal(capsys)
+    assert "results/data/mnist5k: " in refusal(capsys)

@@ -238,7 +238,7 @@ def test_the_command_judges_a_set(world: Path, capsys: pytest.CaptureFixture[str
     assert numbers["recognised"] == 1 and numbers["recall"] == 0
     assert numbers["diversity"] < 0.5 and numbers["feature_diversity"] < 0.5
     assert numbers["stand_in"] > numbers["stand_in_of_real"] > 0
-    assert numbers["fid"] is None and found["no_fid"] == "not asked for"
+    assert numbers["fid"] is None and found["no_fid"]
     assert 0.4 < numbers["membership"] < 0.6
     # A TwoNN of 199,210 numbers to four clients and back; the painter sends a logistic model down.
     assert numbers["fedavg_megabytes"] == pytest.approx(2 * 4 * 4 * 199_210 / 1e6)
@@ -292,7 +292,7 @@ def test_tables_take_their_numbers_from_it(world: Path) -> None:
 
 def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: Path) -> None:
     fid, stand_in = cells_of(world, "table_4_4")
-    assert fid.result.hole == "seed 1 has no FID" and fid.printed is not None
+    assert fid.result.hole and fid.result.mean is None and fid.printed is not None
     assert stand_in.result.mean == pytest.approx(read(world)["numbers"]["stand_in"])
     assert stand_in.printed is None and stand_in.difference is None
     # A real one is shown beside the printed number, and not judged by it (item 40).
@@ -301,8 +301,8 @@ def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: 
     checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     fid, _ = cells_of(world, "table_4_4")
     assert fid.result.mean == 124 and fid.verdict is not None
-    assert fid.difference is None and fid.verdict.basis == "not comparable"
-    assert fid.verdict.word == "not comparable" and "item 40" in fid.verdict.why
+    assert fid.difference is None and "item 40" in fid.verdict.why
+    assert fid.verdict.word == fid.verdict.basis == "not comparable"
 
 
 class TinyInception(nn.Module):
@@ -365,7 +365,7 @@ def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
     found["of"] = dict.fromkeys(found["of"], "0" * 64)
     checksummed_json.write(world / RESULT, found, checksummed_json.of_results(RESULT))
     cell, _ = cells_of(world, "table_4_2")
-    assert cell.result.hole == "seed 1 has not been judged" and cell.verdict is None
+    assert cell.result.hole and cell.result.mean is None and cell.verdict is None
 
 
 @pytest.mark.parametrize(
@@ -395,43 +395,44 @@ def refused(capsys: pytest.CaptureFixture[str], *run: str) -> str:
 
 def test_what_is_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_experiment(world, **{"    evaluator: {model: twonn, epochs: 60, real_epochs: 1}\n": ""})
-    assert "fedevg/digits: evaluator: missing: expected how" in refused(capsys)
+    assert "fedevg/digits: evaluator: " in refused(capsys)
     write_experiment(world, **{"model: twonn": "model: twon"})
     line = refused(capsys)
-    assert "settings.digits.evaluator.model: 'twon'" in line and "did you mean 'twonn'?" in line
+    assert "settings.digits.evaluator.model: 'twon'" in line and "'twonn'" in line
     write_experiment(world, **{"real_epochs: 1": "real_epochs: 0"})
     assert "evaluator.real_epochs: 0" in refused(capsys)
     write_experiment(world)
     fedavg = ("fedevg/digits", "fedavg", "--seed", "1")
-    assert "expected a finished run" in refused(capsys, *fedavg)
+    assert "fedrepro run fedevg/digits fedavg --seed 1" in refused(capsys, *fedavg)
     assert main(["run", *fedavg]) == 0
-    assert "fedavg leaves no labelled samples: expected a synthetic set" in refused(capsys, *fedavg)
+    assert "model.safetensors: fedavg " in refused(capsys, *fedavg)
     write_experiment(world, **{", test_fraction: 0.2": ""})
     assert main(["run", *RUN]) == 0
-    assert "clients hold no samples out: expected `test_fraction`" in refused(capsys)
+    assert "`test_fraction`" in refused(capsys)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "names"),
     [
-        (lambda left: {**left, "x": left["x"] + 0.5}, "outside the range of images"),
-        (lambda left: {**left, "x": left["x"] * math.nan}, "outside the range of images"),
-        (lambda left: {**left, "y": left["y"] + 1}, "a label is not from 0 to 9"),
-        (lambda left: {**left, "y": left["y"][:-1]}, "samples of shape (50, 1, 28, 28): expected"),
-        (lambda left: {"x": left["x"]}, "leaves no labelled samples"),
+        (lambda left: {**left, "x": left["x"] + 0.5}, ("images",)),
+        (lambda left: {**left, "x": left["x"] * math.nan}, ("images",)),
+        (lambda left: {**left, "y": left["y"] + 1}, ("label", "0", "9")),
+        (lambda left: {**left, "y": left["y"][:-1]}, ("(50, 1, 28, 28)", "(49, 1, 28, 28)")),
+        (lambda left: {"x": left["x"]}, ("painter",)),
     ],
 )
 def test_sets_that_are_none(
     world: Path,
     capsys: pytest.CaptureFixture[str],
     change: Callable[[Tree], Tree],
-    said: str,
+    names: tuple[str, ...],
 ) -> None:
     model = world / FOLDER / "model.safetensors"
     left, facts = load_tree(model)
     save_tree(model, change(left), facts)
     follow(world / FOLDER, "model.safetensors")
-    assert said in refused(capsys)
+    line = refused(capsys)
+    assert "model.safetensors: " in line and all(name in line for name in names)
 
 
 @pytest.mark.parametrize("words", [(), ("--through", "last", "last", "last")], ids=str)
@@ -442,5 +443,5 @@ def test_a_set_has_no_landscape(
     capsys.readouterr()
     assert main(["landscape", *RUN, *words]) == 2
     line = capsys.readouterr().err
-    assert line.count("\n") == 1 and line.endswith("painter has no shared model\n")
+    assert line.count("\n") == 1 and "seed1: painter " in line
     assert not (world / "results/landscapes").exists()

@@ -23,10 +23,10 @@ RATES = (0.1, 0.03, 0.2, 0.05)
 # Its rule: momentum, weight decay; for Adam beta1, beta2, weight decay and epsilon.
 OPTIMIZERS: dict[str, tuple[Optimizer, tuple[float, ...]]] = {
     "sgd": (sgd(), (0, 0)),
-    "weight decay": (sgd(0, 0.3), (0, 0.3)),
+    "decay": (sgd(0, 0.3), (0, 0.3)),
     "momentum": (sgd(0.8, 0.2), (0.8, 0.2)),
     "adam": (adam(), (0.9, 0.999, 0, 1e-8)),
-    "adam with decay": (adam(0.5, 0.7, 0.3, 1e-2), (0.5, 0.7, 0.3, 1e-2)),
+    "adam_decay": (adam(0.5, 0.7, 0.3, 1e-2), (0.5, 0.7, 0.3, 1e-2)),
 }
 
 

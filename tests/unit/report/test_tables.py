@@ -1,6 +1,7 @@
 import fcntl
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -92,12 +93,12 @@ def test_one_seed_borrows_the_widest_spread_of_its_column(
     assert (verdict.word, verdict.basis, verdict.seeds) == ("differs", "borrowed", 1)
     assert verdict.limit == pytest.approx(4.302653 * 2**0.5 + 0.005, abs=1e-5)
     label = target.cells[len(target.table.columns)].row.label
-    assert f"the 3 seeds of this column in {label!r}" in verdict.why
+    assert repr(label) in verdict.why and re.search(r"\b3\b", verdict.why)
     swinging = [*constant(0.70, 290), *(0.5, 0.9) * 5]
     shutil.rmtree(bench.root / RunKey(row, "fedavg", 1).folder)
     write_run(bench, RunKey(row, "fedavg", 1), swinging)
     verdict = cells(bench, papers, "paper")[0].verdict
-    assert verdict.word == "undecided" and "its own last 10 evaluated rounds" in verdict.why
+    assert verdict.word == "undecided" and re.search(r"\b10\b", verdict.why)
 
 
 def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
@@ -163,10 +164,8 @@ def test_seeds_of_different_arithmetic_are_not_averaged(
     cell = cells(bench, papers, "paper")[0]
     assert (cell.result.n, cell.result.mean, cell.result.chosen) == (0, None, None)
     assert cell.verdict and cell.verdict.word == "not comparable"
-    assert cell.verdict.why.startswith(
-        "seed 1 has arithmetic 'per client': not averaged with others"
-    )
-    assert cell.result.hole and "; seed 2 has arithmetic " in cell.result.hole
+    assert "'per client'" in cell.verdict.why and cell.result.apart
+    assert cell.result.hole and re.findall(r"seed (\d+)", cell.result.hole) == ["1", "2"]
     assert [run.value for run in cell.result.runs][:2] == [None, None]
     shutil.rmtree(folder)  # one seed has one class
     assert cells(bench, papers, "paper")[0].result.mean == pytest.approx(81)
@@ -197,12 +196,14 @@ def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Pu
     nan = float("nan")
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
     first = cells(bench, papers, "paper")[0]
-    assert first.result.hole == "seed 1 diverged at round 3"
+    assert re.findall(r"\d+", first.result.hole) == ["1", "3"]  # the seed and the round
+    assert first.result.diverged == (1,)
     assert first.verdict.word == "not comparable"
     write_run(bench, RunKey(PAPER, "fedavg", 2), constant(0.81))
     first = cells(bench, papers, "paper")[0]
     assert first.result.mean == pytest.approx(81)
-    assert first.result.trouble == "seed 1 diverged at round 3"
+    assert re.findall(r"\d+", first.result.trouble) == ["1", "3"]
+    assert first.result.diverged == (1,)
     assert first.verdict.word == "not comparable"
 
 
@@ -212,10 +213,11 @@ def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> 
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
     first = cells(bench, papers, "paper")[0].result
     assert first.mean == pytest.approx(81)
-    other = "seed 1 made with another configuration: rounds"
-    assert first.trouble == f"seed 1 is the mean of 9 evaluated rounds, not of 10; {other}"
+    assert re.findall(r"\d+", first.trouble) == ["1", "9", "10", "1"]
+    assert first.runs[0].changed == ("rounds",) and first.trouble.endswith(": rounds")
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
-    assert cells(bench, papers, "paper")[1].result.trouble == other
+    trouble = cells(bench, papers, "paper")[1].result.trouble
+    assert re.findall(r"\d+", trouble) == ["1"] and trouble.endswith(": rounds")
 
 
 def with_metric(bench: Workbench, metric: object) -> Workbench:
@@ -296,7 +298,7 @@ def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: P
         first, second = cells(with_metric(bench, OfRounds(name=name)), papers, "paper")[:2]
         assert first.result.mean == pytest.approx(value)
         words = name.replace("ensemble_", "ensemble's ")
-        assert second.result.hole == f"seed 1 the method has no {words}"
+        assert second.result.mean is None and second.result.hole.endswith(f" {words}")
 
 
 def test_rounds_after_the_last_that_counts_are_left_out(
@@ -311,8 +313,7 @@ def test_rounds_after_the_last_that_counts_are_left_out(
     assert cells(bench, papers, "paper")[0].result.mean == pytest.approx(70)
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
-    expected = "mean of the last 2 evaluated rounds of the first 50 rounds"
-    assert page["rows"][0].summary == expected
+    assert re.findall(r"\d+", page["rows"][0].summary) == ["2", "50"]
 
 
 def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
@@ -337,7 +338,7 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
     assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
-    assert page["rows"][0].summary == "mean of the last 10 evaluated rounds"
+    assert re.findall(r"\d+", page["rows"][0].summary) == ["10"]
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
     row = row.model_copy(update={"demo_column_settings": {first.label: "fmnist-iid-demo"}})
     whole = {first.label: "*-a", second.label: "*-b", rest[0].label: "*-c", rest[1].label: "x"}
@@ -395,7 +396,7 @@ def test_speed_up_is_over_the_same_method_without_the_row_s_wrapper(
     found = cells(bench, papers, "paper")
     assert [cell.printed.method for cell in found] == ["FedAvg+IMA", "FedProx+IMA"]
     assert (found[0].result.mean, found[0].result.n) == (1.75, 2)
-    assert found[0].result.trouble == "seed 3 without the wrapper not run"
+    assert re.findall(r"\d+|wrapper", found[0].result.trouble) == ["3", "wrapper"]
     assert (found[1].result.mean, found[1].result.chosen) == (2.5, "ima+fedprox")
     target = bench.table("ima", "table_1", "paper")
     assert {"fedavg", "ima+fedavg"} < {run.method for run in target.runs}
@@ -406,25 +407,29 @@ def test_a_speed_up_over_what_never_arrives_is_a_hole(bench: Workbench, papers: 
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.3))
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.7))
     result = cells(bench, papers, "paper")[0].result
-    assert result.hole == "seed 1 without the wrapper never reached 60 %"
+    assert re.findall(r"\d+|wrapper", result.hole) == ["1", "wrapper", "60"]
     assert result.mean is None
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 120), reference=True)
-    assert cells(bench, papers, "paper")[0].result.hole == "seed 1 stopped after round 120 of 300"
+    result = cells(bench, papers, "paper")[0].result
+    assert (result.mean, result.runs[0].state) == (None, "stopped early")
+    assert re.findall(r"\d+", result.hole) == ["1", "120", "300"]
 
 
 def test_a_failed_run_says_why(bench: Workbench, papers: Published) -> None:
     log = bench.root / "results/logs/run" / DEMO / "fedavg/seed1.log"
     log.parent.mkdir(parents=True)
     log.write_text("round 3 of 20\nfedrepro: the disk is full\n", encoding="utf-8")
-    assert cells(bench, papers, "demo")[0].demo.hole == "failed: the disk is full"
+    result = cells(bench, papers, "demo")[0].demo
+    assert result.runs[0].state == "failed" and result.hole.endswith(": the disk is full")
 
 
 def test_an_interrupted_run_is_a_failed_one(bench: Workbench, papers: Published) -> None:
     (bench.root / "results/runs" / DEMO / "fedavg/seed1.partial").mkdir(parents=True)
-    assert cells(bench, papers, "demo")[0].demo.hole == "stopped before its last round"
+    result = cells(bench, papers, "demo")[0].demo
+    assert result.runs[0].state == "failed" and result.hole
 
 
 def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -> None:
@@ -432,8 +437,9 @@ def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -
     folder.mkdir(parents=True)
     with lock_of(folder).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert cells(bench, papers, "demo")[0].demo.hole == "under way"
-    assert cells(bench, papers, "demo")[0].demo.hole == "stopped before its last round"
+        assert cells(bench, papers, "demo")[0].demo.runs[0].state == "under way"
+    result = cells(bench, papers, "demo")[0].demo
+    assert result.runs[0].state == "failed" and result.hole
 
 
 def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published) -> None:
@@ -453,7 +459,7 @@ def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Pu
     write_run(bench, RunKey(PAPER, "fedprox_mu0.1", 1), [0.5, nan], status="diverged")
     write_run(bench, RunKey(PAPER, "fedprox", 1), constant(0.79))
     verdict = cells(bench, papers, "paper")[2].verdict
-    assert verdict.why == "The printed number is the best of 3; 2 of them are run."
+    assert re.findall(r"\d+", verdict.why) == ["3", "2"]
     write_run(bench, RunKey(PAPER, "fedprox_mu0.001", 1), constant(0.77))
     assert cells(bench, papers, "paper")[2].verdict.word == "undecided"
 
@@ -567,7 +573,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert first.printed.mean == 81.17 and first.answered is None
     assert first.difference == pytest.approx(-0.17)
     assert (first.verdict.word, first.verdict.limit) == ("not comparable", None)
-    assert first.verdict.why == "Trained on a surrogate for mnist."
+    assert re.search(r"\bmnist\b", first.verdict.why)
     assert not [*answers_of(bench, target, table, ())]
     assert not answers_by_table(bench, {("ima", "table_1"): table}, papers)["ima", "I"]
     write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.81, 40))
