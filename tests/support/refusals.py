@@ -21,6 +21,7 @@ def refused(
     key: str | None = None,
     value: object = ANY,
     names: str | tuple[str, ...] = (),
+    near: str | None = None,
 ) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Expect a UserError.
 
@@ -30,6 +31,7 @@ def refused(
         key: the key at fault, or its last parts.
         value: the value at fault.
         names: numbers and names that must stand in its line, each as a whole word.
+        near: the name that its line ends with, as the one that may have been meant.
     """
     with pytest.raises(UserError) as raised:
         yield raised
@@ -38,5 +40,6 @@ def refused(
     assert file is None or error.file.endswith(file), line
     assert key is None or f".{error.key}".endswith(f".{key}"), line
     assert value is ANY or (type(error.value) is type(value) and error.value == value), line
+    assert near is None or line.endswith(f"'{near}'?"), line
     for name in (names,) if isinstance(names, str) else names:
         assert re.search(rf"(?<!\w){re.escape(name)}(?!\w)", line), (name, line)

@@ -347,7 +347,10 @@ def _check_keys(
             try:
                 setting.with_keys({key: value}, experiment._own)
             except UserError as error:
-                raise UserError(f"{shown}: {where}.{key}: {error}") from None
+                line, at_key = f"{shown}: {where}.{key}: {error}", f"{where}.{key}"
+                raise UserError(
+                    line, code=error.code, file=shown, key=at_key, value=error.value
+                ) from None
 
 
 def _check_searched(

@@ -251,7 +251,11 @@ class Workbench:
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             raise UserError(
-                f"{self._file_of(setting)}: inputs: {way}: circular: a run cannot be its own input"
+                f"{self._file_of(setting)}: inputs: {way}: circular: a run cannot be its own input",
+                code="value",
+                file=self._file_of(setting),
+                key="inputs",
+                value=way,
             )
         facts = facts_of(composition, self.plugins)
         needs = facts.requires
@@ -287,7 +291,10 @@ class Workbench:
             case None:
                 raise UserError(
                     f"{where}: {key}: missing: method {method} requires it: expected 'server', a "
-                    f"run or a file{nearest(need, setting.inputs)}"
+                    f"run or a file{nearest(need, setting.inputs)}",
+                    code="missing",
+                    file=where,
+                    key=key,
                 )
             case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed

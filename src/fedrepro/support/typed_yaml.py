@@ -374,6 +374,7 @@ def validate(model: type[Model], data: object, where: object, context: object = 
         raise _error(where, details[0], data) from None
 
 
+WHOLE_FILE = "(the whole file)"  # the key of a fault in no single one
 MISSING = ("missing", "union_tag_not_found")
 WORDS = {  # by pydantic's kind of error: what is expected
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "keys with values"),
@@ -415,7 +416,7 @@ def _error(where: object, detail: ErrorDetails, data: object) -> UserError:
 
 
 def _key(location: Location, data: object) -> str:
-    return ".".join(str(step) for step in _in_data(location, data)) or "(the whole file)"
+    return ".".join(str(step) for step in _in_data(location, data)) or WHOLE_FILE
 
 
 def _quoted(text: object) -> list[str]:

@@ -70,10 +70,14 @@ def check_methods(workbench: Workbench) -> None:
         try:
             method, _ = compose(composition, hyperparameters, workbench.plugins)
         except UserError as error:
-            raise UserError(f"{where}: {error}") from None
+            line = f"{where}: {error}"
+            raise UserError(
+                line, code=error.code, file=where, key=error.key, value=error.value
+            ) from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
             wanted = "a method that trains a classifier: others cannot be scored on validation data"
-            raise UserError(f"{where}: {composition!r}: expected {wanted}")
+            line = f"{where}: {composition!r}: expected {wanted}"
+            raise UserError(line, code="value", file=where, key="method", value=composition)
     with write_atomically(workbench.root / MARK) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
 

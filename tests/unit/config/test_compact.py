@@ -12,6 +12,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
 from support.places import ROOT
+from support.refusals import Fault, refused
 
 
 @pytest.fixture
@@ -72,14 +73,19 @@ def test_a_table_may_have_more_seeds_than_its_paper(copy: Path) -> None:
     assert {len(bench.table("fedgo", item, "compact").seeds) for item in others} == {5}
 
 
-def changed(copy: Path, *keys: str, to: object) -> str:
-    """The line about a compact file with one other value."""
+def write_changed(copy: Path, *keys: str, to: object) -> None:
+    """Write the compact file with one other value."""
     content = yaml.safe_load((copy / FILE).read_text(encoding="utf-8"))
     place = content
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = to
     (copy / FILE).write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+
+
+def changed(copy: Path, *keys: str, to: object) -> str:
+    """The line about a compact file with one other value."""
+    write_changed(copy, *keys, to=to)
     with pytest.raises(UserError) as caught:
         load(copy)
     line = str(caught.value)
@@ -94,19 +100,37 @@ def test_faults_name_the_compact_file(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "said"),
+    ("keys", "value", "fault"),
     [
-        (("settings", "compact-dir0.1", "model"), "small_bn_cn", "did you mean 'small_bn_cnn'?"),
-        (("settings", "compact-dir0.05", "extends"), "compact-dir0.2", "a setting of this file"),
-        (("settings", "digits-demo"), {"extends": "compact-dir0.1"}, "does not have"),
-        (("table",), {}, "table"),
-        (("tables", "table_3"), {"title": "x", "rows": [], "columns": []}, "table_3"),
+        (
+            ("settings", "compact-dir0.1", "model"),
+            "small_bn_cn",
+            Fault(code="value", key="compact-dir0.1.model", near="small_bn_cnn"),
+        ),
+        (
+            ("settings", "compact-dir0.05", "extends"),
+            "compact-dir0.2",
+            Fault(code="value", key="compact-dir0.05.extends", value="compact-dir0.2"),
+        ),
+        (
+            ("settings", "digits-demo"),
+            {"extends": "compact-dir0.1"},
+            Fault(code="value", key="settings", value="digits-demo"),
+        ),
+        (("table",), {}, Fault(code="unknown_key", key="table")),
+        (
+            ("tables", "table_3"),
+            {"title": "x", "rows": [], "columns": []},
+            Fault(code="value", key="table_3.rows", value=[]),
+        ),
     ],
 )
 def test_faults_in_other_places_do_too(
-    copy: Path, keys: tuple[str, ...], value: object, said: str
+    copy: Path, keys: tuple[str, ...], value: object, fault: Fault
 ) -> None:
-    assert said in changed(copy, *keys, to=value)
+    write_changed(copy, *keys, to=value)
+    with refused(file=str(FILE), **fault):
+        load(copy)
 
 
 def test_a_fault_in_the_experiment_file_names_that(copy: Path) -> None:

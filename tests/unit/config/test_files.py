@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import yaml
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.experiment import EXPERIMENTS
 from fedrepro.config.loading import load
+from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
 from fedrepro.support.packaged import CONFIG
-from fedrepro.support.typed_yaml import read_yaml, validate
+from fedrepro.support.typed_yaml import WHOLE_FILE, read_yaml, validate
 from support.places import ROOT
-from support.refusals import refused
+from support.refusals import Fault, refused
 
 IMA = Path("config/experiments/ima.yaml")
 
@@ -28,12 +29,17 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
-    """The line that loading gives after one replacement in a file."""
+def edit(root: Path, old: str, new: str, file: Path = IMA) -> None:
+    """Replace a text in a file once."""
     path = root / file
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
+    """The line that loading gives after one replacement in a file."""
+    edit(root, old, new, file)
     with pytest.raises(UserError) as caught:
         load(root)
     line = str(caught.value)
@@ -138,38 +144,34 @@ def test_wrong_value(copy: Path, old: str, new: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "start", "end"),
+    ("old", "new", "fault"),
     [
         (
             "rounds: 300",
             "roundz: 300",
-            "settings.fmnist-shards2.roundz: unknown key: expected one of attack, ",
-            "; did you mean 'rounds'?",
+            Fault(code="unknown_key", key="settings.fmnist-shards2.roundz", near="rounds"),
         ),
         (
             "scheme: shards,",
             "scheme: shard,",
-            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of at_server, ",
-            "; did you mean 'shards'?",
+            Fault(key="settings.fmnist-shards2.partition.scheme", value="shard", near="shards"),
         ),
         (
             "clients: 100,",
             "clientz: 100,",
-            "settings.fmnist-shards2.partition.clientz: unknown key: expected one of ",
-            "; did you mean 'clients'?",
+            Fault(code="unknown_key", key="partition.clientz", near="clients"),
         ),
         (
             "model: ima_fmnist_cnn",
             "model: ima_fmnist",
-            "settings.fmnist-shards2.model: 'ima_fmnist': expected one of ",
-            "; did you mean 'ima_fmnist_cnn'?",
+            Fault(key="settings.fmnist-shards2.model", value="ima_fmnist", near="ima_fmnist_cnn"),
         ),
     ],
 )
-def test_wrong_name_with_the_nearest(copy: Path, old: str, new: str, start: str, end: str) -> None:
-    line = fault(copy, old, new)
-    assert line.startswith(f"{IMA}: {start}")
-    assert line.endswith(end)
+def test_wrong_name_with_the_nearest(copy: Path, old: str, new: str, fault: Fault) -> None:
+    edit(copy, old, new)
+    with refused(file=str(IMA), **fault):
+        load(copy)
 
 
 def test_not_yaml(copy: Path) -> None:
@@ -179,15 +181,16 @@ def test_not_yaml(copy: Path) -> None:
 
 
 def test_key_given_twice(copy: Path) -> None:
-    line = fault(copy, "rounds: 300\n", "rounds: 300\n    rounds: 200\n")
+    edit(copy, "rounds: 300\n", "rounds: 300\n    rounds: 200\n")
+    with refused("invalid_yaml", file=str(IMA), names="'rounds'") as raised:
+        load(copy)
     first = (copy / IMA).read_text(encoding="utf-8").split("rounds: 300\n")[0].count("\n") + 1
-    assert "not valid YAML: the key 'rounds' is given twice: expected it once" in line
-    assert line.endswith(f" line {first}")
+    assert str(raised.value).endswith(f" line {first}")
 
 
 def test_empty_and_missing_files(copy: Path) -> None:
     (copy / IMA).write_text("", encoding="utf-8")
-    with refused(key="(the whole file)", value=None):
+    with refused(key=WHOLE_FILE, value=None):
         load(copy)
     for path in (copy / EXPERIMENTS).iterdir():
         path.unlink()
@@ -232,32 +235,29 @@ def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
 
 
 def test_config_file_faults(copy: Path) -> None:
-    line = fault(copy, "scale: demo", "scale: dmo", CONFIG)
-    assert line == (
-        "config/config.yaml: scale: 'dmo': expected one of compact, demo, paper; "
-        "did you mean 'demo'?"
-    )
+    edit(copy, "scale: demo", "scale: dmo", CONFIG)
+    choices = ("compact", "demo", "paper")
+    with refused("value", file=str(CONFIG), key="scale", value="dmo", names=choices, near="demo"):
+        load(copy)
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("given", "fault"),
     [
-        (
-            {"scale": "papre"},
-            "--config: scale: 'papre': expected one of compact, demo, paper; did you mean 'paper'?",
-        ),
+        ({"scale": "papre"}, Fault(code="value", key="scale", value="papre", near="paper")),
         (
             {"scal": "paper"},
-            "--config: scal: unknown key: expected one of device, executor, scale; "
-            "did you mean 'scale'?",
+            Fault(code="unknown_key", key="scal", names=("device", "executor"), near="scale"),
         ),
-        ({"device": "gpu"}, "--config: device: 'gpu': expected cpu, cuda or cuda:<number>"),
+        (
+            {"device": "gpu"},
+            Fault(code="value", key="device", value="gpu", names=("cpu", "cuda:<number>")),
+        ),
     ],
 )
-def test_wrong_overrides(given: dict[str, str], line: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_wrong_overrides(given: dict[str, str], fault: Fault) -> None:
+    with refused(file="--config", **fault):
         validate(Overrides, given, "--config")
-    assert str(caught.value) == line
 
 
 def test_overrides_replace_the_file(copy: Path) -> None:
@@ -267,21 +267,17 @@ def test_overrides_replace_the_file(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "line"),
+    ("ask", "key", "near"),
     [
-        (lambda bench: bench.setting("ima/fmnist-shard2"), "did you mean 'ima/fmnist-shards2'?"),
-        (lambda bench: bench.table("imma", "table_1"), "did you mean 'ima'?"),
-        (lambda bench: bench.table("ima", "table_11"), "did you mean 'table_1'?"),
-        (
-            lambda bench: bench.tables("papr"),
-            "compact or paper; did you mean 'paper'?",
-        ),
+        (lambda bench: bench.setting("ima/fmnist-shard2"), "setting", "ima/fmnist-shards2"),
+        (lambda bench: bench.table("imma", "table_1"), "system", "ima"),
+        (lambda bench: bench.table("ima", "table_11"), "tables", "table_1"),
+        (lambda bench: bench.tables("papr"), "scale", "paper"),
     ],
 )
-def test_unknown_names(ask, line: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(UserError) as caught:
+def test_unknown_names(ask: Callable[[Workbench], Any], key: str, near: str) -> None:
+    with refused("value", key=key, near=near):
         ask(load(ROOT))
-    assert str(caught.value).endswith(line)
 
 
 def test_all_missing_keys_are_named_at_once(copy: Path) -> None:
@@ -367,7 +363,5 @@ def test_a_whole_number_without_end_is_one_line(tmp_path: Path, number: str) -> 
     """Python reads the second, but writes neither."""
     path = tmp_path / "config.yaml"
     path.write_text(f"scale: demo\nthreads: {number}\n", encoding="utf-8")
-    with pytest.raises(UserError) as caught:
+    with refused("invalid_yaml", file="config.yaml", names=("config.yaml:2:10", "1000")):
         read_yaml(path, Path("config.yaml"))
-    line = "config.yaml:2:10: not valid YAML: a whole number of more than 1000 digits"
-    assert str(caught.value) == line

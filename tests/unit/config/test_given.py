@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import RunSpec
-from fedrepro.support.errors import UserError
+from fedrepro.config.run_spec import ResolvedData, RunSpec
 from fedrepro.workflow.checks import check_given
 from fedrepro.workflow.graph import Graph
 from support.given_experiment import EXPERIMENT
 from support.given_run import METHODS
 from support.places import ROOT
+from support.refusals import Fault, refused
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +29,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_data_and_files_that_are_given_are_part_of_a_run(root: Path) -> None:
     """And, of data, an input of its job; a file's content counts by its SHA-256."""
 
-    def described(source: str) -> str:
+    def run(source: str) -> RunSpec:
         text = EXPERIMENT.replace("unlabelled: server", f"unlabelled: {source}")
         (root / "config/experiments/ima.yaml").write_text(text)
-        run = load(root).run_spec("ima/taught", "taught", 3)
-        return str(run.description()["given"]["unlabelled"])
+        return load(root).run_spec("ima/taught", "taught", 3)
 
-    assert described("{dataset: fmnist}") == "data fmnist share 1"
-    assert described("{dataset: fmnist, share: 0.5}") == "data fmnist share 0.5"
+    def described(source: str) -> str:
+        return str(run(source).description()["given"]["unlabelled"])
+
+    for source, share in (("{dataset: fmnist}", 1.0), ("{dataset: fmnist, share: 0.5}", 0.5)):
+        assert run(source).inputs["unlabelled"] == ResolvedData("fmnist", share)
+        assert described(source).endswith(f" fmnist share {share:g}")
     wildcards = SimpleNamespace(setting="ima/taught", method="taught", seed="3")
     assert "results/data/fmnist/meta.json" in Graph(load(root)).inputs_of_run(wildcards)
     known = "a" * 64
@@ -59,98 +62,106 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "fault"),
     [
         (
             "unlabelled: server",
             "unlabeled: server",
-            "config/experiments/ima.yaml: settings.taught.inputs.unlabelled: missing: "
-            "method taught requires it: expected 'server', a run or a file; did you mean "
-            "'unlabeled'?",
+            Fault(code="missing", key="settings.taught.inputs.unlabelled", near="unlabeled"),
         ),
         (
             "iid, clients: 4, server: 0.1",
             "iid, clients: 4",
-            "taught.inputs.unlabelled: 'server': expected a partition with `server: share`",
+            Fault(key="taught.inputs.unlabelled", value="server", names="`server: share`"),
         ),
         (
             "{setting: judges, method",
             "{setting: judge, method",
-            "settings.taught.inputs.judges.setting: 'judge': expected a setting of this file; did "
-            "you mean 'judges'?",
+            Fault(key="settings.taught.inputs.judges.setting", value="judge", near="judges"),
         ),
         (
             "{setting: maker, method: maker, seed: 0}",
             "{setting: judges, method: judges}",
-            "circular: a run cannot be its own input",
+            Fault(key="inputs", names=("ima/judges", "circular")),
         ),
         (
             "    inputs:\n",
             "    byzantine: 2\n    inputs:\n",
-            "settings.taught.byzantine: 2: expected none for method fedavg, which uses no "
-            "discriminators",
+            Fault(key="settings.taught.byzantine", value=2, names="fedavg"),
         ),
         (
             "maker: {setting: maker, method: maker, seed: 0}",
             "maker: server",
-            "inputs.maker: 'server':",
+            Fault(key="inputs.maker", value="server"),
         ),
         (
             "    inputs:\n",
             "    save_models_at: {taught: [1, 2]}\n    inputs:\n",
-            "settings.taught.save_models_at.taught: 2: expected a round of the run, at most 1",
+            Fault(key="settings.taught.save_models_at.taught", value=2, names="1"),
         ),
     ],
 )
-def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str) -> None:
+def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, fault: Fault) -> None:
     assert old in EXPERIMENT
     (root / "config/experiments/ima.yaml").write_text(EXPERIMENT.replace(old, new))
-    with pytest.raises(UserError) as caught:
+    with refused(file="config/experiments/ima.yaml", **fault) as raised:
         check_given(load(root))
-    assert line in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("old", "new", "fault"),
     [
-        ("name: adam, lr: 0.02", "lr: 0.02, betas: [0.5, 0.9]", "expected `betas` with adam only"),
-        ("lr: 0.02", "lr: 0.02, momentum: 0.9", "expected `betas`, not `momentum`, with adam"),
-        ("seed: 0", "seeds: 0", "settings.taught.inputs.maker.seeds: unknown key"),
-        ("server\n", "{file: x, sha256: ab}\n", "sha256: 'ab': expected the SHA-256 of the file"),
+        (
+            "name: adam, lr: 0.02",
+            "lr: 0.02, betas: [0.5, 0.9]",
+            Fault(key="settings.taught.optimizer", names=("`betas`", "adam")),
+        ),
+        (
+            "lr: 0.02",
+            "lr: 0.02, momentum: 0.9",
+            Fault(key="settings.taught.optimizer", names=("`betas`", "`momentum`")),
+        ),
+        (
+            "seed: 0",
+            "seeds: 0",
+            Fault(code="unknown_key", key="settings.taught.inputs.maker.seeds"),
+        ),
+        ("server\n", "{file: x, sha256: ab}\n", Fault(key="sha256", value="ab")),
         (
             "unlabelled: server\n",
             "unlabelled: {dataset: minst}\n",
-            "settings.taught.inputs.unlabelled.dataset: 'minst': expected a data set of "
-            "config/datasets.yaml; did you mean 'mnist'?",
+            Fault(key="settings.taught.inputs.unlabelled.dataset", value="minst", near="mnist"),
         ),
-        ("server\n", "{dataset: mnist, share: 0}\n", "share: 0: expected a number above 0 and at"),
-        ("    inputs:\n", "    byzantine: -1\n    inputs:\n", "byzantine: -1:"),
+        ("server\n", "{dataset: mnist, share: 0}\n", Fault(key="share", value=0)),
+        ("    inputs:\n", "    byzantine: -1\n    inputs:\n", Fault(key="byzantine", value=-1)),
         (
             "setting: taught}",
             "setting: taught, column_settings: {FedAvgg: maker}}",
-            "rows.Tiny.column_settings: 'FedAvgg': expected the label of a column; did you "
-            "mean 'FedAvg'?",
+            Fault(key="rows.Tiny.column_settings", value="FedAvgg", near="FedAvg"),
         ),
         (
             "setting: taught}",
             "setting: taught, column_settings: {FedAvg: makers}}",
-            "rows.Tiny.column_settings.FedAvg: 'makers':",
+            Fault(key="rows.Tiny.column_settings.FedAvg", value="makers"),
         ),
         (
             "    rows:\n",
             "    column_settings: {FedAvg: '*-x'}\n    rows:\n",
-            "tables.table_1.column_settings.FedAvg: 'taught-x':",
+            Fault(key="tables.table_1.column_settings.FedAvg", value="taught-x"),
         ),
         (
             "method: taught}\n",
             "method: taught, metric: {least: accuracy}}\n",
-            "metric.least: 'accuracy': expected",
+            Fault(key="metric.least", value="accuracy"),
         ),
     ],
 )
-def test_wrong_values_of_new_keys_are_one_line(root: Path, old: str, new: str, line: str) -> None:
+def test_wrong_values_of_new_keys_are_one_line(
+    root: Path, old: str, new: str, fault: Fault
+) -> None:
     assert old in EXPERIMENT
     (root / "config/experiments/ima.yaml").write_text(EXPERIMENT.replace(old, new))
-    with pytest.raises(UserError) as caught:
+    with refused(file="config/experiments/ima.yaml", **fault) as raised:
         load(root)
-    assert line in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)

@@ -20,8 +20,9 @@ from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
 from fedrepro.run.schedules import schedule
 from fedrepro.support.errors import UserError
-from fedrepro.support.typed_yaml import validate
+from fedrepro.support.typed_yaml import WHOLE_FILE, validate
 from support.places import ROOT
+from support.refusals import Fault, refused
 from support.tiny_run import carry_out, run_spec
 from support.worlds import federation
 
@@ -129,13 +130,16 @@ def asked_for(bench: Workbench, name: str) -> str:
 
 
 def test_a_reading_that_is_not_there(bench: Workbench, tmp_path: Path) -> None:
-    assert asked_for(bench, "ima/fmnist-shards2@released") == (
-        "config/experiments/ima.yaml: setting: 'ima/fmnist-shards2@released': expected a setting "
-        "with `released` keys; ima/fmnist-shards2 has none"
-    )
-    assert asked_for(bench, "superfed/mnist-500@relased").endswith(
-        "did you mean 'superfed/mnist-500@released'?"
-    )
+    with refused(
+        "value",
+        file="config/experiments/ima.yaml",
+        key="setting",
+        value="ima/fmnist-shards2@released",
+        names=("`released`", "ima/fmnist-shards2"),
+    ):
+        bench.setting("ima/fmnist-shards2@released")
+    with refused("value", key="setting", near="superfed/mnist-500@released"):
+        bench.setting("superfed/mnist-500@relased")
     written = (ROOT / SUPERFED).read_text(encoding="utf-8")
     row = 'setting: "mnist-{clients}@released"\n        demo: mnist5k-demo'
     assert row in written
@@ -144,35 +148,33 @@ def test_a_reading_that_is_not_there(bench: Workbench, tmp_path: Path) -> None:
         (tmp_path / "config" / name).symlink_to(ROOT / "config" / name)
     wrong = written.replace(row, row + "@released", 1)
     (tmp_path / SUPERFED).write_text(wrong, encoding="utf-8")
-    with pytest.raises(UserError) as caught:
+    names = ("tables.table_2_3_released.rows.MNIST", "`released`")
+    with refused(file=str(SUPERFED), value="mnist5k-demo@released", names=names) as raised:
         load(tmp_path)
-    assert str(caught.value) == (
-        f"{SUPERFED}: tables.table_2_3_released.rows.MNIST, 50 clients, released settings.demo: "
-        "'mnist5k-demo@released': expected a setting of this file with `released` keys"
-    )
+    assert raised.value.key.endswith(" settings.demo")
 
 
 @pytest.mark.parametrize(
-    ("released", "line"),
+    ("released", "fault"),
     [
-        ({"22": {"lr_decy": 0.9}}, "released.22.lr_decy: unknown key"),
-        ({"22": {"lr_decay": 2}}, "released.22.lr_decay: 2: expected a number above 0"),
-        ({"22": {"decay_from": 2}}, "released.22.decay_from: 2: expected 0 or 1"),
+        ({"22": {"lr_decy": 0.9}}, Fault(code="unknown_key", key="released.22.lr_decy")),
+        ({"22": {"lr_decay": 2}}, Fault(key="released.22.lr_decay", value=2)),
+        ({"22": {"decay_from": 2}}, Fault(key="released.22.decay_from", value=2)),
         (
             {"22": {"rounds": 3}, "30": {"rounds": 4}},
-            "expected each key at most once under `released`",
+            Fault(code="value", key=WHOLE_FILE, names="`released`"),
         ),
     ],
 )
-def test_faults_are_one_line(released: object, line: str) -> None:
+def test_faults_are_one_line(released: object, fault: Fault) -> None:
     values = {"lr": 0.1}
     setting = {
         "dataset": "a", "partition": {"scheme": "iid", "clients": 2}, "model": "b", "rounds": 1,
         "participation": 1, "epochs": 1, "batch_size": 1, "optimizer": values,
     }  # fmt: skip
-    with pytest.raises(UserError) as caught:
+    with refused(file="x.yaml", **fault) as raised:
         validate(Setting, setting | {"released": released}, "x.yaml")
-    assert line in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_rates_from_the_first_round_on() -> None:

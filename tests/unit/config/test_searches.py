@@ -8,11 +8,10 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.searches import half_decade
 from fedrepro.config.targets import RunKey
-from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
-from support.refusals import refused
+from support.refusals import Fault, refused
 from support.search_world import EXPERIMENT, FILE, SEARCH, settle
 
 READING = "own/s@validation0.2"
@@ -139,75 +138,89 @@ def test_a_variant_can_be_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("search", "line"),
+    ("search", "fault"),
     [
-        ({"validation": 0}, "grid.validation: 0: expected a number above 0 and below 1"),
-        ({"validation": 1.0}, "grid.validation: 1.0: expected a number above 0 and below 1"),
-        ({"validation": "0.2"}, "grid.validation: '0.2': expected a number above 0 and below 1"),
-        ({"setting": "t"}, "grid.setting: 't':"),
-        ({"demo": "s@released"}, "grid.demo: 's@released':"),
-        ({"methods": []}, "grid.methods: []:"),
-        ({"metric": "ensemble_loss"}, "grid.metric: 'ensemble_loss': expected one of accuracy, "
-         "loss"),
-        ({"metric": {"of": "accuracy", "over_clients": "worst", "mix": "best"}},
-         "expected `mix: fixed`: the others select on test samples"),
-        ({"metod": []}, "grid.metod: unknown key: expected one of demo, methods, metric, seeds, "
-         "setting, summary, title, validation; did you mean 'methods'?"),
+        ({"validation": 0}, Fault(key="grid.validation", value=0)),
+        ({"validation": 1.0}, Fault(key="grid.validation", value=1.0)),
+        ({"validation": "0.2"}, Fault(key="grid.validation", value="0.2")),
+        ({"setting": "t"}, Fault(key="grid.setting", value="t")),
+        ({"demo": "s@released"}, Fault(key="grid.demo", value="s@released")),
+        ({"methods": []}, Fault(key="grid.methods", value=[])),
+        ({"metric": "ensemble_loss"}, Fault(key="grid.metric", names=("accuracy", "loss"))),
+        (
+            {"metric": {"of": "accuracy", "over_clients": "worst", "mix": "best"}},
+            Fault(key="grid.metric", names="`mix: fixed`"),
+        ),
+        ({"metod": []}, Fault(code="unknown_key", key="grid.metod", near="methods")),
     ],
-)  # fmt: skip
-def test_a_wrong_search_is_one_line(tmp_path: Path, search: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
+)
+def test_a_wrong_search_is_one_line(tmp_path: Path, search: dict[str, Any], fault: Fault) -> None:
+    with refused(file=str(FILE), **fault) as raised:
         load(settle(tmp_path, search))
-    assert str(caught.value).startswith(f"{FILE}: search.")
-    assert line in str(caught.value)
+    assert raised.value.key.startswith("search.")
 
 
 @pytest.mark.parametrize(
-    ("searched", "line"),
+    ("searched", "fault"),
     [
-        ([{"method": "fedprox", "grid": {}}], "methods.0.grid: {}:"),
-        ([{"method": "fedprox", "grid": {"mu": []}}],
-         "methods.0.grid.mu: []:"),
-        ([{"method": "fedprox", "grid": {"mu": [1, 2, 1]}}],
-         "expected distinct values of mu"),
-        ([{"method": "fedprox", "grid": {"mu": [[1]]}}],
-         "methods.0.grid.mu.0: [1]:"),
-        ([{"method": "fedprox", "grid": {"mu": [*range(40)], "nu": [*range(40)]}}],
-         "expected a grid of at most 1,000 candidates"),
-        ([{"method": "fedprox", "grid": {"mu": [1]}}, {"method": "fedprox", "grid": {"mu": [2]}}],
-         "expected each method once, but fedprox appears twice"),
-        ([{"method": "fedprox", "grid": {"mu": [1]}, "published": {"nu": 1}}],
-         "methods.fedprox.published: 'nu': expected a key of its grid, mu; did you mean 'mu'?"),
-        ([{"method": "fedprox", "grid": {"muu": [1]}}],
-         "methods.fedprox.grid: 'muu': expected one of constant_server_lr, halved, mu, "
-         "sample_weighted, squared; did you mean 'mu'?"),
-        ([{"method": "ima+fedprox", "grid": {"mu": [1]}}],
-         "methods.ima+fedprox.grid: 'mu': expected <part>.<hyperparameter> with a part of ima, "
-         "fedprox"),
-        ([{"method": "fedprox", "grid": {"fedavg.mu": [1]}}],
-         "methods.fedprox.grid: 'fedavg.mu':"),
-        ([{"method": "fedprox", "grid": {"mu": [1e-300]}}],
-         "expected values that make a name of at most 120 characters"),
-        ([{"method": "fedprox", "grid": {"mu": ["a-b", "a/b"]}}],
-         "methods.fedprox.grid: 'fedprox_mua_b':"),
+        ([{"method": "fedprox", "grid": {}}], Fault(key="methods.0.grid", value={})),
+        ([{"method": "fedprox", "grid": {"mu": []}}], Fault(key="methods.0.grid.mu", value=[])),
+        (
+            [{"method": "fedprox", "grid": {"mu": [1, 2, 1]}}],
+            Fault(key="methods.0.grid", value={"mu": [1, 2, 1]}, names="mu"),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": [[1]]}}],
+            Fault(key="methods.0.grid.mu.0", value=[1]),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": [*range(40)], "nu": [*range(40)]}}],
+            Fault(key="methods.0.grid", names="1,000"),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": [mu]}} for mu in (1, 2)],
+            Fault(key="search.grid", names=("fedprox", "twice")),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": [1]}, "published": {"nu": 1}}],
+            Fault(key="methods.fedprox.published", value="nu", near="mu"),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"muu": [1]}}],
+            Fault(key="methods.fedprox.grid", value="muu", near="mu"),
+        ),
+        (
+            [{"method": "ima+fedprox", "grid": {"mu": [1]}}],
+            Fault(key="methods.ima+fedprox.grid", value="mu", names=("ima", "fedprox")),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"fedavg.mu": [1]}}],
+            Fault(key="methods.fedprox.grid", value="fedavg.mu"),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": [1e-300]}}],
+            Fault(key="methods.fedprox.grid", names="120"),
+        ),
+        (
+            [{"method": "fedprox", "grid": {"mu": ["a-b", "a/b"]}}],
+            Fault(key="methods.fedprox.grid", value="fedprox_mua_b"),
+        ),
     ],
-)  # fmt: skip
-def test_a_wrong_grid_is_one_line(tmp_path: Path, searched: list[Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
+)
+def test_a_wrong_grid_is_one_line(tmp_path: Path, searched: list[Any], fault: Fault) -> None:
+    with refused("value", file=str(FILE), **fault) as raised:
         load(settle(tmp_path, {"methods": searched}))
-    assert str(caught.value).startswith(f"{FILE}: search.grid")
-    assert line in str(caught.value)
+    assert raised.value.key.startswith("search.grid")
 
 
 def test_what_only_composing_shows_is_one_line(tmp_path: Path) -> None:
-    def line(**searched: Any) -> str:
+    for searched, fault in (
+        ({"method": "fedprox", "grid": {"mu": [-1]}}, Fault(key="mu", value=-1)),
+        ({"method": "wgan_gp", "grid": {"penalty": [1]}}, Fault(key="method", value="wgan_gp")),
+    ):
         bench = load(settle(tmp_path, {"methods": [searched]}))
-        with pytest.raises(UserError) as caught:
+        with refused("value", file=f"search.grid.methods.{searched['method']}", **fault):
             check_methods(bench)
-        return str(caught.value).removeprefix(f"{FILE}: search.grid.methods.")
-
-    assert line(method="fedprox", grid={"mu": [-1]}).startswith("fedprox: method fedprox: mu: -1")
-    assert "trains a classifier" in line(method="wgan_gp", grid={"penalty": [1]})
 
 
 def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> None:
@@ -359,24 +372,24 @@ def test_values_of_the_setting_itself_do_not_make_candidates_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("keys", "line"),
+    ("keys", "key", "value"),
     [
-        ({}, "methods.0.keys: {}:"),
-        ({"optimizer.rate": [1.0]}, "'optimizer.rate': expected a key of a setting, such as"),
-        ({"clients": [1.0]}, "'clients': expected a key of a setting, such as optimizer.lr, that"),
-        ({"lr": [1.0], "optimizer.lr": [2.0]}, "'lr': expected a key of a setting, such as"),
-        ({"optimizer": [1.0]}, "'optimizer': expected a key of a setting"),
-        ({"partition.validation": [0.1]}, "'partition.validation': expected a key of a setting"),
-        ({"optimizer.lr": [0.1, -0.1]}, "optimizer.lr: own/s: optimizer: lr: -0.1: expected"),
-        ({"epochs": [0]}, "epochs: own/s: epochs: 0: expected a whole number of at least 1"),
+        ({}, "methods.0.keys", {}),
+        ({"optimizer.rate": [1.0]}, "methods.fedavg.keys", "optimizer.rate"),
+        ({"clients": [1.0]}, "methods.fedavg.keys", "clients"),
+        ({"lr": [1.0], "optimizer.lr": [2.0]}, "methods.fedavg.keys", "lr"),
+        ({"optimizer": [1.0]}, "methods.fedavg.keys", "optimizer"),
+        ({"partition.validation": [0.1]}, "methods.fedavg.keys", "partition.validation"),
+        ({"optimizer.lr": [0.1, -0.1]}, "methods.fedavg.keys.optimizer.lr", -0.1),
+        ({"epochs": [0]}, "methods.fedavg.keys.epochs", 0),
     ],
 )
-def test_a_wrong_key_is_one_line(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_a_wrong_key_is_one_line(
+    tmp_path: Path, keys: dict[str, Any], key: str, value: object
+) -> None:
+    with refused("value", file=str(FILE), key=f"search.grid.{key}", value=value) as raised:
         load(settle(tmp_path, {"methods": [{"method": "fedavg", "keys": keys}]}))
-    assert str(caught.value).startswith(f"{FILE}: search.grid")
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [0.01, 0.3, 1.0, 30, 10, 0.0316, 7.5, 1e-5])

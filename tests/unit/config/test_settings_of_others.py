@@ -9,10 +9,10 @@ from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.papers.published import Published
-from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_methods
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
+from support.refusals import refused
 from support.report_world import write_run
 
 MINE = """\
@@ -82,6 +82,6 @@ def test_a_setting_that_is_none_is_named_with_the_nearest(
 ) -> None:
     file = root / "config/experiments/mine.yaml"
     file.write_text(MINE.replace("setting: ima/tiny", f"setting: {name}"), encoding="utf-8")
-    where = r"config/experiments/mine\.yaml: tables\.table_1\.rows\.Theirs\.setting: "
-    with pytest.raises(UserError, match=f"{where}'{name}': .*did you mean '{nearest}'"):
+    key = "tables.table_1.rows.Theirs.setting"
+    with refused("value", file="experiments/mine.yaml", key=key, value=name, near=nearest):
         load(root)
