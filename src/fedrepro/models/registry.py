@@ -211,7 +211,8 @@ def _own(file: Path) -> ModelEntry:
     nodes = plugins.parse(file).body
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     if file.stem not in functions:
-        raise UserError(f"{file}: expected a function {file.stem}(input_shape, outputs)")
+        line = f"{file}: expected a function {file.stem}(input_shape, outputs)"
+        raise UserError(line, code="missing", file=file, key=file.stem)
     # Of unknown cost: never run its clients side by side, and distribute them over processes early.
     family = "convolutional"
     for node in nodes:

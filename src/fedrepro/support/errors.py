@@ -24,7 +24,7 @@ class UserError(Exception):
 
     Attributes:
         code: the kind of fault: "value", "missing", "unknown_key", "damaged", "unreadable",
-            "unwritable" or "invalid_yaml"; "" for a fault of no such kind.
+            "unwritable", "invalid_yaml" or "locked"; "" for a fault of no such kind.
         file: the file, command or object at fault.
         key: the key or argument, with those above it: ``settings.own.model``.
         value: its value as given; None where none is.

@@ -188,9 +188,11 @@ def real_folder(path: Path) -> Path:
         if path.name in ("", "..") or path.is_symlink():
             path = path.resolve()
         if path.exists() and not path.is_dir():
-            raise UserError(f"{path}: expected a folder, not a file")
+            line = f"{path}: expected a folder, not a file"
+            raise UserError(line, code="value", file=path)
     except (OSError, RuntimeError) as error:  # the second, until Python 3.12
-        raise UserError(f"{path}: expected a folder: {error}") from error
+        line = f"{path}: expected a folder: {error}"
+        raise UserError(line, code="value", file=path) from error
     return path
 
 

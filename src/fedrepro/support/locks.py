@@ -125,7 +125,9 @@ class Held:
         if not _is_the(lock_of(self.folder), self._descriptor):
             raise UserError(
                 f"{self.folder}: lost the lock to {owner_of(self.folder)} while stalled; let that "
-                "process finish"
+                "process finish",
+                code="locked",
+                file=self.folder,
             )
 
     def release(self) -> None:
@@ -206,7 +208,8 @@ def _lock(folder: Path, busy: str | None) -> Held:
                 os.close(descriptor)
         if busy is not None and refused >= LOOKS:
             owner = owner_of(folder)
-            raise UserError(f"{folder}: {busy}{f' ({owner})' if owner else ''}")
+            line = f"{folder}: {busy}{f' ({owner})' if owner else ''}"
+            raise UserError(line, code="locked", file=folder)
         if untold is not None and time.monotonic() > untold:
             owner, untold = owner_of(folder), None
             words = f"waiting for {owner or 'another process'}, which is working on {folder}"
@@ -221,12 +224,14 @@ def _open(path: Path) -> tuple[int, bool]:
     """
     while True:
         if path.is_symlink():  # which may lead nowhere: it would be neither opened nor made
-            raise UserError(f"{path}: expected a lock, which is a plain file: remove the link")
+            line = f"{path}: expected a lock, which is a plain file: remove the link"
+            raise UserError(line, code="value", file=path)
         with suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDWR)
             if not _is_ours(descriptor):
                 os.close(descriptor)
-                raise UserError(f"{path}: expected a lock of fedrepro: move this file away")
+                line = f"{path}: expected a lock of fedrepro: move this file away"
+                raise UserError(line, code="value", file=path)
             return descriptor, False
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)

@@ -62,7 +62,9 @@ def with_new_keys(kind: str, content: Any, shown: object) -> Any:
                 place = ".".join(filter(None, path))
                 if new in node:
                     problem = f"is called {new!r} now, and both are there: remove {key!r}"
-                    raise UserError(f"{shown}: {place}: {problem}")
+                    raise UserError(
+                        f"{shown}: {place}: {problem}", code="value", file=shown, key=place
+                    )
                 places.setdefault((key, new), []).append(place)
             content[new or key] = renamed(value, path)
         return content

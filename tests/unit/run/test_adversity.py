@@ -16,6 +16,7 @@ from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from support.killed import kill_after
+from support.refusals import refused
 from support.tiny_run import CLIENTS, carry_out, dataset, partition, run_spec
 
 FLIPS = {"kind": "sign_flip", "share": 0.34, "scale": 3.0}
@@ -75,23 +76,18 @@ def test_two_of_six_clients_attack_and_labels_are_reversed_for_them_alone() -> N
 
 @pytest.mark.parametrize("kind", ["sign_flip", "label_flip"])
 def test_a_share_of_attackers_that_is_nobody_is_refused(kind: str) -> None:
-    for share, refused in ((0.16, True), (0.17, False), (0.0, False)):
-        spec = run_spec(attack={"kind": kind, "share": share})
-        if not refused:
-            make_plan(spec, dataset(), partition())
-            continue
-        with pytest.raises(UserError) as caught:
-            make_plan(spec, dataset(), partition())
-        assert "attack.share: 0.16: expected 0, or at least 0.1667: of 6 clients" in str(
-            caught.value
-        )
+    for share in (0.0, 0.17):
+        make_plan(run_spec(attack={"kind": kind, "share": share}), dataset(), partition())
+    spec = run_spec(attack={"kind": kind, "share": 0.16})
+    with refused("value", key="attack.share", value=0.16, names=("0", "0.1667", "6")):
+        make_plan(spec, dataset(), partition())
 
 
 def test_a_rule_s_share_is_of_the_cohort_that_the_setting_asks() -> None:
     """Four of six clients; the rule's default of a fifth is nobody."""
-    for participation, refused in ((0.67, True), (1.0, False)):
+    for participation, nobody in ((0.67, True), (1.0, False)):
         spec = run_spec("trimmed_mean+fedavg", participation=participation)
-        if not refused:
+        if not nobody:
             make_plan(spec, dataset(), partition())
             continue
         with pytest.raises(UserError, match=r"method trimmed_mean: share: .*: of 4 clients"):
@@ -129,13 +125,13 @@ def test_a_run_counts_who_took_part_and_what_was_sent(tmp_path: Path) -> None:
     ("key", "line"),
     [
         ({"attack": {**FLIPS, "kind": "flip"}}, "'label_flip', 'sign_flip'"),
-        ({"attack": {**FLIPS, "share": 1.0}}, "a number of at least 0 and below 1"),
-        ({"attack": {**FLIPS, "scale": 0}}, "a finite number above 0"),
-        ({"attack": {**FLIPS, "kind": "label_flip"}}, "no `scale` with label_flip"),
-        ({"availability": {"dropout": 1}}, "a number of at least 0 and below 1"),
-        ({"availability": {"partial": 1.5}}, "a number of at least 0 and at most 1"),
-        ({"availability": {"spread": 0.5}}, "`spread` and `late` with a `deadline` only"),
-        ({"availability": {"period": 1}}, "a whole number of at least 2"),
+        ({"attack": {**FLIPS, "share": 1.0}}, r"share\s.*\b0 .*\b1\b"),
+        ({"attack": {**FLIPS, "scale": 0}}, r"scale\s.*\b0\b"),
+        ({"attack": {**FLIPS, "kind": "label_flip"}}, r"`scale`.*label_flip"),
+        ({"availability": {"dropout": 1}}, r"dropout\s.*\b0 .*\b1\b"),
+        ({"availability": {"partial": 1.5}}, r"partial\s.*\b0 .*\b1\b"),
+        ({"availability": {"spread": 0.5}}, r"`spread`.*`late`.*`deadline`"),
+        ({"availability": {"period": 1}}, r"period\s.*\b2\b"),
     ],
 )
 def test_bad_values_are_refused(key: dict[str, Any], line: str) -> None:
@@ -153,9 +149,7 @@ def test_a_method_that_needs_all_clients_is_refused_where_some_may_be_missing(
         spec = run_spec("aaggff_s+fedavg", participation=1.0, availability=availability)
         make_plan(spec, dataset(), partition())
 
-    with pytest.raises(
-        UserError, match=r"^method aaggff_s\+fedavg: availability: .*: expected one"
-    ):
+    with refused("value", file="method aaggff_s+fedavg", key="availability"):
         planned(**key)
     planned(partial=0.5)
     planned(deadline=1.0, late="partial")

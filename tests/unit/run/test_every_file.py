@@ -531,7 +531,7 @@ def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, 
     replace(
         path.parent / "rounds.parquet", Path(f"{RUN}/kept/fedavg/seed2/rounds.parquet").read_bytes()
     )
-    assert any("it has no checksum" in fault for fault in faults())
+    assert any("seed1" in fault and "checksum" in fault for fault in faults())
     refuse_use(first, whole[first])
     with refused(names="checksum"):
         fr.load("ima/kept", "fedavg", 1)
@@ -544,9 +544,9 @@ def test_what_was_made_from_another_result_is_not_used(here: Path) -> None:
     (folder / "manifest.json").unlink()
     write_manifest(folder, {**manifest, "git": None})
     for item in ("table_1", "figure_1", "figure_2", "figure_3"):
-        with pytest.raises(UserError, match="made from a result of ima/kept/fedavg/seed1 that was"):
+        with refused(names="ima/kept/fedavg/seed1"):
             page(item)
-    assert all("replaced or deleted since" in fault for fault in faults()) and faults()
+    assert all("ima/kept/fedavg/seed1" in fault for fault in faults()) and faults()
 
 
 def test_results_of_another_configuration_are_said_to_be(
@@ -554,15 +554,15 @@ def test_results_of_another_configuration_are_said_to_be(
 ) -> None:
     """In a table, on a figure's page, by `verify` and by `fr.load`; they are not faults."""
     experiment = here / "config/experiments/ima.yaml"
-    words = "made with another configuration: batch_size"
+    words = ": batch_size"
     fr.load("ima/kept", "fedavg", 1)  # a warning would fail
     assert words not in first() + page("figure_1")
     text = experiment.read_text().replace("batch_size: 200", "batch_size: 250", 1)
     replace(experiment, text.encode())
-    assert f"seed 1 {words}" in first()
+    assert re.search(f"seed 1 [a-z ]+{words}", first())
     assert words in page("figure_1")
     with pytest.warns(UserWarning, match=words):
         fr.load("ima/kept", "fedavg", 1)
     capsys.readouterr()
     assert main(["verify"]) == 0
-    assert "would be made again" in capsys.readouterr().err
+    assert words in capsys.readouterr().err

@@ -27,6 +27,7 @@ from support.given_run import gan_specs as specs
 from support.given_run import larger_dataset as dataset
 from support.killed import kill_after
 from support.places import ROOT
+from support.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +115,9 @@ def test_tensors_that_are_not_the_generator_s_are_refused(root: Path) -> None:
     right = exported(root)
     name = next(iter(right))
     assert f"generator: {name}: [1]: expected [" in line({**right, name: torch.zeros(1)})
-    assert "generator: mapping.weight: [1]: expected None" in line(
-        {**right, "mapping.weight": torch.zeros(1)}
-    )
+    assert "mapping.weight: [1]: expected None" in line({**right, "mapping.weight": torch.zeros(1)})
     assert f"{name}: None: expected [" in line({key: right[key] for key in [*right][1:]})
-    assert "expected one with a generator" in line(right, "logistic")
+    assert " logistic: " in line(right, "logistic")
 
 
 def pickled(root: Path) -> str | None:
@@ -142,18 +141,20 @@ def missing(root: Path) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("make", "line"),
+    ("make", "names"),
     [
-        (pickled, "generator.safetensors: expected a state that fedrepro wrote; it is damaged"),
-        (unnamed, "inputs: generator: generator.safetensors: sha256: missing: give the hash of a"),
-        (of_other_tensors, "inputs: wgan_gp_small generator: more: [2]: expected None, its shape"),
-        (missing, "inputs: generator: file: 'generator.safetensors': expected an existing file"),
+        (pickled, ("generator.safetensors", "damaged")),
+        (unnamed, ("generator.safetensors", "sha256", "missing")),
+        (of_other_tensors, ("wgan_gp_small", "more: [2]", "None")),
+        (missing, ("file: 'generator.safetensors'", "existing")),
     ],
 )
-def test_a_file_that_is_not_such_a_one_is_one_line(root: Path, make: Any, line: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_a_file_that_is_not_such_a_one_is_one_line(
+    root: Path, make: Any, names: tuple[str, ...]
+) -> None:
+    with refused(names=names) as raised:
         carry_out(root, with_file(make(root)))
-    assert line in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(raised.value)
 
 
 # --- samples of another data set -----------------------------------------------------------------

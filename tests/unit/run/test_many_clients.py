@@ -21,6 +21,7 @@ from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.engine import round as engine
 from fedrepro.engine.context import Context
 from fedrepro.engine.evaluate import BATCH, evaluate, evaluate_clients
+from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
@@ -242,8 +243,8 @@ def test_the_class_of_arithmetic_follows_from_the_number_of_clients() -> None:
         return arithmetic.of_spec(held(tiny_run.run_spec(partition=scheme, **evaluated)))
 
     many = arithmetic.TOGETHER_FROM
-    assert words(many) == "per client, scored together"
-    assert words(many - 1) == words(many, personal=False) == "per client"
+    assert words(many - 1) == words(many, personal=False) == PER_CLIENT
+    assert words(many).startswith(f"{PER_CLIENT}, ")
     assert arithmetic.how_to_get(words(many)) == "executor: sequential"
 
 

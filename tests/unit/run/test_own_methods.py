@@ -371,7 +371,7 @@ def test_what_an_inherited_hook_reads_must_be_sent(
         "        update, state = super().client_update(ctx, message, client_state, steps)\n"
         f"        return {{k: v for k, v in update.items() if k != {sent!r}}}, state\n"
     )
-    with pytest.raises(UserError, match=rf"mine.py:\d+: client_update: no `{sent}` in the update"):
+    with pytest.raises(UserError, match=rf"mine\.py:\d+: client_update: [^`]*`{sent}`"):
         tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
 
 
@@ -489,9 +489,9 @@ def test_the_command_names_the_usual_causes(
     )
     assert main(["check", "near"]) == 1
     side, statistics, *_ = re.findall("^FAILED  (.*)", capsys.readouterr().out, re.MULTILINE)
-    assert side.endswith("must leave out padding, which batch['real'] marks")
-    assert "changed message[params/body.1.running_mean] in place" in statistics
-    assert statistics.endswith("such as a teacher, needs `with ctx.net.testing():`")
+    assert "batch['real']" in side
+    assert "message[params/body.1.running_mean]" in statistics
+    assert statistics.endswith("`with ctx.net.testing():`")
 
 
 @pytest.mark.parametrize("channels", [":1", "-1:", ":"])

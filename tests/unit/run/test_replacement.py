@@ -68,10 +68,10 @@ def test_a_folder_with_someones_own_files_is_refused(
     assert (content(tmp_path), sorted(tmp_path.rglob("*"))) == (before, names)
 
 
-@pytest.mark.parametrize("left", ["nothing", "an empty folder", "what Snakemake does not remove"])
+@pytest.mark.parametrize("left", ["nothing", "folder", "files"])
 def test_a_folder_without_someones_own_files_is_used(tmp_path: Path, left: str) -> None:
     folder = tmp_path / "seed1"
-    if left == "an empty folder":
+    if left == "folder":
         folder.mkdir()
     elif left != "nothing":
         carry_out(folder, **KEEPS)

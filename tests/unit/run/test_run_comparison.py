@@ -14,6 +14,7 @@ from fedrepro.run import run_comparison
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds
 from fedrepro.support import checkout
 from support.git import commit_all
+from support.numbers import numbers_in
 from support.places import ROOT
 
 MANIFEST: dict[str, Any] = {
@@ -49,7 +50,7 @@ def test_equal_manifests_differ_in_nothing() -> None:
         ({"packages": {"torch": "2.10.0"}}, "packages", ["torch: 2.9.0 -> 2.10.0"]),
         ({"hardware": {}}, "hardware", ["cores: 2 -> absent"]),
         ({"data": {"clients": None}}, "data", ["clients: 10 -> null"]),
-        ({"numerics": {"fedavg": "n2"}}, "numerics", ["not recorded by a"]),
+        ({"numerics": {"fedavg": "n2"}}, "numerics", None),
         (
             {"code": "b" * 64, "code_files": {"engine/round.py": "9", "methods/ima.py": "4"}},
             "code",
@@ -60,19 +61,8 @@ def test_equal_manifests_differ_in_nothing() -> None:
                 "changed: engine/round.py",
             ],
         ),
-        (
-            {"code": "b" * 64},
-            "code",
-            ["no file, but what models/registry.py says of the model"],
-        ),
-        (
-            {"code": "b" * 64, "code_files": None},
-            "code",
-            [
-                "another fingerprint: aaaaaaaaaaaa… -> bbbbbbbbbbbb…; "
-                "its files are not recorded by b"
-            ],
-        ),
+        ({"code": "b" * 64}, "code", None),
+        ({"code": "b" * 64, "code_files": None}, "code", None),
         # What a damaged file may hold.
         (
             {"packages": "torch"},
@@ -114,24 +104,32 @@ def test_numerics_are_compared_where_both_have_them() -> None:
     assert of_manifests(Side("a", one), Side("b", other)) == {"numerics": ["fedavg: n1 -> n2"]}
 
 
+def test_what_is_not_recorded_is_told_with_whose_it_is() -> None:
+    (unrecorded,) = compared({"numerics": {"fedavg": "n2"}})["numerics"]
+    assert unrecorded.endswith(" a")
+    (elsewhere,) = compared({"code": "b" * 64})["code"]
+    assert "models/registry.py" in elsewhere
+    (fingerprints,) = compared({"code": "b" * 64, "code_files": None})["code"]
+    assert f"{'a' * 12}… -> {'b' * 12}…" in fingerprints and fingerprints.endswith(" b")
+
+
 def test_the_first_round_that_differs_is_named_with_its_column() -> None:
     changed = ROUNDS | {"loss": [0.5, 0.25, 0.2], "accuracy": [0.1, 0.25, 0.3]}
     (line,) = of_rounds(Side("a", {}, ROUNDS), Side("b", {}, changed))
-    assert line == "round 2 is the first that differs: loss: 0.4 -> 0.25, and 1 more column"
-    assert of_rounds(Side("a", {}, ROUNDS), Side("b", {}, dict(ROUNDS))) == [
-        "all 3 recorded rounds are equal"
-    ]
+    assert ": loss: 0.4 -> 0.25, " in line and numbers_in(line) == [2, 0.4, 0.25, 1]
+    (same,) = of_rounds(Side("a", {}, ROUNDS), Side("b", {}, dict(ROUNDS)))
+    assert numbers_in(same) == [3] and "->" not in same
 
 
 def test_rounds_and_columns_that_one_alone_has() -> None:
     short = {name: values[:2] for name, values in ROUNDS.items()} | {"gain": [1.0, 1.0]}
-    assert of_rounds(Side("a", {}, ROUNDS), Side("b", {}, short)) == [
-        "only b has the column gain",
-        "up to round 3 all is equal; only a has it",
-    ]
+    column, rounds = of_rounds(Side("a", {}, ROUNDS), Side("b", {}, short))
+    assert column.split()[1] == "b" and column.endswith(" gain")
+    assert numbers_in(rounds) == [3] and " a " in rounds and " b " not in rounds
     nothing, whole = Side("a", {}), Side("b", {}, ROUNDS)
     for sides in ((nothing, whole), (whole, nothing)):
-        assert of_rounds(*sides) == ["no rounds are recorded by a"]
+        (line,) = of_rounds(*sides)
+        assert line.endswith(" a")
 
 
 @pytest.fixture
@@ -165,7 +163,7 @@ def test_a_changed_file_is_shown_as_git_does_where_the_commits_are_known(
     lines = of_manifests(side("1", first), side("3", second, today=True))["code"]
     assert any(line.startswith("  +") and "self.mu / 4" in line for line in lines)
     lines = of_manifests(side("1", second), side("2", second))["code"]
-    assert lines[-1] == "  no commit has the change"
+    assert lines[-2] == f"changed: {name}" and "commit" in lines[-1]
     unknown = of_manifests(side("1", "0" * 40), side("2", second))["code"]
     assert unknown[-1] == f"changed: {name}"
     unknown = of_manifests(side("1", first), side("2", "0" * 40))["code"]

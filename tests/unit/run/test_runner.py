@@ -33,6 +33,7 @@ from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import ASKED_TO_END
 from support.killed import kill_after
+from support.numbers import numbers_in
 from support.refusals import refused
 from support.tiny_disk import tiny_disk
 from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
@@ -369,7 +370,7 @@ def test_a_second_process_on_a_run_waits_for_the_first_and_takes_its_result(
             if progress.round == 2:
                 waiting.append(pool.submit(second))
                 end = time.monotonic() + 60
-                while f"waiting for process {os.getpid()} on" not in said.getvalue():
+                while f" {os.getpid()} on " not in said.getvalue():
                     assert time.monotonic() < end
                     time.sleep(0.02)
 
@@ -467,10 +468,10 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
         if progress.round == 5:
             signal.raise_signal(number)
 
-    with pytest.raises(Interrupted, match=r"after round 5 of 12.*the same command") as caught:
+    with pytest.raises(Interrupted, match=" 5 of 12") as caught:
         carry_out(folder, run_spec("scaffold", checkpoint_every=100), send)
     assert caught.value.status == 128 + number
-    assert "stopping after this round" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("\n") == 1  # that it stops after this round
     assert [signal.getsignal(each) for each in ASKED_TO_END] == handlers
     seen: list[int] = []
     config = run_spec("scaffold", checkpoint_every=100)
@@ -728,15 +729,14 @@ def test_a_number_of_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     devices.require("cuda")
     devices.require("cuda:1")
-    with pytest.raises(UserError, match="'cuda:2': expected cuda:0 to cuda:1"):
+    with refused(names=("'cuda:2'", "cuda:0", "cuda:1")):
         devices.require("cuda:2")
 
 
 def test_tf32_is_refused_without_a_gpu_that_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = "precision: 'tf32': expected float32 or bfloat16 with device cpu: TF32 needs device cuda"
-    with pytest.raises(UserError, match=line):
+    with refused("value", key="precision", value="tf32", names=("cpu", "cuda")):
         carry_out(tmp_path / "x", run_spec(model="mcmahan_cnn", precision="tf32"))
     assert not any(tmp_path.iterdir())
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla V100")
@@ -795,5 +795,5 @@ def test_no_accuracy_is_shown_before_the_first_evaluation(
     for accuracy in (float("nan"), 0.5):
         progress_lines("x")(runner.Progress(3, 9, 2.0, 3.0, accuracy))
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "x: round 3 of 9, 2.00 rounds/s, 3 s left"
+    assert first.startswith("x: ") and numbers_in(first) == [3, 9, 2, 3] and "acc" not in first
     assert second == f"{first}, accuracy 50.00%"

@@ -11,7 +11,6 @@ import pytest
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.measures.clients import mixed
 from fedrepro.run import runner
-from fedrepro.support.errors import UserError
 from support.refusals import Fault, refused
 from support.tiny_run import CLIENTS, carry_out, run_spec
 
@@ -66,7 +65,7 @@ def test_defaults_of_epochs_fit_a_setting_with_fewer(tmp_path: Path, composition
     carry_out(tmp_path / "own", personal(composition, **changes))
     key = "personal_epochs" if composition == "ditto" else "body_epochs"
     changes["hyperparameters"] = {composition: {key: 3}}
-    with pytest.raises(UserError, match=f"{key}: 3: expected at most"):
+    with refused("value", key=key, value=3):
         carry_out(tmp_path / "more", personal(composition, **changes))
 
 

@@ -196,7 +196,7 @@ def test_an_earlier_round_serves_and_a_later_one_does_not(tmp_path: Path) -> Non
 
 def test_a_parent_replaces_what_one_of_other_code_kept(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.parent("before the edit")
+    world.parent("earlier")
     shutil.rmtree(tmp_path / "trunk")
     world.parent()
     _, played = world.go_on()

@@ -17,6 +17,7 @@ import pytest
 from fedrepro.support import locks
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import exclusive_lock, is_locked, lock_of, owner_of
+from support.refusals import refused
 
 # Takes the lock, adds one to a number in a file by reading and writing, again and again.
 COUNTER = """
@@ -120,7 +121,7 @@ def test_a_file_system_without_locks(
 def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(UserError, match="could not be written"),
+        refused("unwritable", file="file/x"),
         exclusive_lock(tmp_path / "file" / "x"),
     ):
         pass
@@ -172,7 +173,7 @@ def test_a_silent_holder_on_another_machine_is_taken_over(
             with exclusive_lock(folder, busy="busy"):
                 owner = owner_of(folder)
                 assert owner and owner.host == "there"
-                with pytest.raises(UserError, match=r"lost the lock to .* while stalled"):
+                with refused("locked", file="x", names=("there", f"{os.getpid()}")):
                     held.check()
         assert not lock_of(folder).exists()
 
@@ -223,7 +224,7 @@ def test_a_link_in_a_locks_place_is_one_line(tmp_path: Path, target: str, busy: 
     """A dangling one can be neither opened nor made."""
     (tmp_path / "file").touch()
     lock_of(tmp_path / "x").symlink_to(tmp_path / target)
-    with pytest.raises(UserError, match="remove the link"), exclusive_lock(tmp_path / "x", busy):
+    with refused("value", file=".x.lock"), exclusive_lock(tmp_path / "x", busy):
         pass
     assert not is_locked(tmp_path / "x")
 
@@ -240,8 +241,8 @@ def test_who_waits_says_for_whom(
         with exclusive_lock(folder):
             pass
     said = capsys.readouterr().err
-    assert said.startswith(f"waiting for process {process.pid} on ")
-    assert said.endswith(f", which is working on {folder}\n") and said.count("\n") == 1
+    assert f" {process.pid} on " in said and said.endswith(f" {folder}\n")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("error", [UserError("damaged"), FileNotFoundError("gone")])
@@ -255,14 +256,14 @@ def test_an_error_after_a_takeover_is_the_takeover(tmp_path: Path, error: Except
             lock_of(folder).unlink()
             raise error
 
-    with pytest.raises(UserError, match="lost the lock"):
+    with refused("locked", file="x"):
         loses()
 
 
 def test_a_file_that_is_no_lock_is_not_written_to(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     lock_of(folder).write_text("my notes\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"\.run\.lock: expected a lock"), exclusive_lock(folder):
+    with refused("value", file=".run.lock"), exclusive_lock(folder):
         pass
     assert lock_of(folder).read_text(encoding="utf-8") == "my notes\n"
     for left in ("", "\0" * 40, "host\t17\tmachine\t1\n"):  # by older versions and power cuts

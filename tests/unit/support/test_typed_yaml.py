@@ -68,26 +68,32 @@ def rows(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "code", "key", "value", "names"),
     [
-        (rows(value=0), "value", "rows.Two.value", 0, "at least 1"),
-        (rows(value=9), "value", "rows.Two.value", 9, "below 9"),
-        (rows(value=1.5), "value", "rows.Two.value", 1.5, "whole number"),
+        (rows(value=0), "value", "rows.Two.value", 0, "1"),
+        (rows(value=9), "value", "rows.Two.value", 9, ("below", "9")),
+        (rows(value=1.5), "value", "rows.Two.value", 1.5, "whole"),
         (rows(value=0, label=7), "value", "rows.1.label", 7, "string"),
-        (rows(how="men"), "value", "rows.Two.how", "men", ("max, mean", "did you mean 'mean'")),
-        (rows(part={"kind": "gamma"}), "value", "rows.Two.part.kind", "gamma", "alpha, beta"),
-        (rows(part={}), "missing", "rows.Two.part.kind", None, "a value"),
-        (rows(part={"kind": "beta"}), "missing", "rows.Two.part.y", None, "a value"),
-        (rows(part={"kind": "beta", "y": 0.0}), "value", "rows.Two.part.y", 0.0, "above 0"),
-        (rows(part={"kind": "beta", "y": 3}), "value", "rows.Two.part.y", 3, "at most 2"),
-        (rows(part={"kind": "beta", "x": 1}), "unknown_key", "rows.Two.part.x", None, "kind, y"),
-        (rows(valeu=1), "unknown_key", "rows.Two.valeu", None, "did you mean 'value'"),
+        (rows(how="men"), "value", "rows.Two.how", "men", ("max", "'mean'")),
+        (rows(part={"kind": "gamma"}), "value", "rows.Two.part.kind", "gamma", ("alpha", "beta")),
+        (rows(part={}), "missing", "rows.Two.part.kind", None, "value"),
+        (rows(part={"kind": "beta"}), "missing", "rows.Two.part.y", None, "value"),
+        (rows(part={"kind": "beta", "y": 0.0}), "value", "rows.Two.part.y", 0.0, ("above", "0")),
+        (rows(part={"kind": "beta", "y": 3}), "value", "rows.Two.part.y", 3, ("most", "2")),
+        (
+            rows(part={"kind": "beta", "x": 1}),
+            "unknown_key",
+            "rows.Two.part.x",
+            None,
+            ("kind", "y"),
+        ),
+        (rows(valeu=1), "unknown_key", "rows.Two.valeu", None, "'value'"),
         ({"rows": [{"lable": "x"}]}, "unknown_key", "rows.0.lable", None, "'label'"),
         ({"rows": [{}]}, "missing", "rows.0.label, rows.0.value", None, "values"),
-        ({"rows": []}, "value", "rows", [], "at least one"),
+        ({"rows": []}, "value", "rows", [], "one"),
         ({"rows": 3}, "value", "rows", 3, "list"),
-        (rows() | {"either": "x"}, "value", "either", "x", "whole number"),
-        (rows() | {"either": {"kind": "alpha"}}, "missing", "either.x", None, "a value"),
+        (rows() | {"either": "x"}, "value", "either", "x", "whole"),
+        (rows() | {"either": {"kind": "alpha"}}, "missing", "either.x", None, "value"),
         (rows() | {"either": [1]}, "value", "either", [1], ()),
-        ([], "value", "(the whole file)", [], "rows, either"),
+        ([], "value", typed_yaml.WHOLE_FILE, [], ("rows", "either")),
     ],
 )
 def test_a_fault_is_told_by_its_place(
@@ -220,8 +226,9 @@ def test_our_own_files_read_as_they_did() -> None:
 )
 def test_equal_keys_are_refused(keys: tuple[str, str]) -> None:
     text = "".join(f"{key}: {at}\n" for at, key in enumerate(keys))
-    with pytest.raises(UserError, match=r"some.yaml:2:1: .* is given twice: .* in line 1"):
+    with refused("invalid_yaml", names="some.yaml:2:1") as raised:
         typed_yaml.parsed(text, HERE)
+    assert str(raised.value).endswith(" line 1")
 
 
 def test_different_words_are_different_keys() -> None:
@@ -233,9 +240,10 @@ def test_different_words_are_different_keys() -> None:
 @pytest.mark.parametrize("start", ["[", "- ", "? ", "{a: ", "a: {b: [", "&a [", "!!seq ["])
 def test_deep_yaml_is_one_line(start: str) -> None:
     for times in (101, 100_000):
-        with pytest.raises(UserError, match=r"not valid YAML|expected a number"):
+        with refused() as raised:
             typed_yaml.parsed(start * times, HERE)
-        with pytest.raises(UserError, match="expected a number, a word"):
+        assert raised.value.code in ("invalid_yaml", "value")
+        with refused("value", file="here", key="key"):
             typed_yaml.read_value(start * times, "here", "key")
     assert typed_yaml.parsed("[" * 50 + "]" * 50, HERE)
 
@@ -244,17 +252,17 @@ def test_deep_yaml_is_one_line(start: str) -> None:
 def test_deep_json_is_one_line(start: str, tmp_path: Path) -> None:
     deep = start * 100_000
     for text in (deep, deep + "1" + ("]" if start == "[" else "}") * 100_000):
-        with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
+        with pytest.raises(ValueError, match=r"deeply|Expecting"):
             parse_json(text)
         file = tmp_path / "train" / "users.json"
         file.parent.mkdir(exist_ok=True)
         (tmp_path / "test").mkdir(exist_ok=True)
         file.write_text(text)
-        with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
+        with pytest.raises(ValueError, match=r"deeply|Expecting"):
             read_json(file)
-        with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
+        with pytest.raises(ValueError, match=r"deeply|Expecting"):
             checksummed_json.parsed(file)
-        with pytest.raises(UserError, match="not in LEAF's format"):
+        with refused("damaged", file="train/users.json"):
             list(parts(tmp_path, tmp_path / "scratch", lambda x, y: (x, y))["train"])
 
 
@@ -262,7 +270,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
     for read in (read_json, checksummed_json.parsed):
-        with pytest.raises((OSError, ValueError), match="it is not a file"):
+        with pytest.raises((OSError, ValueError), match="not a file"):
             read(pipe)
     assert main(["check-data", str(pipe)]) == 2
-    assert "it is neither a file nor a folder" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"{pipe}: " in err and err.count("\n") == 1

@@ -73,7 +73,7 @@ def test_a_value_in_a_message_has_at_most_120_characters() -> None:
     for length in (118, 119, 500):  # and two quotes
         said = errors.brief("x" * length)
         assert len(said) == min(length + 2, 120) and said.endswith("...") == (length > 118)
-    assert "very many digits" in errors.brief(10**5000)
+    assert len(errors.brief(10**5000)) <= 120 and "int" in errors.brief(10**5000)
     assert errors.brief(1.5) == "1.5"
 
 
@@ -87,11 +87,11 @@ def test_of_many_names_twelve_are_listed_and_the_rest_counted() -> None:
 
 def test_the_nearest_names_are_said_if_they_resemble_it() -> None:
     known = ["fedavg", "fedprox", "scaffold", "feddyn"]
-    assert errors.nearest("fedavgg", known) == "; did you mean 'fedavg'?"
+    assert errors.nearest("fedavgg", known).endswith(" 'fedavg'?")
     assert errors.nearest("x" * 120, ["x" * 120]) != ""
     assert errors.nearest("zzzz", known) == errors.nearest("x" * 121, ["x" * 121]) == ""
     two = errors.nearest("feddy", known, most=2)
-    assert two.startswith("; did you mean 'feddyn' or 'fed") and two.count("'") == 4
+    assert " 'feddyn' or 'fed" in two and two.count("'") == 4
     said = str(errors.bad_value("file", "key", "scafold", "a method", known))
     assert said == "file: key: 'scafold': expected a method; did you mean 'scaffold'?"
 
@@ -113,12 +113,13 @@ def test_of_many_files_the_broken_ones_are_left_out_and_named(
 ) -> None:
     def load(path: Path) -> str:
         if path.name == "bad":
-            raise UserError(f"{path}: broken")
+            raise UserError(f"{path}: why")
         return path.name.upper()
 
     found = errors.load_valid(load, {"a": Path("x"), "b": Path("bad"), "c": Path("y")})
     assert found == {"a": "X", "c": "Y"}
-    assert capsys.readouterr().err == "fedrepro: left out: bad: broken\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("fedrepro: ") and line.endswith(": bad: why")
 
 
 def test_an_error_is_told_even_if_its_text_fails() -> None:
@@ -127,11 +128,11 @@ def test_an_error_is_told_even_if_its_text_fails() -> None:
             raise KeyError("x")
 
     assert errors.text_of(ValueError("why")) == "ValueError: why"
-    assert errors.text_of(Mute()) == "Mute (its text fails with KeyError)"
-    assert str(errors.cannot_write("f", OSError(28, "No space left on device"))) == (
-        "f: could not be written: No space left on device"
-    )
-    assert str(errors.cannot_write("f", OSError("odd"))) == "f: could not be written: odd"
+    assert errors.text_of(Mute()).startswith("Mute ") and "KeyError" in errors.text_of(Mute())
+    for error, why in ((OSError(28, "full"), "full"), (OSError("odd"), "odd")):
+        unwritable = errors.cannot_write("f", error)
+        assert (unwritable.code, unwritable.file) == ("unwritable", "f")
+        assert str(unwritable).startswith("f: ") and str(unwritable).endswith(f": {why}")
 
 
 # --- names ----------------------------------------------------------------------------------------

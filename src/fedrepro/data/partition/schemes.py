@@ -426,7 +426,10 @@ def own_scheme(file: Path) -> type[Scheme]:
     if len(classes) != 1 or classes[0].assign is Scheme.assign:
         raise UserError(
             f"{file}: expected exactly one class that extends Scheme and has `assign`, "
-            f"found {len(classes)}"
+            f"found {len(classes)}",
+            code="value",
+            file=file,
+            value=len(classes),
         )
     return classes[0]
 
