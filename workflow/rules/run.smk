@@ -27,8 +27,8 @@ rule run:
         slot=1,
     params:
         code=GRAPH.numerics_of_run,
+        # A hash of the description and the class of arithmetic; how else it is executed does not count.
         config=GRAPH.identity_of_run,
-    # Of how a run is executed, only the class of arithmetic counts: `config` above has it.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         f" --seed {{wildcards.seed}}{GRAPH.device_and_executor}"

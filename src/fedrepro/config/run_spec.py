@@ -91,7 +91,7 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
-        """The run's identity as plain JSON, which its manifest contains.
+        """The run's configuration as plain JSON: a part of its identity, and in its manifest.
 
         It leaves out how the run is executed, and :func:`fedrepro.support.typed_yaml.later` keys at
         their defaults, so that adding such a key does not invalidate older runs. Of its setting's
