@@ -253,9 +253,9 @@ def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
 
 def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:
     record = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
-    return (
-        _read_archived(root, run) or record if reference and record.state == "not run" else record
-    )
+    if reference and record.state == "not run":
+        return _read_archived(root, run) or record
+    return record
 
 
 def _read_archived(root: Path, run: RunKey) -> RunRecord | None:
