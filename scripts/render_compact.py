@@ -11,11 +11,9 @@ from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.differences import (
     Difference,
-    grouped,
     of_claim,
     of_search,
-    shown,
-    shown_ratio,
+    rows_of,
     unsearched,
 )
 from fedrepro.report.papers import published
@@ -70,10 +68,8 @@ def whole(bench: Workbench, papers: Published, found: Compared) -> str:
             for name in names
         ]
         lines += ["", "| what | paper | here | ratio | settings |", "|---|---|---|---|---|"]
-        for each, settings in grouped({name: found[name].values() for name in names}):
-            where = "all" if len(settings) == len(names) else ", ".join(settings)
-            row = (each.key, shown(each.there), shown(each.here), shown_ratio(each), where)
-            lines.append(f"| {' | '.join(row)} |")
+        rows = rows_of({name: found[name].values() for name in names})
+        lines += [f"| {' | '.join(row)} |" for row in rows]
         lines += ["", *_tuned(bench, {name: found[name] for name in names}), ""]
     return "\n".join(lines)
 

@@ -3,9 +3,9 @@
 Nobody writes this by hand: docs/compact.md, docs/differences.md and the claims page come from it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import ResolvedData, RunSpec
@@ -108,6 +108,25 @@ def of_search(workbench: Workbench, system: str, item: str) -> list[Difference]:
     (seed, *_) = workbench.search(system, item, "compact").seeds
     methods = [method.method for method in search.methods]
     return of_setting(workbench, full_name(system, search.setting), methods, seed)
+
+
+class Row(NamedTuple):
+    """A key that differs, as pages show it; ``settings`` may be "all"."""
+
+    key: str
+    there: str
+    here: str
+    ratio: str
+    settings: str
+
+
+def rows_of(compared: Mapping[str, Iterable[Difference]]) -> Iterator[Row]:
+    """A row for each key and pair of values that differ, with its settings."""
+    for difference, settings in grouped(compared):
+        there, here = map(_shown, (difference.there, difference.here))
+        ratio = "" if difference.ratio is None else f"{difference.ratio:.3g}"
+        where = "all" if len(settings) == len(compared) else ", ".join(settings)
+        yield Row(difference.key, there, here, ratio, where)
 
 
 def grouped(compared: Mapping[str, Iterable[Difference]]) -> list[tuple[Difference, list[str]]]:
@@ -251,13 +270,7 @@ def _rounded(value: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def shown(value: Any) -> str:
-    """A value as pages show it."""
+def _shown(value: Any) -> str:
     if value is None:
         return "none"
     return f"{value:,g}" if isinstance(value, float) else str(value)
-
-
-def shown_ratio(difference: Difference) -> str:
-    """A ratio as pages show it; "" without one."""
-    return "" if difference.ratio is None else f"{difference.ratio:.3g}"

@@ -21,6 +21,7 @@ from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.leads import LOOKS, PairedTest
 from fedrepro.report.papers.ranks import MeanRanks, mean_ranks, ranks
 from fedrepro.support import checkout
+from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted
 
 BASELINE, BASELINE_LABEL = "fedavg", "FedAvg"  # the method that leads are over
@@ -208,10 +209,9 @@ class Standing:
     def of(cls, group: str, matches: Iterable[PlayedMatch]) -> "Standing":
         """The rows of one setting come from the same runs, so they count once."""
         matches = tuple(matches)
-        settings: dict[str, list[dict[str, float]]] = {}
-        for played in matches:
-            settings.setdefault(played.match.setting, []).append(played.scores)
-        return cls(group, matches, mean_ranks([*settings.values()]))
+        settings = grouped(matches, lambda played: played.match.setting).values()
+        scores = [[played.scores for played in rows] for rows in settings]
+        return cls(group, matches, mean_ranks(scores))
 
 
 @dataclass(frozen=True)
@@ -306,12 +306,10 @@ def league_of(
             continue
         table = tables.get((match.system, match.item))
         played.append(_play(workbench, match, table, own, methods or {}, match.seeds[:seeds]))
-    groups: dict[str, list[PlayedMatch]] = {}
-    for played_match in played:
-        if played_match.counts:
-            groups.setdefault(played_match.match.group, []).append(played_match)
+    counting = [played_match for played_match in played if played_match.counts]
+    groups = grouped(counting, lambda played_match: played_match.match.group)
     if len(groups) > 1:
-        groups[ALL] = [played_match for played_match in played if played_match.counts]
+        groups[ALL] = counting
     standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
     return League(
         tuple(played),

@@ -18,6 +18,7 @@ from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value, listed, nearest
+from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted
 
 FRACTION = 0.1  # a spread of more points is none of a fraction
@@ -196,9 +197,7 @@ def _of_cells(
 ) -> Iterator[str]:
     """Printed cells that are there twice, or in no table."""
     file = f"{PAPERS / system}/cells.csv"
-    items: dict[str, list[PrintedCell]] = {}
-    for cell in cells:
-        items.setdefault(cell.item, []).append(cell)
+    items = grouped(cells, lambda cell: cell.item)
     if not items:
         yield f"{file}: no cell: expected a line for each printed number"
     answered = {cell for target in targets for cell in _answers(workbench, published, target)}
@@ -273,8 +272,7 @@ def _of_spread(spread: Spread, cells: Sequence[PrintedCell], file: str) -> Itera
         elif cell.std is not None and cell.std > most and not cell.doubt:
             yield f"{where}: std: {cell.std:g}: expected at most {most:.2g} of a {cell.unit}"
     percents = [cell for cell in printed if cell.unit == "percent"]
-    for metric in dict.fromkeys(cell.metric for cell in percents):
-        same = [cell for cell in percents if cell.metric == metric]
+    for metric, same in grouped(percents, lambda cell: cell.metric).items():
         largest = max(cell.std or 0.0 for cell in same)
         # The text of a cell is "mean (std)".
         digits = max(len(cell.text[:-1].rpartition(".")[2]) for cell in same)

@@ -38,6 +38,7 @@ from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.replayed import differences_of, identity_of_record
 from fedrepro.run.results import RunRecord, find_run, read_once, seals_of
 from fedrepro.support import checksummed_json
+from fedrepro.support.grouping import grouped
 from fedrepro.support.scoped_cache import ScopedCache
 
 NOT_RUN = "not run"
@@ -73,7 +74,6 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         setting = full_name(target.system, row.setting)
         demo = full_name(target.system, row.demo) if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
-    wide = len(table.columns)
     results = [
         _results(workbench, target, cell, paper_cell)
         for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
@@ -82,6 +82,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
     own = [result for result, _ in results]
     paired = paired_spreads(workbench, printed, own, published)
     borrowed = borrowed_spreads(workbench, target, printed, own)
+    spreads = [(paired.get(index), borrowed.get(index)) for index in range(len(own))]
     return ComputedTable(
         system=target.system,
         item=target.item,
@@ -93,15 +94,9 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         columns=tuple(TableColumn(column.label) for column in table.columns),
         cells=tuple(
             _cell(
-                workbench,
-                target,
-                divmod(index, wide),
-                cell,
-                result_pair,
-                published,
-                (paired.get(index), borrowed.get(index)),
+                workbench, target, published, index, printed[index], results[index], spreads[index]
             )
-            for index, (cell, result_pair) in enumerate(zip(target.cells, results, strict=True))
+            for index in range(len(own))
         ),
     )
 
@@ -152,24 +147,23 @@ def _results(
 def _cell(
     workbench: Workbench,
     target: TableTarget,
-    place: tuple[int, int],
-    cell: Cell,
-    results: tuple[Result, Result | None],
     published: Published,
+    index: int,
+    printed: PrintedCell | None,
+    results: tuple[Result, Result | None],
     spreads: Spreads,
 ) -> TableCell:
-    printed = printed_cell(target, cell, published)
-    paper, demo = results
+    cell, (result, demo) = target.cells[index], results
     other_kind = target.table.metric_of(cell.row, cell.column).quantity.incomparable
-    other_data = workbench.surrogate_for(paper.setting) or ""
+    other_data = workbench.surrogate_for(result.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
-    verdict = _verdict(published, printed, paper, spreads, other_kind or incomparable)
+    verdict = _verdict(published, printed, result, spreads, other_kind or incomparable)
     difference = None
-    if printed and printed.mean is not None and paper.mean is not None and verdict:
-        difference = None if other_kind else paper.mean - printed.mean
+    if printed and printed.mean is not None and result.mean is not None and verdict:
+        difference = None if other_kind else result.mean - printed.mean
     selection = _selection(target, cell)
-    number = printed.number if printed else None
-    return TableCell(*place, number, paper, demo, selection, difference, verdict, other_data)
+    place, number = divmod(index, len(target.table.columns)), printed.number if printed else None
+    return TableCell(*place, number, result, demo, selection, difference, verdict, other_data)
 
 
 def _selection(target: TableTarget, cell: Cell) -> str:
@@ -380,10 +374,8 @@ def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
 
 def _not_of_today(runs: Sequence[CellRun]) -> str:
     """The numbers that are not of today's configuration and code, and why."""
-    by_reason: dict[str, list[CellRun]] = {}
-    for run in runs:
-        if run.value is not None and not run.reference and run.stale:
-            by_reason.setdefault(run.stale, []).append(run)
+    stale = (run for run in runs if run.value is not None and not run.reference and run.stale)
+    by_reason = grouped(stale, lambda run: run.stale)
     return "; ".join(f"{_seeds(group)} {why}" for why, group in by_reason.items())
 
 

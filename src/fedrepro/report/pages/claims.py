@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import differences
@@ -20,6 +20,7 @@ from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published
+from fedrepro.support.grouping import grouped
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 # Of a verdict's bar; others are grey rings.
@@ -27,16 +28,6 @@ LOOKS_OF: dict[Word, tuple[str, Mark]] = {
     Word.HOLDS: ("var(--agrees)", "dot"),
     Word.DOES_NOT_HOLD: ("var(--differs)", "square"),
 }
-
-
-class DifferenceRow(NamedTuple):
-    """A key of compact settings that differs from the paper's; ``settings`` may be "all"."""
-
-    key: str
-    there: str
-    here: str
-    ratio: str
-    settings: str
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ class ClaimView:
     released: Finding
     compact: Finding | None
     tables: tuple[tuple[str, str], ...]
-    differences: tuple[DifferenceRow, ...]
+    differences: tuple[differences.Row, ...]
     untuned: tuple[tuple[str, str], ...]
     looked_at: str
 
@@ -145,22 +136,12 @@ def views_of(
                 judge_claim(claim, pairs, released),
                 judge_compact(workbench, claim, tables, margin_of(claim, pairs, compact=True)),
                 tuple(pages),
-                tuple(_difference_rows(compared)),
+                tuple(differences.rows_of(compared)),
                 tuple(dict.fromkeys(untuned)),
                 looked_at(workbench, claim, tables),
             )
         )
     return views
-
-
-def _difference_rows(
-    compared: Mapping[str, Sequence[differences.Difference]],
-) -> Iterable[DifferenceRow]:
-    for difference, settings in differences.grouped(compared):
-        there, here = map(differences.shown, (difference.there, difference.here))
-        ratio = differences.shown_ratio(difference)
-        where = "all" if len(settings) == len(compared) else ", ".join(settings)
-        yield DifferenceRow(difference.key, there, here, ratio, where)
 
 
 def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, Any]:
@@ -206,9 +187,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
     interval: a bar that does not touch the middle differs significantly from what is claimed.
     """
     findings: dict[str, dict[str, Any]] = {}
-    views = list(views)
-    for system in dict.fromkeys(view.claim.system for view in views):
-        claims = [view for view in views if view.claim.system == system]
+    for system, claims in grouped(views, lambda view: view.claim.system).items():
         tested = [(view.claim, view.compact) for view in claims if view.compact]
         counts = Counter(finding.word for _, finding in tested)
         bars = [bar for claim, finding in tested if (bar := _bar_of(claim, finding))]

@@ -15,6 +15,7 @@ from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
+from fedrepro.support.grouping import grouped
 
 
 class Entry(NamedTuple):
@@ -52,6 +53,11 @@ class Meeting:
     ours: float
     theirs: float
     difference: Estimate
+
+    @property
+    def metric(self) -> str:
+        """The metric in words, with its unit."""
+        return ", ".join(filter(None, (self.entry.quantity.words, self.entry.quantity.unit)))
 
     @property
     def lead(self) -> float:
@@ -98,12 +104,7 @@ class Rivalry:
         """By scale and metric."""
         plots: dict[Scale, list[Plot]] = {}
         for scale in SHOWN:
-            metrics: dict[str, list[Meeting]] = {}
-            for meeting in self.at(scale):
-                quantity = meeting.entry.quantity
-                metric = ", ".join(filter(None, (quantity.words, quantity.unit)))
-                metrics.setdefault(metric, []).append(meeting)
-            if metrics:
+            if metrics := grouped(self.at(scale), lambda meeting: meeting.metric):
                 plots[scale] = [_plot(metric, group) for metric, group in metrics.items()]
         return plots
 

@@ -9,6 +9,7 @@ from fedrepro.report.pages.inputs import with_inputs
 from fedrepro.report.pages.overview import use_of
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import RunRecord, read_run
+from fedrepro.support.grouping import grouped
 
 
 def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
@@ -51,11 +52,9 @@ def cost(
             *small.values()
         ],
     }
-    groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
-    for record in [*reference, *own]:
-        groups.setdefault((record.run.setting, record.run.method, record.reference), []).append(
-            record
-        )
+    groups = grouped(
+        [*reference, *own], lambda each: (each.run.setting, each.run.method, each.reference)
+    )
     rows = [
         {
             "setting": setting,

@@ -77,27 +77,31 @@ def as_latex(
         best: for each row, its best numbers, which are bold.
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
-    heads = " & ".join(
+    heads = [
         in_latex(table.columns[number].label) + (OWN if number in own else "") for number in columns
-    )
-    lines = [
-        "% needs \\usepackage{amssymb, booktabs}; above the printed number, below it ours",
-        "% bold: the best of a row; star: the paper's own method",
-        "\\begin{tabular}{l" + "r" * len(columns) + "}",
-        "\\toprule",
-        f"Setting & {heads} \\\\",
-        "\\midrule",
     ]
+    lines = []
     for number, row in enumerate(table.rows):
         here = [cells[number, column] for column in columns]
         label = in_latex(f"{row.label}, {row.unit}" if row.unit else row.label)
         printed = (_printed(cell, cell.column in best[number].printed) for cell in here)
-        lines.append(f"{label} & {' & '.join(printed)} \\\\")
+        lines.append([label, *printed])
         if any(cell.result.n for cell in here):
             ours = (_ours(cell, cell.column in best[number].ours) for cell in here)
-            lines.append(f" & {' & '.join(ours)} \\\\")
-    lines += ["\\bottomrule", "\\end{tabular}", f"% {_one_line(table.title)}; {_one_line(source)}"]
-    return "\n".join(lines) + "\n"
+            lines.append(["", *ours])
+    return f"""% needs \\usepackage{{amssymb, booktabs}}; above the printed number, below it ours
+% bold: the best of a row; star: the paper's own method
+{tabular(["Setting", *heads], lines)}
+% {_one_line(table.title)}; {_one_line(source)}
+"""
+
+
+def tabular(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A LaTeX table with a column of text and others of numbers."""
+    head, *body = (f"{' & '.join(row)} \\\\" for row in (heads, *rows))
+    begin = "\\begin{tabular}{l" + "r" * (len(heads) - 1) + "}"
+    lines = [begin, "\\toprule", head, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines)
 
 
 def _printed(cell: TableCell, best: bool) -> str:

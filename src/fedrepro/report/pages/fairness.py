@@ -8,18 +8,10 @@ from urllib.parse import urlencode
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.claims import ClaimView
 from fedrepro.report.pages.footer import repository
-from fedrepro.report.papers.claim import Quantifier
 from fedrepro.report.papers.published import System
 from fedrepro.run.run_archive import folder_of
 
 FORM = "objection.yml"  # in .github/ISSUE_TEMPLATE
-QUANTIFIERS: dict[Quantifier, str] = {
-    "each": "It is about each rival or setting: every comparison counts.",
-    "more": 'The text names no "every": the mean over the comparisons counts.',
-    "average": "It is about an average: the mean over the comparisons counts.",
-    "same": "It says that things are nearly the same: every interval must be within a limit.",
-    "amount": "It says by how much: small runs test the direction alone.",
-}
 
 
 class LandedRuns(NamedTuple):
@@ -54,7 +46,6 @@ def fairness_page(
     return {
         "system": system,
         "view": view,
-        "quantifier": QUANTIFIERS[claim.quantifier],
         "runs": runs,
         "searches": searches,
         "witnesses": [

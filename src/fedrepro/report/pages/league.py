@@ -9,9 +9,10 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
-from fedrepro.report.pages.downloads import in_latex, rows_as_csv
+from fedrepro.report.pages.downloads import in_latex, rows_as_csv, tabular
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers.references import References
+from fedrepro.support.grouping import grouped
 from fedrepro.support.names import Composition
 from fedrepro.support.printing import counted
 
@@ -116,8 +117,7 @@ def _groups(league: League) -> list[dict[str, Any]]:
     """The matches of each group and its methods: those with a mean rank first."""
     ranked = {standing.group: standing.mean_ranks for standing in league.standings}
     groups = []
-    for group in dict.fromkeys(played.match.group for played in league.played):
-        matches = [played for played in league.played if played.match.group == group]
+    for group, matches in grouped(league.played, lambda played: played.match.group).items():
         entries = [entry for played in matches for entry in played.entries]
         mean_ranks = ranked.get(group)
         means = mean_ranks.means if mean_ranks else {}
@@ -192,20 +192,17 @@ def as_latex(league: League) -> str:
     ]
     for group in _groups(league):
         matches: list[PlayedMatch] = group["matches"]
-        heads = " & ".join(in_latex(played.match.title) for played in matches)
-        lines += [
-            "\\begin{tabular}{l" + "r" * (len(matches) + 1) + "}",
-            "\\toprule",
-            f"{in_latex(group['name'])} & {heads} & mean rank \\\\",
-            "\\midrule",
-        ]
+        heads = (in_latex(played.match.title) for played in matches)
+        rows = []
         for name in group["methods"]:
-            cells = [_in_latex(played.entry(name)) for played in matches]
-            cells.append(f"{group['means'][name]:.2f}" if name in group["means"] else "--")
             shown = in_latex(name)
-            shown = f"\\textbf{{{shown}}}" if name == league.own else shown
-            lines.append(f"{shown} & {' & '.join(cells)} \\\\")
-        lines += ["\\bottomrule", "\\end{tabular}"]
+            mean = f"{group['means'][name]:.2f}" if name in group["means"] else "--"
+            rows.append([
+                f"\\textbf{{{shown}}}" if name == league.own else shown,
+                *(_in_latex(played.entry(name)) for played in matches),
+                mean,
+            ])  # fmt: skip
+        lines.append(tabular([in_latex(group["name"]), *heads, "mean rank"], rows))
     few = f"; {league.preliminary}" if league.preliminary else ""
     return "\n".join([*lines, f"% {league.about}{few}"]) + "\n"
 

@@ -8,19 +8,16 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.pages.about import about
 from fedrepro.report.papers.published import PrintedCell, Published, label_of
+from fedrepro.support.grouping import grouped
 
 
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
     """The content of the page of a published table that no experiment file covers."""
     cells = published.tables[system, item]
     printed = cells[0].table if cells else item.removeprefix("table_")
-    grids = []
-    for metric in dict.fromkeys(cell.metric for cell in cells):
-        chosen = [cell for cell in cells if cell.metric == metric]
-        grids.append({"metric": chosen[0].metric_in_words, **_grid(chosen)})
     words = published.words.get((system, item), ())
     return {
-        "grids": grids,
+        "grids": _grids(cells),
         "words": words,
         "word_columns": list(dict.fromkeys(word.metric for word in words)),
         "word_rows": list(dict.fromkeys(word.setting for word in words)),
@@ -44,15 +41,12 @@ def computed_page(
     """
     by_printed = {cell.printed: cell for cell in cells}
     printed = list(by_printed)
-    grids = []
     if target.spec.heading and printed:
         of_methods = target.spec.of_methods
         grid = _grid_of_methods(printed) if of_methods else _grid(printed, lambda cell: cell.metric)
-        grids.append({"metric": target.spec.heading, **grid})
+        grids = [{"metric": target.spec.heading, **grid}]
     else:
-        for metric in dict.fromkeys(cell.metric for cell in printed):
-            chosen = [cell for cell in printed if cell.metric == metric]
-            grids.append({"metric": chosen[0].metric_in_words, **_grid(chosen)})
+        grids = _grids(printed)
     for grid in grids:
         grid["rows"] = [
             (key, {column: by_printed[cell] for column, cell in row.items()})
@@ -79,6 +73,14 @@ def computed_page(
         "doubted": [cell for cell in printed if cell.doubt],
         **about(published, target.system, target.item, table),
     }
+
+
+def _grids(cells: Sequence[PrintedCell]) -> list[dict[str, Any]]:
+    """A grid for each metric."""
+    return [
+        {"metric": group[0].metric_in_words, **_grid(group)}
+        for group in grouped(cells, lambda cell: cell.metric).values()
+    ]
 
 
 def _grid_of_methods(cells: Sequence[PrintedCell]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.answers import CellUse, has_mixtures
 from fedrepro.report.pages.figures.panel import description_of
 from fedrepro.run.results import RunRecord, find_run
+from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import sentence_case
 
 DESK, PHONE = (900, 280), (260, 190)  # pixels of the plot, without its margins
@@ -46,9 +47,7 @@ def beside(record: RunRecord) -> list[RunRecord]:
 
 def charts_of(record: RunRecord, uses: Sequence[CellUse]) -> list[RunChart]:
     """A chart for each measure that cells take from a run, if it has a curve."""
-    groups: dict[str, list[CellUse]] = {}
-    for use in uses:
-        groups.setdefault(use.metric.curve.at_mix("fixed").quantity.words, []).append(use)
+    groups = grouped(uses, lambda use: use.metric.curve.at_mix("fixed").quantity.words)
     others = beside(record)
     charts = (_chart_of(record, others, group) for group in groups.values())
     return [chart for chart in charts if chart]

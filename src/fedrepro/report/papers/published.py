@@ -5,7 +5,7 @@ Each paper has a folder ``reports/papers/<system>/``, described in ``reports/pap
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
@@ -20,10 +20,9 @@ from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, rows_
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
-
-Key = TypeVar("Key")
 
 ORDER = PAPERS / "systems.yaml"
 CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
@@ -234,7 +233,7 @@ class Published:
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
         """Cells by (system, item); systems in their order, tables sorted naturally."""
-        tables = _grouped(self.cells, lambda cell: (cell.system, cell.item))
+        tables = grouped(self.cells, lambda cell: (cell.system, cell.item))
         tables = {**{key: [] for key in self.words}, **tables}
         order = list(self.systems)
         keys = sorted(tables, key=lambda key: (order.index(key[0]), natural(key[1])))
@@ -292,7 +291,7 @@ class Published:
 
     @cached_property
     def _by_row(self) -> dict[tuple[str, ...], list[PrintedCell]]:
-        return _grouped(self.cells, lambda cell: cell.row)
+        return grouped(self.cells, lambda cell: cell.row)
 
     @cached_property
     def _by_keys(self) -> dict[tuple[str, ...], dict[tuple[object, ...], list[PrintedCell]]]:
@@ -301,7 +300,7 @@ class Published:
 
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
-        return _grouped(self.cells, lambda cell: (cell.system, cell.table))
+        return grouped(self.cells, lambda cell: (cell.system, cell.table))
 
     def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
         """The claims about a table, or about the table that it is a part of."""
@@ -335,15 +334,6 @@ OfTables = TypeVar("OfTables", bound=Claim | Insight | Discrepancy)
 def _about(entries: Iterable[OfTables], system: str, items: set[str]) -> tuple[OfTables, ...]:
     """The entries of a paper that name one of these tables."""
     return tuple(row for row in entries if row.system == system and items & {*row.tables})
-
-
-def _grouped(
-    cells: Iterable[PrintedCell], key_of: Callable[[PrintedCell], Key]
-) -> dict[Key, list[PrintedCell]]:
-    groups: dict[Key, list[PrintedCell]] = {}
-    for cell in cells:
-        groups.setdefault(key_of(cell), []).append(cell)
-    return groups
 
 
 def split_part(item: str) -> tuple[str, str]:
@@ -408,13 +398,13 @@ def load(root: Path = Path()) -> Published:
         ledger += entries_of(Discrepancy, root, folder / "discrepancies.yaml", system)
         claims += entries_of(Claim, root, folder / CLAIMS, system, old_keys="claims")
         insights += entries_of(Insight, root, folder / INSIGHTS, system)
-        for row in rows_of(root, folder / "notes.csv", needed=False):
-            key = system, row["item"]
-            notes[key] = (*notes.get(key, ()), row["note"])
-        for row in rows_of(root, folder / "words.csv", needed=False):
-            key = system, row["item"]
-            wording = Wording(row["item"], row["setting"], row["metric"], row["text"])
-            words[key] = (*words.get(key, ()), wording)
+        said = rows_of(root, folder / "notes.csv", needed=False)
+        for item, group in grouped(said, lambda row: row["item"]).items():
+            notes[system, item] = tuple(row["note"] for row in group)
+        said = rows_of(root, folder / "words.csv", needed=False)
+        wordings = (Wording(*(row[field.name] for field in fields(Wording))) for row in said)
+        for item, texts in grouped(wordings, lambda wording: wording.item).items():
+            words[system, item] = tuple(texts)
         path = folder / "figures.csv"
         figures += (
             entry_of(PrintedFigure, path, system, row) for row in rows_of(root, path, needed=False)

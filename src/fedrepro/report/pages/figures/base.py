@@ -11,6 +11,7 @@ from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.grouping import grouped
 
 
 @dataclass
@@ -57,9 +58,7 @@ def values_of(result: Result) -> list[float]:
 
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
     """(label, setting) of each panel; settings with the same demo setting share one panel."""
-    groups: dict[str, list[Place]] = {}
-    for place in places:
-        groups.setdefault(place.setting_at(target.scale), []).append(place)
+    groups = grouped(places, lambda place: place.setting_at(target.scale))
     return [
         (titled(", ".join(place.label for place in here), here[-1], target), setting)
         for setting, here in groups.items()
@@ -74,11 +73,7 @@ def distinct_rows(
     Args:
         metric: of rows that name none.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.setting_at(target.scale), repr(row.metric or metric)), []).append(
-            row
-        )
+    groups = grouped(rows, lambda row: (row.setting_at(target.scale), repr(row.metric or metric)))
     return [
         (
             titled("; ".join(row.label for row in here), here[0], target),
