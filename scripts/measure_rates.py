@@ -11,6 +11,7 @@ which h100.yaml predicts.
 """
 
 import argparse
+import json
 import math
 import multiprocessing
 import resource
@@ -19,9 +20,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -157,7 +159,30 @@ def measure(device: str) -> None:
 
 def save(rates: Rates, device: str) -> None:
     with write_atomically(FOLDER / ("cpu.json" if device == "cpu" else "h100.json")) as temporary:
-        temporary.write_text(rates.text(), encoding="utf-8")
+        temporary.write_text(text_of(rates), encoding="utf-8")
+
+
+def text_of(table: Rates) -> str:
+    """The content of a table's file, a row on a line."""
+
+    def rows(rates: dict[Any, Any]) -> str:
+        lines = sorted(
+            json.dumps({"of": _stated(key), "rate": _stated(rate)}) for key, rate in rates.items()
+        )
+        return "[\n" + ",\n".join(lines) + "\n]"
+
+    return (
+        f'{{"machine": {json.dumps(table.machine, sort_keys=True)},\n'
+        f'"start_seconds": {table.start_seconds},\n"models": {rows(table.models)},\n'
+        f'"methods": {rows(table.methods)},\n'
+        f'"landed": {json.dumps(table.landed, indent=0, sort_keys=True)}}}\n'
+    )
+
+
+def _stated(part: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their defaults."""
+    defaults = {name: each.default for name, each in part.__dataclass_fields__.items()}
+    return {name: value for name, value in asdict(part).items() if value != defaults[name]}
 
 
 def in_a_process(subject: Subject | RunSpec, device: str) -> ModelRate | MethodRate | str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.requested import requested
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
@@ -98,7 +99,7 @@ def _made_inputs(workbench: Workbench, run: RunKey, spec: "RunSpec") -> "tuple[D
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
     for source in spec.inputs.values():
-        if isinstance(source, ResolvedData):
+        if isinstance(source, ArtifactFromData):
             _dataset(workbench, source.dataset)
         elif isinstance(source, RunSpec):
             standing.refuse_stale_input(workbench, source)

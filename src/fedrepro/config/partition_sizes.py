@@ -2,19 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from fedrepro.config.settings import Setting
-
-
-class Size(Protocol):
-    """The size of a data set: training samples, and natural clients or domains, if any."""
-
-    @property
-    def train(self) -> int: ...
-
-    @property
-    def clients(self) -> int | None: ...
+from fedrepro.data.catalogue.entries import DataSize
 
 
 @dataclass(frozen=True)
@@ -35,7 +25,7 @@ class DataShares:
     validation: int = 0
 
 
-def estimated_shares(setting: Setting, data: Size) -> DataShares | None:
+def estimated_shares(setting: Setting, data: DataSize) -> DataShares | None:
     """The expected shares of a scheme; with uneven ones, half a mini-batch more for each client.
 
     None if the number of clients is unknown.

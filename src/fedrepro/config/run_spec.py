@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Union
 
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
 from fedrepro.data.catalogue.entries import DataSize
@@ -34,29 +34,8 @@ class Execution:
     checkpoint_every: int = 10
 
 
-@dataclass(frozen=True)
-class ResolvedFile:
-    """A file that is an input of a run.
-
-    Attributes:
-        file: relative to the working directory.
-        sha256: None if it is not known yet.
-    """
-
-    file: Path
-    sha256: str | None
-
-
-@dataclass(frozen=True)
-class ResolvedData:
-    """Samples of another data set that are an input of a run: a share of each class."""
-
-    dataset: str
-    share: float
-
-
 # The sources of a run's inputs.
-ResolvedSource = Union[Literal["server"], ResolvedFile, ResolvedData, "RunSpec"]
+ResolvedSource = Union[Literal["server"], ArtifactFromFile, ArtifactFromData, "RunSpec"]
 
 
 @dataclass(frozen=True)
@@ -119,8 +98,8 @@ def _described(source: ResolvedSource) -> str:
     match source:
         case RunSpec():
             return f"run {source.digest}"
-        case ResolvedFile():
+        case ArtifactFromFile():
             return f"file {source.sha256}"
-        case ResolvedData():
+        case ArtifactFromData():
             return f"data {source.dataset} share {source.share!r}".removesuffix(".0")
     return source

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile, ArtifactFromRun
 from fedrepro.config.config_file import Config, Seeds
 from fedrepro.config.experiment import EXPERIMENTS, Experiment, how_to_add
-from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
+from fedrepro.config.run_spec import Execution, ResolvedSource, RunSpec
 from fedrepro.config.searches import LONGEST, Searched
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Table, full_name, wrapped
@@ -302,12 +302,12 @@ class Workbench:
                     f"{setting.system}/{source.setting}", source.method, its_own, above
                 )
             case ArtifactFromFile():
-                return ResolvedFile(source.file, source.sha256)
+                return source
         if need != "unlabelled":
             expectation = "a run or a file, because samples are not a model"
             raise bad_value(where, key, _shown(source), expectation)
         if isinstance(source, ArtifactFromData):
-            return ResolvedData(source.dataset, source.share)
+            return source
         if not setting.partition.server:
             expectation = "a partition with `server: share`, or a run or a file"
             raise bad_value(where, key, source, expectation)

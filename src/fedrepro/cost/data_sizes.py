@@ -1,13 +1,13 @@
 """The sizes of data sets and of clients' shares, as far as known before a run."""
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fedrepro.config.partition_sizes import DataShares
 from fedrepro.config.workbench import Workbench
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.support import checksummed_json
@@ -17,46 +17,33 @@ WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one num
 NUMBERS = {"uint8": "bytes", "int16": "sound", "float32": "features", "int32": "words"}
 
 
-@dataclass(frozen=True)
-class Data:
-    """The size of a data set. If it is not ``prepared``, the catalogue's numbers.
-
-    Attributes:
-        clients: natural clients, always from the catalogue; None if there are none or unknown.
-    """
-
-    train: int
-    test: int
-    shape: tuple[int, ...]
-    numbers: str
-    classes: int
-    clients: int | None
-    prepared: bool
-
-    @property
-    def sample_bytes(self) -> int:
-        return math.prod(self.shape) * WIDTHS[self.numbers] + 8  # and the label
+def sample_bytes(data: DataSize) -> int:
+    """The bytes of a sample and its label."""
+    return math.prod(data.shape) * WIDTHS[data.numbers] + 8
 
 
-def data_of(bench: Workbench, name: str) -> Data | None:
-    """The size of a data set; None if it is not prepared and the catalogue does not state it.
+def data_of(bench: Workbench, name: str) -> DataSize | None:
+    """The size of a data set, counted if it is prepared, else stated by the catalogue, if it is.
+
+    The number of natural clients is the catalogue's, if it states one.
 
     Raises:
         UserError: if it is damaged.
     """
     stated = bench.datasets[name].size
-    if (bench.root / PREPARED / name / "meta.json").exists():
-        dataset = open_dataset(name, bench.root / PREPARED)
-        test, numbers = dataset.test, NUMBERS[dataset.train.x.dtype.name]
-        sizes = len(dataset.train), len(test) if test else 0
-        group = dataset.train.group
-        counted = None if group is None else len(np.unique(group))
-        clients = (stated.clients if stated else None) or counted
-        return Data(*sizes, dataset.input_shape, numbers, dataset.classes, clients, True)
-    if stated is None:
-        return None
-    sizes = stated.train, stated.test
-    return Data(*sizes, stated.shape, stated.numbers, stated.classes, stated.clients, False)
+    if not (bench.root / PREPARED / name / "meta.json").exists():
+        return stated
+    dataset = open_dataset(name, bench.root / PREPARED)
+    group = dataset.train.group
+    counted = None if group is None else len(np.unique(group))
+    return DataSize.model_construct(
+        train=len(dataset.train),
+        test=len(dataset.test) if dataset.test else 0,
+        shape=dataset.input_shape,
+        classes=dataset.classes,
+        numbers=NUMBERS[dataset.train.x.dtype.name],
+        clients=(stated.clients if stated else None) or counted,
+    )
 
 
 def counted_shares(path: Path, batch_size: int) -> DataShares:

@@ -12,6 +12,7 @@ from fedrepro.config.experiment import how_to_add
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
+from fedrepro.cost.data_sizes import sample_bytes
 from fedrepro.cost.model import Basis, CostModel, RunCost
 from fedrepro.cost.rates import Workload
 from fedrepro.cost.schedule import makespan
@@ -185,7 +186,7 @@ class CostEstimate:
     def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
         """``seen`` has the checksums of files counted so far: a shared file counts only once."""
         spec, data = self.cost_model.bench.datasets[name], self.cost_model.data(name)
-        disk = data.sample_bytes * (data.train + data.test) if data else None
+        disk = sample_bytes(data) * (data.train + data.test) if data else None
         if not isinstance(spec, Fetched):
             return Missing(name, runs, "your own files", 0, 0, disk)
         if (self.cost_model.bench.root / DOWNLOADS / name / RECORD).exists():

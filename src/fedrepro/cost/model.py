@@ -12,14 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.partition_sizes import DataShares, cohort_size, estimated_shares
-from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.cost.data_sizes import Data, counted_shares, data_of
+from fedrepro.cost.data_sizes import counted_shares, data_of, sample_bytes
 from fedrepro.cost.rates import DRAWN, LIKE_FEDAVG, MethodKey, ModelRate, Rates, Workload
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.engine.executor_facts import STACKED
 from fedrepro.provenance import arithmetic
 from fedrepro.run.results import RunRecord, manifest_in, read_run, run_of
@@ -83,7 +85,7 @@ class CostModel:
         self.bench = bench
         self.targets = [target for target in targets if target.required]
         self.rates = rates or Rates.read(bench.config.device)
-        self._data: dict[str, Data | None] = {}
+        self._data: dict[str, DataSize | None] = {}
         self._shares: dict[tuple[Path, int], DataShares] = {}
         self._methods: dict[MethodKey, Method] = {}
         self._firsts: dict[RunKey, list[RunKey]] = {}
@@ -117,13 +119,13 @@ class CostModel:
     def spec(self, run: RunKey) -> RunSpec:
         return self.bench.run_spec(run.setting, run.method, run.seed)
 
-    def data(self, name: str) -> Data | None:
+    def data(self, name: str) -> DataSize | None:
         """The size of a data set; None if unknown."""
         if name not in self._data:
             self._data[name] = data_of(self.bench, name)
         return self._data[name]
 
-    def _shares_of(self, setting: Setting, seed: int, data: Data) -> DataShares | None:
+    def _shares_of(self, setting: Setting, seed: int, data: DataSize) -> DataShares | None:
         """The clients' shares; None if not even the number of clients is known."""
         path = (self.bench.root / setting.partition_path(seed)).with_suffix(".json")
         if not path.exists():
@@ -145,7 +147,7 @@ class CostModel:
             self._methods[key] = compose(*arguments)[0]
         return self._methods[key]
 
-    def workload(self, spec: RunSpec, data: Data) -> Workload:
+    def workload(self, spec: RunSpec, data: DataSize) -> Workload:
         """The work of a run's step."""
         setting, method, stacked = spec.setting, self.method(spec), 0
         precision = "float32" if spec.execution.device == "cpu" else setting.precision
@@ -169,11 +171,13 @@ class CostModel:
 
     def _unlabelled(self, spec: RunSpec) -> int | None:
         """The number of samples that a server distills on; None if unknown."""
+        if not any(layer.distills for layer in self.method(spec).layers()):
+            return 0
         match spec.inputs.get("unlabelled"):
             case "server":
                 data = self.data(spec.setting.dataset)
                 return round(data.train * spec.setting.partition.server) if data else None
-            case ResolvedData(dataset, share):
+            case ArtifactFromData(dataset=dataset, share=share):
                 data = self.data(dataset)
                 return round(data.train * share) if data else None
             case RunSpec() as maker:
@@ -268,7 +272,7 @@ class CostModel:
             steps = clients * shares.steps / shares.clients
         steps *= rounds * setting.epochs
         unknown = RunCost(run, False, steps, counted=shares.counted)
-        unlabelled = self._unlabelled(spec) if any(map(_distills, method.layers())) else 0
+        unlabelled = self._unlabelled(spec)
         if unlabelled is None:
             why = "the number of samples that its server distills on is unknown"
             return replace(unknown, why=why)
@@ -301,7 +305,7 @@ class CostModel:
             seconds + self.rates.start_seconds,
             model * (1 + self._kept_models(run, clients)) + ROW * recorded * (everyone or clients),
             rate.memory_bytes
-            + data.sample_bytes * (data.train + data.test + held)
+            + sample_bytes(data) * (data.train + data.test + held)
             + model * clients,
             shares.counted,
             "landed" if known else "predicted",
@@ -312,7 +316,7 @@ class CostModel:
     def _scoring(
         self,
         setting: Setting,
-        data: Data,
+        data: DataSize,
         shares: DataShares,
         rounds: int,
         method: "Method",
@@ -334,7 +338,7 @@ class CostModel:
     def _distilling(
         self,
         setting: Setting,
-        data: Data,
+        data: DataSize,
         rounds: int,
         clients: int,
         method: "Method",
@@ -345,7 +349,7 @@ class CostModel:
 
         The student's loss is evaluated after its steps, and the ensemble is scored.
         """
-        teacher: Any = next(filter(_distills, method.layers()), None)
+        teacher: Any = next((layer for layer in method.layers() if layer.distills), None)
         if teacher is None:
             return 0.0
         times = -(-rounds // setting.evaluate.every)
@@ -377,10 +381,6 @@ class CostModel:
             if parent in left and (shared := shared_rounds(self.bench, run)):
                 rounds.setdefault(parent, set()).add(shared)
         return rounds
-
-
-def _distills(layer: "Method") -> bool:
-    return layer.distills
 
 
 def recent_runs(bench: Workbench) -> list[RunRecord]:

@@ -8,7 +8,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -177,23 +177,6 @@ class Rates:
         start, landed = content["start_seconds"], content["landed"]
         return cls(content["machine"], start, models, methods, landed)
 
-    def text(self) -> str:
-        """The content of a table's file, a row on a line."""
-
-        def rows(rates: dict[Any, Any]) -> str:
-            lines = sorted(
-                json.dumps({"of": _stated(key), "rate": _stated(rate)})
-                for key, rate in rates.items()
-            )
-            return "[\n" + ",\n".join(lines) + "\n]"
-
-        return (
-            f'{{"machine": {json.dumps(self.machine, sort_keys=True)},\n'
-            f'"start_seconds": {self.start_seconds},\n"models": {rows(self.models)},\n'
-            f'"methods": {rows(self.methods)},\n'
-            f'"landed": {json.dumps(self.landed, indent=0, sort_keys=True)}}}\n'
-        )
-
     def of_model(self, workload: Workload, plugins: Folders) -> ModelRate:
         """A workload's rate, that of the nearest one of its family, or one by floating operations.
 
@@ -245,12 +228,6 @@ class Rates:
         rates = [self.of_method(part) for part in parts]
         factor = math.prod(rate.factor for rate in rates)
         return MethodRate(factor, math.fsum(rate.round_seconds for rate in rates))
-
-
-def _stated(part: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are not at their defaults."""
-    defaults = {name: each.default for name, each in part.__dataclass_fields__.items()}
-    return {name: value for name, value in asdict(part).items() if value != defaults[name]}
 
 
 def _nearest(

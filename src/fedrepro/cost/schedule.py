@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from fedrepro.config.targets import RunKey
 
@@ -17,27 +17,23 @@ def makespan(
         after: for each job, the jobs that it waits for, all of which are in ``seconds``.
         at_once: the number of jobs at a time.
     """
-    followers: dict[RunKey, list[RunKey]] = {run: [] for run in seconds}
-    for run, firsts in after.items():
-        for first in firsts:
-            followers[first].append(run)
     order = tuple(TopologicalSorter(after).static_order())
-    ahead: dict[RunKey, float] = {}
-    for run in reversed(order):
-        ahead[run] = seconds[run] + max((ahead[child] for child in followers[run]), default=0.0)
-    waits = {run: len(after[run]) for run in seconds}
     number = {run: place for place, run in enumerate(order)}  # breaks ties
-    ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
-    heapify(ready)
+    path = {**seconds}  # from the start of a job to the end of the last one that waits for it
+    for run in reversed(order):
+        for first in after[run]:
+            path[first] = max(path[first], seconds[first] + path[run])
+    jobs = TopologicalSorter(after)
+    jobs.prepare()
+    ready: list[tuple[float, int, RunKey]] = []
     running: list[tuple[float, int, RunKey]] = []
     now = 0.0
-    while ready or running:
+    while jobs.is_active():
+        for run in jobs.get_ready():
+            heappush(ready, (-path[run], number[run], run))
         while ready and len(running) < at_once:
             _, _, run = heappop(ready)
             heappush(running, (now + seconds[run], number[run], run))
         now, _, done = heappop(running)
-        for run in followers[done]:
-            waits[run] -= 1
-            if not waits[run]:
-                heappush(ready, (-ahead[run], number[run], run))
+        jobs.done(done)
     return now

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedrepro.config.run_spec import ResolvedData, ResolvedFile, ResolvedSource, RunSpec
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
+from fedrepro.config.run_spec import ResolvedSource, RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.assigning import of_server
@@ -150,7 +151,7 @@ class _Recipient:
     def load(self, need: str, source: ResolvedSource) -> StoredArtifact:
         if source == "server":
             return self._of_server()
-        if isinstance(source, ResolvedData):
+        if isinstance(source, ArtifactFromData):
             return self._of_data(need, source)
         if isinstance(source, RunSpec):
             path = _of_run(self.root, source)
@@ -174,7 +175,7 @@ class _Recipient:
         inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
         return StoredArtifact(digest_of_server(partition), {"x": inputs}, {})
 
-    def _of_data(self, need: str, source: ResolvedData) -> StoredArtifact:
+    def _of_data(self, need: str, source: ArtifactFromData) -> StoredArtifact:
         refuse_damage(source.dataset, self.root / PREPARED)
         dataset, other = self.dataset, open_dataset(source.dataset, self.root / PREPARED)
         x, where = other.train.x, f"inputs: {need}: data set {source.dataset}"
@@ -231,7 +232,7 @@ def _of_run(root: Path, spec: RunSpec) -> Path:
 
 
 def _of_file(root: Path, need: str, source: Any) -> Path:
-    assert isinstance(source, ResolvedFile)
+    assert isinstance(source, ArtifactFromFile)
     if not (root / source.file).is_file():
         raise bad_value(f"inputs: {need}", "file", str(source.file), "an existing file")
     digest = sha256_of(root / source.file)

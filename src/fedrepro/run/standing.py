@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
@@ -270,10 +271,10 @@ def _of_inputs(
                     stale.append(_other(f"input {name}", f"input {name}: {run.folder}: {why}"))
                 elif digest := standing.record.manifest.get("files", {}).get(MODEL):
                     known[name] = str(digest)
-            case ResolvedFile():
+            case ArtifactFromFile():
                 if source.sha256 is not None:
                     known[name] = source.sha256
-            case ResolvedData():
+            case ArtifactFromData():
                 stale += prepared_differences(bench, source.dataset)
                 other = prepared(bench, source.dataset)
                 if other is not None:
@@ -290,7 +291,7 @@ def digest_of_server(partition: Partition) -> str:
     return hashlib.sha256(partition.server.tobytes()).hexdigest()
 
 
-def digest_of_share(dataset: Dataset, source: ResolvedData) -> str:
+def digest_of_share(dataset: Dataset, source: ArtifactFromData) -> str:
     """The SHA-256 that identifies a share of another data set as an input."""
     rows = of_server(dataset.train.y, source.share)
     content = str(dataset.meta.get("content_sha256")).encode()

@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import (
     ComputedTarget,
@@ -502,5 +503,5 @@ def given_of(spec: RunSpec) -> Iterator[str]:
             case RunSpec():
                 folder = RunKey(source.setting.name, source.method, source.seed).folder
                 yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
-            case ResolvedData():
+            case ArtifactFromData():
                 yield f"results/data/{source.dataset}/meta.json"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.config_file import Overrides, Seeds
 from fedrepro.config.experiment import COMPACT, how_to_add
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile
+from fedrepro.config.run_spec import Execution
 from fedrepro.config.searches import LONGEST, Searched, values_in
 from fedrepro.config.searches import TEXT as TEXT_OF_A_SETTING
 from fedrepro.config.settings import Setting
@@ -689,12 +690,18 @@ def test_every_key_of_a_setting_but_those_outside_makes_another_run(tmp_path: Pa
 def test_every_part_of_a_specification_but_its_execution_makes_another_run(tmp_path: Path) -> None:
     plain = bench_of(tmp_path).run_spec("own/s", "fedavg", 1)
     name, entry = load(tmp_path).weights["efficientnet_b0"]
+    shares = {"mnist": (0.5, 0.25, 0.12345678, 0.12345679), "fmnist": (0.5,)}
     sources: list[Any] = [
-        "server", ResolvedFile(Path("x"), "a" * 64), ResolvedFile(Path("x"), "b" * 64),
-        ResolvedData("mnist", 0.5), ResolvedData("fmnist", 0.5), ResolvedData("mnist", 0.25),
-        ResolvedData("mnist", 0.12345678), ResolvedData("mnist", 0.12345679),
-        plain, replace(plain, seed=2),
-    ]  # fmt: skip
+        "server",
+        *(ArtifactFromFile(file=Path("x"), sha256=letter * 64) for letter in "ab"),
+        *(
+            ArtifactFromData(dataset=name, share=share)
+            for name, own in shares.items()
+            for share in own
+        ),
+        plain,
+        replace(plain, seed=2),
+    ]
     others = [
         replace(plain, seed=2), replace(plain, method="b"), replace(plain, composition="b"),
         replace(plain, hyperparameters={"fedavg": {"a": 1}}),
@@ -711,9 +718,11 @@ def test_every_part_of_a_specification_but_its_execution_makes_another_run(tmp_p
         replace(plain, data_size=None),
     ):
         assert same.digest == plain.digest
-    moved = replace(plain, inputs={"unlabelled": ResolvedFile(Path("y"), "a" * 64)})
+    moved = replace(plain, inputs={"unlabelled": ArtifactFromFile(file=Path("y"), sha256="a" * 64)})
     assert moved.digest in digests  # its content counts, not its name
-    shares = {0.5: "0.5", 1.0: "1", 0.0333: "0.0333", 1e-05: "1e-05"}
-    for share, written in shares.items():  # as in results that have landed
-        given = replace(plain, inputs={"b": ResolvedData("mnist", share)}).description()["given"]
+    numbers = {0.5: "0.5", 1.0: "1", 0.0333: "0.0333", 1e-05: "1e-05"}
+    for share, written in numbers.items():  # as in results that have landed
+        given = replace(
+            plain, inputs={"b": ArtifactFromData(dataset="mnist", share=share)}
+        ).description()["given"]
         assert given == {"b": f"data mnist share {written}"}

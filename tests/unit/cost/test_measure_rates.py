@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedrepro.cost.rates import MethodRate, ModelRate, Rates
+from fedrepro.cost.rates import FOLDER, MethodRate, ModelRate, Rates
 from fedrepro.models.registry import build
 from fedrepro.models.weights import untrained
 from fedrepro.support.errors import UserError
@@ -117,3 +117,9 @@ def test_images_of_four_times_the_pixels_take_four_times_as_long() -> None:
     assert Rates({}, 0, {large: rate}).of_model(small, NONE) == ModelRate(
         0.5, 0.5, 0.0625, 0.125, 7, 1000
     )
+
+
+@pytest.mark.parametrize(("device", "file"), [("cpu", "cpu.json"), ("cuda", "h100.json")])
+def test_a_shipped_table_is_written_as_it_was_read(device: str, file: str) -> None:
+    written = (FOLDER / file).read_text(encoding="utf-8")
+    assert measure_rates.text_of(Rates.read(device)) == written

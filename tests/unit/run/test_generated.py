@@ -13,7 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
+from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.run import input_artifacts
@@ -78,7 +79,9 @@ def exported(root: Path) -> dict[str, torch.Tensor]:
 
 
 def with_file(sha256: str | None, file: str = "generator.safetensors") -> RunSpec:
-    return replace(specs()["generated"], inputs={"generator": ResolvedFile(Path(file), sha256)})
+    return replace(
+        specs()["generated"], inputs={"generator": ArtifactFromFile(file=Path(file), sha256=sha256)}
+    )
 
 
 def test_a_generator_from_a_file_makes_what_the_run_s_own_does(root: Path) -> None:
@@ -170,7 +173,10 @@ def given_data(
         return other
 
     monkeypatch.setattr(input_artifacts, "open_dataset", opening)
-    spec = replace(tiny_run.run_spec("feddf"), inputs={"unlabelled": ResolvedData("others", share)})
+    spec = replace(
+        tiny_run.run_spec("feddf"),
+        inputs={"unlabelled": ArtifactFromData(dataset="others", share=share)},
+    )
     found = input_artifacts.load(
         Path("here"), spec, tiny_run.dataset(), tiny_run.partition(equal=True)
     )

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import fedrepro as fr
-from fedrepro.config.run_spec import ResolvedFile, RunSpec
+from fedrepro.config.artifact_sources import ArtifactFromFile
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.run import input_artifacts
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.store import load_tree, save_tree
@@ -82,7 +83,7 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     tensors["head.bias"] += 1
     other = root / "other.safetensors"
     save_tree(other, tensors, facts)
-    source = ResolvedFile(Path("other.safetensors"), sha256_of(other))
+    source = ArtifactFromFile(file=Path("other.safetensors"), sha256=sha256_of(other))
     spec = replace(wanted["taught"], inputs={"unlabelled": "server", "judges": source})
     carry_out(root, spec, lambda progress: played.append(progress.round))
     assert played == [1, 2, 3, 4]
@@ -238,7 +239,7 @@ def test_a_file_for_other_inputs_is_refused(
         (sha256_of(root / "file.safetensors"), line),
         ("0" * 64, "inputs: judges: file.safetensors: sha256: '000"),
     ):
-        source = ResolvedFile(Path("file.safetensors"), digest)
+        source = ArtifactFromFile(file=Path("file.safetensors"), sha256=digest)
         spec = replace(wanted["taught"], inputs={"unlabelled": "server", "judges": source})
         with pytest.raises(UserError) as caught:
             carry_out(root, spec)
@@ -260,7 +261,7 @@ def test_a_generator_for_images_of_another_scale_is_refused(root: Path, other: A
     facts = {"model": "logistic", "input_shape": [1, 2, 2], "outputs": 3}
     for said in (SCALED, other):
         save_tree(file, {"x": torch.zeros(1)}, {**facts, **ARTIFACTS["a generator"], "range": said})
-        source = ResolvedFile(Path(file.name), sha256_of(file))
+        source = ArtifactFromFile(file=Path(file.name), sha256=sha256_of(file))
         spec = replace(tiny_run.run_spec("generated"), inputs={"generator": source})
         if said is SCALED:
             assert input_artifacts.load(root, spec, scaled, shares)
@@ -312,7 +313,7 @@ def test_an_artifact_of_another_kind_is_refused(root: Path, need: str) -> None:
     facts = {"model": "logistic", "input_shape": [1, 2, 2], "outputs": 3, "range": "unit"}
     for kind, about in ARTIFACTS.items():
         save_tree(file, {"x": torch.zeros(1)}, {**facts, **about})
-        source = ResolvedFile(Path(file.name), sha256_of(file))
+        source = ArtifactFromFile(file=Path(file.name), sha256=sha256_of(file))
         given_it = replace(spec, inputs={need: source})
         if kind == right:
             found = input_artifacts.load(root, given_it, tiny_run.dataset(), partition())

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from fedrepro.config.artifact_sources import ArtifactFromFile
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import ResolvedFile, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import open_dataset, what_is
@@ -100,8 +101,13 @@ def test_what_is_there_and_current_is_stated(bench: Workbench) -> None:
     other, spec = open_dataset("other"), bench.run_spec("own/fed", "feddf", 1)
     source: Any = spec.inputs["unlabelled"]
     assert data["given"] == {"unlabelled": standing.digest_of_share(other, source)}
-    digests = {standing.digest_of_share(other, replace(source, share=of)) for of in (0.5, 0.25)}
-    digests.add(standing.digest_of_share(open_dataset("mine"), replace(source, share=0.5)))
+    digests = {
+        standing.digest_of_share(other, source.model_copy(update={"share": of}))
+        for of in (0.5, 0.25)
+    }
+    digests.add(
+        standing.digest_of_share(open_dataset("mine"), source.model_copy(update={"share": 0.5}))
+    )
     assert len(digests) == 3
     assert now(bench, "own/own")[0]["given"] == {"unlabelled": partition.server}
     elsewhere, _ = standing.data_now(bench, bench.run_spec("own/fed", "feddf", 2))
@@ -133,12 +139,15 @@ def test_weights_that_the_configuration_states_are_not_stated_twice(bench: Workb
 
 def test_an_input_that_is_not_known_is_not_compared(bench: Workbench) -> None:
     """Nor are the others then: which of them a record states cannot be told from one key."""
-    for sha256, given in ((None, False), ("x", True)):
+    for sha256, given in ((None, False), ("a" * 64, True)):
         spec = bench.run_spec("own/fed", "feddf", 1)
-        spec = replace(spec, inputs={**spec.inputs, "generator": ResolvedFile(Path("g"), sha256)})
+        spec = replace(
+            spec,
+            inputs={**spec.inputs, "generator": ArtifactFromFile(file=Path("g"), sha256=sha256)},
+        )
         data, differing = standing.data_now(bench, spec)
         assert ("given" in data) == given and differing == []
-        assert not given or data["given"]["generator"] == "x"
+        assert not given or data["given"]["generator"] == sha256
 
 
 def test_a_partition_by_other_code_is_named_and_not_stated(bench: Workbench) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.config.run_spec import ResolvedFile, RunSpec
+from fedrepro.config.artifact_sources import ArtifactFromFile
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import Scaling
@@ -86,7 +87,9 @@ def test_energies_that_explode_end_the_run_with_the_last_good_set(tmp_path: Path
 
 def started(root: Path, **changes: Any) -> tuple[RunSpec, Path]:
     """A run that begins with ``root``'s file, and where it goes."""
-    source = ResolvedFile(Path("start.safetensors"), sha256_of(root / "start.safetensors"))
+    source = ArtifactFromFile(
+        file=Path("start.safetensors"), sha256=sha256_of(root / "start.safetensors")
+    )
     return replace(spec(**changes), inputs={"start": source}), root / "runs/seed1"
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
-from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
@@ -259,7 +260,7 @@ def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
                 values[f"{need}: steps in all"] = _rounded(steps)
             further = _of_spec(workbench, source)
             values |= {key: value for key, value in further.items() if key not in values}
-        elif isinstance(source, ResolvedData):
+        elif isinstance(source, ArtifactFromData):
             values[f"{need}: data set"] = source.dataset
     return values
 
