@@ -1,6 +1,6 @@
 """Read ``config/`` and check references between its entries."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import product
@@ -9,6 +9,7 @@ from typing import Any
 
 from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromRun
 from fedrepro.config.config_file import Config, Overrides
+from fedrepro.config.expansion import extend_all, written_out
 from fedrepro.config.experiment import (
     COMPACT,
     EXPERIMENTS,
@@ -17,10 +18,8 @@ from fedrepro.config.experiment import (
     how_to_add,
 )
 from fedrepro.config.figures import Charts, Sheets
-from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting
-from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import Column, full_name, named_column_settings, named_settings
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
@@ -110,7 +109,7 @@ def _experiment(
 ) -> Experiment:
     def checked(data: Any, file: Path) -> Experiment:
         if isinstance(data, dict) and isinstance(data.get("settings"), dict):
-            data = {**data, "settings": _extend_all(data["settings"], file, root)}
+            data = {**data, "settings": extend_all(data["settings"], file, root)}
         experiment = validate(Experiment, data, file, plugins)
         experiment._own = plugins
         for name, setting in experiment.settings.items():
@@ -147,8 +146,7 @@ def _written_out(path: Path, shown: Path) -> Any:
 
 @lru_cache(maxsize=64)  # as the text is parsed only once
 def _text_written_out(text: str, shown: Path) -> Any:
-    expanded = expand(parsed(text, shown), shown)
-    return write_out(with_new_keys("experiment", expanded, shown), shown)
+    return written_out(parsed(text, shown), shown)
 
 
 def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -161,38 +159,6 @@ def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> 
                 raise bad_value(file, key, name, "a name that the experiment file does not have")
             joined[key] = {**own, **theirs}
     return joined
-
-
-def _extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[object, object]:
-    """Settings with ``extends`` resolved: a missing key is inherited as a whole.
-
-    Settings that others extend come first, so that errors name the setting with the wrong value.
-    """
-    done: dict[object, object] = {}
-
-    def extend(name: object, above: tuple[object, ...]) -> object:
-        if name in done:
-            return done[name]
-        own = raw[name]
-        if isinstance(own, dict) and "extends" in own:
-            parent = own["extends"]
-            key = f"settings.{name}.extends"
-            if not isinstance(parent, str) or parent not in raw:
-                choices, wanted = [str(choice) for choice in raw], "a setting of this file"
-                if isinstance(parent, str) and "/" in parent:
-                    wanted += f"; copy another file's here: `fedrepro settings {parent}` prints it"
-                    wanted += how_to_add(parent, root)
-                raise bad_value(shown, key, parent, wanted, choices)
-            if parent in (*above, name):
-                raise bad_value(shown, key, parent, "a setting that does not extend this one")
-            inherited = extend(parent, (*above, name))
-            own = {**inherited, **own} if isinstance(inherited, dict) else inherited
-        done[name] = own
-        return own
-
-    for name in raw:
-        extend(name, ())
-    return done
 
 
 def _named(experiment: Experiment, search: Search) -> Search:
@@ -235,43 +201,34 @@ def _check_references(
     for item, search in experiment.all_searches.items():
         for searched in search.methods:
             _check_keys(experiment, search, searched, shown, f"search.{item}")
-    known_models = models.names(experiment._own)
+
+    def require(where: str, name: str | None, known: Collection[str], wanted: str) -> None:
+        if name is not None and name not in known:
+            raise bad_value(shown, where, name, wanted, known)
+
+    known_models, here = models.names(experiment._own), "a setting of this file"
+    a_model, a_dataset = f"one of {', '.join(known_models)}", f"a data set of {CATALOGUE}"
     for name, setting in experiment.settings.items():
-        key = f"settings.{name}.dataset"
-        if setting.dataset not in datasets:
-            raise bad_value(shown, key, setting.dataset, f"a data set of {CATALOGUE}", datasets)
-        evaluator = setting.evaluator
-        networks = {"evaluator.model": evaluator.model} if evaluator else {}
-        for place, model in {"model": setting.model, **networks}.items():
-            if model not in known_models:
-                where, one_of = f"settings.{name}.{place}", f"one of {', '.join(known_models)}"
-                raise bad_value(shown, where, model, one_of, known_models)
-    for name, setting in experiment.settings.items():
-        if setting.stands_for not in (None, *experiment.settings):
-            where, known = f"settings.{name}.stands_for", experiment.settings
-            raise bad_value(shown, where, setting.stands_for, "a setting of this file", known)
+        at, judge = f"settings.{name}", setting.evaluator
+        require(f"{at}.dataset", setting.dataset, datasets, a_dataset)
+        require(f"{at}.model", setting.model, known_models, a_model)
+        require(f"{at}.evaluator.model", judge and judge.model, known_models, a_model)
+        require(f"{at}.stands_for", setting.stands_for, experiment.settings, here)
         for need, source in setting.inputs.items():
-            if isinstance(source, ArtifactFromRun) and source.setting not in experiment.readings:
-                where = f"settings.{name}.inputs.{need}.setting"
-                known = experiment.readings
-                raise bad_value(shown, where, source.setting, "a setting of this file", known)
-            if isinstance(source, ArtifactFromData) and source.dataset not in datasets:
-                where = f"settings.{name}.inputs.{need}.dataset"
-                wanted = f"a data set of {CATALOGUE}"
-                raise bad_value(shown, where, source.dataset, wanted, datasets)
+            if isinstance(source, ArtifactFromRun):
+                where = f"{at}.inputs.{need}.setting"
+                require(where, source.setting, experiment.readings, here)
+            elif isinstance(source, ArtifactFromData):
+                require(f"{at}.inputs.{need}.dataset", source.dataset, datasets, a_dataset)
     for where, value in _named_settings(experiment):
         if value is not None and "/" not in value and value not in experiment.readings:
-            wanted, choices = "a setting of this file", experiment.readings
             if str(value).removesuffix(RELEASED) in experiment.settings:
-                raise bad_value(shown, where, value, f"{wanted} with `released` keys")
-            raise bad_value(shown, where, value, wanted, choices)
+                raise bad_value(shown, where, value, f"{here} with `released` keys")
+            raise bad_value(shown, where, value, here, experiment.readings)
     for where, columns, named in _columns_named(experiment):
         labels = [column.label for column in columns]
         for label in named:
-            if label not in labels:
-                raise bad_value(
-                    shown, f"{where}.column_settings", label, "the label of a column", labels
-                )
+            require(f"{where}.column_settings", label, labels, "the label of a column")
     seen: set[str] = set()
     for section in ("tables", "compact", "computed", "figures", "search", "compact_search"):
         for item in getattr(experiment, section):

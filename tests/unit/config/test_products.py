@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from fedrepro.cli.schema import SCHEMAS, text_of
-from fedrepro.config.products import expand, merged
-from fedrepro.config.shorthand import write_out
+from fedrepro.config.expansion import expand, merged
+from fedrepro.config.expansion import written_out as write_out
 from fedrepro.support.typed_yaml import read_yaml
 from support.places import ROOT
 from support.refusals import Fault, refused

@@ -1,20 +1,37 @@
-"""``for`` and ``each`` in experiment files: one entry that expands to several.
+"""Expand the shorthands of experiment files before they are validated.
 
-``for`` gives values to names: either a list for each name, which yields every combination, the
-first name varying slowest; or a list of mappings, which are used one by one. The entry is repeated
-for each of them, with ``{name}`` replaced in all text and, in a mapping, in its key. ``each``, for
-entries of lists only, is a second factor: rows to merge into the entry, one by one.
+``for`` and ``each`` make several entries of one. ``for`` gives values to names: either a list for
+each name, which yields every combination, the first name varying slowest; or a list of mappings,
+which are used one by one. The entry is repeated for each of them, with ``{name}`` replaced in all
+text and, in a mapping, in its key. ``each``, for entries of lists only, is a second factor: rows to
+merge into the entry, one by one.
+
+Rows inherit the metric of their table, panels of heat maps may name their methods by a pattern, and
+settings may extend others. What has an unexpected form is left unchanged; validation rejects it.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from fedrepro.config.experiment import how_to_add
 from fedrepro.support.errors import bad_value
+from fedrepro.support.old_names import with_new_keys
 
 NAME = re.compile(r"\{(\w+)\}")
+
+
+def written_out(data: object, file: object) -> Any:
+    """The content of an experiment file with old keys renamed and all but ``extends`` expanded.
+
+    Raises:
+        UserError: for wrong products, and for methods of a heat map whose names are taken or not
+            unique.
+    """
+    return _with_shorthands(with_new_keys("experiment", expand(data, file), file), file)
 
 
 def expand(data: object, file: object) -> Any:
@@ -33,6 +50,108 @@ def merged(base: object, more: object) -> Any:
         return more
     both = {key: merged(base[key], more[key]) for key in base.keys() & more.keys()}
     return {**base, **more, **both}
+
+
+def _with_shorthands(data: object, file: object) -> Any:
+    """The content of an experiment file with all metrics of rows and all methods of heat maps."""
+    if not isinstance(data, Mapping):
+        return data
+    done = {
+        key: {name: _with_metrics(item) for name, item in value.items()}
+        if key in ("tables", "figures") and isinstance(value, Mapping)
+        else value
+        for key, value in data.items()
+    }
+    figures, methods = done.get("figures"), done.get("methods", {})
+    if isinstance(figures, dict) and isinstance(methods, Mapping):
+        for name, figure in figures.items():
+            figures[name], made = _with_grids(figure, f"figures.{name}.panels", file)
+            for method in sorted(made.keys() & methods.keys()):
+                wanted = "names that are not among `methods`"
+                raise bad_value(file, f"figures.{name}.panels", method, wanted)
+            if made:
+                done["methods"] = methods = {**methods, **made}
+    return done
+
+
+def _with_metrics(item: Any) -> Any:
+    """A table or figure whose rows' metrics inherit missing keys from its own metric.
+
+    Its own is dropped if every row has one: then it only held what they have in common.
+    """
+    match item:
+        case {"rows": list(rows), "metric": Mapping() as shared, **rest}:
+            own = [isinstance(row, Mapping) and "metric" in row for row in rows]
+            rest["rows"] = [
+                {**row, "metric": merged(shared, row["metric"])} if has else row
+                for row, has in zip(rows, own, strict=True)
+            ]
+            return rest if all(own) else {**rest, "metric": shared}
+    return item
+
+
+def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]]:
+    """A heat map with the methods of its panels by name, and those methods.
+
+    A panel with ``variant_of``, and as ``methods`` a name with both axes' labels in braces, expands
+    to one method for each pair of values. The axes' labels are the hyperparameters' names.
+    """
+    methods: dict[str, Any] = {}
+    match figure:
+        case {
+            "kind": "heat_map",
+            "y": {"label": str(y), "values": down},
+            "x": {"label": str(x), "values": across},
+            "panels": list(panels),
+        }:
+            own = {"for": {y: down, x: across}, y: f"{{{y}}}", x: f"{{{x}}}"}
+        case _:
+            return figure, methods
+    written: list[Any] = []
+    for panel in panels:
+        match panel:
+            case {"variant_of": part, "methods": str(name), **kept}:
+                where = f"{at}.{panel.get('label')}"
+                made = expand({where: {name: {**own, "variant_of": part}}}, file)[where]
+                names, wide = list(made), len(across)
+                rows = [names[start : start + wide] for start in range(0, len(names), wide)]
+                written.append({**kept, "methods": rows})
+                methods |= made
+            case _:
+                written.append(panel)
+    return {**figure, "panels": written}, methods
+
+
+def extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[object, object]:
+    """Settings with ``extends`` resolved: a missing key is inherited as a whole.
+
+    Settings that others extend come first, so that errors name the setting with the wrong value.
+    """
+    done: dict[object, object] = {}
+
+    def extend(name: object, above: tuple[object, ...]) -> object:
+        if name in done:
+            return done[name]
+        own = raw[name]
+        if isinstance(own, dict) and "extends" in own:
+            parent = own["extends"]
+            key = f"settings.{name}.extends"
+            if not isinstance(parent, str) or parent not in raw:
+                choices, wanted = [str(choice) for choice in raw], "a setting of this file"
+                if isinstance(parent, str) and "/" in parent:
+                    wanted += f"; copy another file's here: `fedrepro settings {parent}` prints it"
+                    wanted += how_to_add(parent, root)
+                raise bad_value(shown, key, parent, wanted, choices)
+            if parent in (*above, name):
+                raise bad_value(shown, key, parent, "a setting that does not extend this one")
+            inherited = extend(parent, (*above, name))
+            own = {**inherited, **own} if isinstance(inherited, dict) else inherited
+        done[name] = own
+        return own
+
+    for name in raw:
+        extend(name, ())
+    return done
 
 
 # The value of each name, and which names of its `for` have been used.
