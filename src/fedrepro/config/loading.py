@@ -209,10 +209,11 @@ def _check_references(
     known_models, here = models.names(experiment._own), "a setting of this file"
     a_model, a_dataset = f"one of {', '.join(known_models)}", f"a data set of {CATALOGUE}"
     for name, setting in experiment.settings.items():
-        at, judge = f"settings.{name}", setting.evaluator
+        at, evaluator = f"settings.{name}", setting.evaluator
         require(f"{at}.dataset", setting.dataset, datasets, a_dataset)
         require(f"{at}.model", setting.model, known_models, a_model)
-        require(f"{at}.evaluator.model", judge and judge.model, known_models, a_model)
+        if evaluator:
+            require(f"{at}.evaluator.model", evaluator.model, known_models, a_model)
         require(f"{at}.stands_for", setting.stands_for, experiment.settings, here)
         for need, source in setting.inputs.items():
             if isinstance(source, ArtifactFromRun):

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +15,12 @@ from fedrepro.support import checksummed_json
 from fedrepro.support.errors import damaged
 
 WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one number
-NUMBERS = {"uint8": "bytes", "int16": "sound", "float32": "features", "int32": "words"}
+NUMBERS: dict[str, Literal["bytes", "sound", "features", "words"]] = {
+    "uint8": "bytes",
+    "int16": "sound",
+    "float32": "features",
+    "int32": "words",
+}
 
 
 def sample_bytes(data: DataSize) -> int:

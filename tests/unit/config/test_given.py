@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import ResolvedData, RunSpec
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.workflow.checks import check_given
 from fedrepro.workflow.graph import Graph
 from support.given_experiment import EXPERIMENT
@@ -38,7 +39,7 @@ def test_data_and_files_that_are_given_are_part_of_a_run(root: Path) -> None:
         return str(run(source).description()["given"]["unlabelled"])
 
     for source, share in (("{dataset: fmnist}", 1.0), ("{dataset: fmnist, share: 0.5}", 0.5)):
-        assert run(source).inputs["unlabelled"] == ResolvedData("fmnist", share)
+        assert run(source).inputs["unlabelled"] == ArtifactFromData(dataset="fmnist", share=share)
         assert described(source).endswith(f" fmnist share {share:g}")
     wildcards = SimpleNamespace(setting="ima/taught", method="taught", seed="3")
     assert "results/data/fmnist/meta.json" in Graph(load(root)).inputs_of_run(wildcards)
