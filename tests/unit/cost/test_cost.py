@@ -40,6 +40,7 @@ from fedrepro.support.cores import usable_cores
 from fedrepro.support.plugins import NONE
 from support import tiny_run
 from support.manifests import write_manifest
+from support.numbers import numbers_in
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 from support.refusals import refused
@@ -156,7 +157,8 @@ def test_what_is_finished_is_left_out_and_said(
     assert found["all", "all"].hours * 3600 == pytest.approx(PROX_SECONDS)
     assert [found["table", f"ima/table_{n}"].done for n in (1, 2)] == [1, 1]
     assert main(["plan"]) == 0
-    assert "Left out because they are finished: 1 runs." in capsys.readouterr().out
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if "finished" in line)
+    assert numbers_in(said) == [1]
     write_manifest(folder, {**manifest, "numerics": {}})
     assert lines(bench, rates)["all", "all"].done == 0
 
@@ -657,11 +659,12 @@ def test_runs_in_lower_precision_are_named(
     assert found["precisions"] == {"bfloat16": 1, "tf32": 2}
     assert [number for why, number in found["without_hours"].items() if "TF32" in why] == [2]
     assert main(["plan", "ima"]) == 0
-    said = capsys.readouterr().out
-    assert "Trained in bfloat16, and estimated at the speed of float32: 1 runs." in said
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Trained "))
+    assert numbers_in(said) == [1] and "bfloat16" in said
     assert main(["run", "ima/lower", "fedavg", "--seed", "1"]) == 2
-    line = "precision: 'tf32': expected float32 or bfloat16 with device cpu: TF32 needs device cuda"
-    assert capsys.readouterr().err == f"fedrepro: setting ima/lower: {line}\n"
+    line = capsys.readouterr().err
+    assert line.startswith("fedrepro: setting ima/lower: precision: 'tf32': ")
+    assert line.count("\n") == 1
     assert not (bench.root / "results/data").exists()
 
 
@@ -739,10 +742,10 @@ def test_a_gpu_that_is_not_here_is_planned_with(
     assert content["without_hours"] == {} and everything["unknown"] == 0
     assert everything["hours"] == everything["predicted"] > 0
     assert rate["workload"] == LOGISTIC.name and "predicted" in rate["source"]
-    rates.models = {LOGISTIC: replace(RATE, source="a card of mine")}
+    rates.models = {LOGISTIC: replace(RATE, source="mycard")}
     rates.methods = {each: replace(rate, source="there") for each, rate in rates.methods.items()}
     everything, (rate,) = (content := planned(capsys, "--gpus", "2"))["lines"][-1], content["rates"]
-    assert "a card of mine" in rate["source"] and rate["steps_per_second"] == 2
+    assert "mycard" in rate["source"] and rate["steps_per_second"] == 2
     assert everything["predicted"] == 0 and content["at_once"] == 2
     assert everything["landed"] == everything["hours"]
     assert everything["wall"] * 3600 == pytest.approx(PROX_SECONDS)  # both at a time
@@ -756,7 +759,7 @@ def test_what_is_not_known_is_said_first_and_is_no_zero(
     file.write_text(text.replace("    size: {train: 4000, ", "    # size: {train: 4000, "))
     assert main(["plan"]) == 0
     first, *rows = capsys.readouterr().out.splitlines()
-    assert first.startswith("Hours unknown: 2 runs: data set mnist5k")
+    assert numbers_in(first)[0] == 2 and " mnist5k" in first
     assert all("\t?\t?\t?\t" in row for row in rows if row.startswith(("table", "all")))
     assert main(["plan", "--gpus", "0"]) == 2
 
@@ -826,15 +829,15 @@ def test_each_workload_has_its_rate_hours_and_source(bench: Workbench, rates: Ra
     )  # the one with most hours first
     assert (first["runs"], second["runs"]) == (2, 1) and first["hours"] > second["hours"]
     assert first["workload"].startswith("twonn ") and second["workload"] == LOGISTIC.name
-    assert (first["source"], second["source"]) == ("predicted from a similar one", "landed runs")
+    assert first["source"].startswith("predicted ") and second["source"].startswith("landed ")
     assert second["steps_per_second"] == 2
     hours = {cost.run: (cost.seconds or 0) / 3600 for cost in estimate.costs.values()}
     own = [value for run, value in hours.items() if run.setting == "ima/other"]
     assert first["hours"] == pytest.approx(sum(own))
     assert second["hours"] == pytest.approx(sum(hours.values()) - sum(own))
-    rates.models[LOGISTIC] = replace(RATE, source="a machine of mine")
+    rates.models[LOGISTIC] = replace(RATE, source="mine")
     again = estimate_of(bench)
-    assert again.rates(again.costs.values())[1]["source"] == "measured: a machine of mine"
+    assert again.rates(again.costs.values())[1]["source"] == "measured: mine"
     content = again.as_json()
     assert content["bases"] == {"predicted": 3} and content["at_most"] == 0
 

@@ -207,7 +207,7 @@ def test_what_a_paper_changes_in_a_run_is_code_of_the_runs_that_ask_for_it() -> 
     every = (plain, drawn, lying, both)
     assert len({fingerprint.of_code(each) for each in every}) == 4
     assert {*names[1], *names[2]} <= {path.name for path in fingerprint.code_of_spec(both)}
-    parts = {"paper superfed cohorts_numpy_legacy", "paper fedgo given_byzantine"}
+    parts = {f"paper {path.parent.name} {path.stem}" for each in asked for path in each}
     assert numerics.of_run(both).keys() - numerics.of_run(plain).keys() == parts
 
 

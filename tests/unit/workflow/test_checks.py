@@ -105,7 +105,6 @@ def test_a_search_scores_whatever_trains_a_classifier_shared_or_not(tmp_path: Pa
         if {*grid} <= names and grid:
             said = fault(tmp_path, {"methods": [{"method": method, "grid": grid}]})
             assert said.startswith(f"search.grid.methods.{method}: {method!r}: ") != trains
-            assert ("trains a classifier" in said) != trains
 
 
 @pytest.mark.parametrize("demo", [False, True])

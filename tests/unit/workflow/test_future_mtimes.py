@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.workflow.snakemake_patches import reset_future_mtimes
+from support.numbers import numbers_in
 
 
 def test_only_what_is_from_the_future_is_changed(
@@ -19,7 +20,7 @@ def test_only_what_is_from_the_future_is_changed(
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (now + ahead,) * 2)
     assert reset_future_mtimes([tmp_path, tmp_path / "absent"]) == 1
-    assert capsys.readouterr().err.startswith("fedrepro: 1 files had future timestamps")
+    assert numbers_in(capsys.readouterr().err) == [1]
     found = {name: (tmp_path / name).stat().st_mtime - now for name in times}
     assert found == pytest.approx({**times, "a/b/tomorrow": 0.0}, abs=2)
     assert reset_future_mtimes([tmp_path]) == 0 and not capsys.readouterr().err

@@ -94,13 +94,19 @@ def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
     assert reasons_of(bench, RUN) == []
 
 
+def reason(bench: Workbench) -> str:
+    """The only reason to make the run again."""
+    (line,) = reasons_of(bench, RUN)
+    return line
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"params": ["'another'"]}, []),  # its manifest is of today's code and configuration
         ({"params": ["'another'"], "record_format_version": 5}, []),
-        ({"input": ["something else"]}, ["its list of inputs"]),
-        ({"input": []}, ["its list of inputs"]),
+        ({"input": ["something else"]}, ["inputs"]),
+        ({"input": []}, ["inputs"]),
         ({"stacked": True}, []),
         ({"params": None, "input": None, "input_checksums": None}, []),
         ({"params": 7, "record_format_version": 6}, []),
@@ -112,15 +118,15 @@ def test_what_is_other_than_recorded(
     write_records(bench, **changes)
     found = reasons_of(bench, RUN)
     assert len(found) == len(words)
-    assert all(line.startswith(start) for line, start in zip(found, words, strict=True))
+    assert all(word in line for line, word in zip(found, words, strict=True))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"numerics": {"core": "another"}}, "made by other code: core"),
-        ({"arithmetic": "stacked"}, "made with other arithmetic"),
-        ({"run": {"setting": RUN.setting, "method": "fedprox", "seed": 1}}, "holds another run"),
+        ({"numerics": {"core": "another"}}, ": core"),
+        ({"arithmetic": "stacked"}, "arithmetic"),
+        ({"run": {"setting": RUN.setting, "method": "fedprox", "seed": 1}}, "fedprox"),
     ],
 )
 def test_a_manifest_that_is_not_of_today_counts_whatever_is_recorded(
@@ -130,7 +136,7 @@ def test_a_manifest_that_is_not_of_today_counts_whatever_is_recorded(
     (line,) = reasons_of(bench, RUN)
     assert words in line
     write_records(bench, input=["something else"])  # which alone is a reason
-    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+    assert "inputs" in reason(bench)
 
 
 def test_the_parent_s_manifest_is_an_input(
@@ -138,13 +144,13 @@ def test_the_parent_s_manifest_is_an_input(
 ) -> None:
     parent = "results/runs/fedgo/digits-demo/fedprox/seed1/manifest.json"
     monkeypatch.setattr(Graph, "parent_of_run", lambda self, wildcards: [parent])
-    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+    assert "inputs" in reason(bench)
     (bench.root / parent).parent.mkdir(parents=True)
     (bench.root / parent).write_text("{}", encoding="utf-8")
     write_records(bench)
     assert reasons_of(bench, RUN) == []
     (bench.root / parent).write_text("other", encoding="utf-8")
-    assert reasons_of(bench, RUN) == [f"{parent} is newer and has changed"]
+    assert reason(bench).startswith(f"{parent} ")
 
 
 def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
@@ -152,7 +158,7 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     os.utime(bench.root / name)
     assert reasons_of(bench, RUN) == []
     (bench.root / name).write_text("other", encoding="utf-8")
-    assert reasons_of(bench, RUN) == [f"{name} is newer and has changed"]
+    assert reason(bench).startswith(f"{name} ")
 
 
 @pytest.mark.parametrize("name", OUTPUTS_OF_A_RUN)
@@ -161,12 +167,12 @@ def test_the_record_of_every_output_counts(bench: Workbench, name: str) -> None:
     path, given = record_of(bench, patches.RECORDS, name), inputs(bench)[0]
     record = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(record | {"input": [*record["input"], "more"]}), encoding="utf-8")
-    assert reasons_of(bench, RUN) == ["its list of inputs has changed"]
+    assert "inputs" in reason(bench)
     os.utime(bench.root / given)
     for other in (f"sha256:{number}" for number in range(5)):
         sums = {**record["input_checksums"], given: other}
         path.write_text(json.dumps(record | {"input_checksums": sums}), encoding="utf-8")
-        assert reasons_of(bench, RUN) == [f"{given} is newer and has changed"]
+        assert reason(bench).startswith(f"{given} ")
     path.write_text(json.dumps(record), encoding="utf-8")
     assert reasons_of(bench, RUN) == []
 
@@ -177,20 +183,19 @@ def test_a_changed_input_counts_where_it_is_newer_than_any_output(bench: Workben
     output = f"{RUN.folder}/{OUTPUTS_OF_A_RUN[0]}"
     for path, seconds in ((name, 10**9 + 10), (output, 10**9 + 20)):
         os.utime(bench.root / path, (seconds, seconds))
-    assert reasons_of(bench, RUN) == [f"{name} is newer and has changed"]
+    assert reason(bench).startswith(f"{name} ")
 
 
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
     begun = record_of(bench, patches.BEGUN, "manifest.json")
     begun.parent.mkdir(parents=True)
     begun.touch()
-    (line,) = reasons_of(bench, RUN)
-    assert "did not finish" in line
+    assert "finish" in reason(bench)
     (bench.root / RUN.folder / "timing.json").unlink()
     (line,) = reasons_of(bench, RUN)
     assert line.startswith("timing.json: missing")
     (bench.root / RUN.folder / "manifest.json").unlink()
-    assert reasons_of(bench, RUN) == [f"{RUN.folder}/manifest.json is missing"]
+    assert reason(bench).startswith(f"{RUN.folder}/manifest.json ")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])

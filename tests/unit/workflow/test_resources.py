@@ -12,7 +12,6 @@ from snakemake.resources import Resources as Defaults
 from fedrepro.config.config_file import Resources
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError
 from fedrepro.workflow.resources import (
     ESTIMATES,
     IN_A_RULE,
@@ -24,6 +23,7 @@ from fedrepro.workflow.resources import (
 )
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
+from support.refusals import Fault, refused
 
 STATED = "    optimizer: {lr: 0.1}\n"
 RUN = SimpleNamespace(setting="ima/tiny", method="fedavg", seed="1")
@@ -159,9 +159,9 @@ def test_of_each_run_whose_time_is_known_the_estimate_is_by_its_own_hash() -> No
         SimpleNamespace(run="b", memory=2e9, seconds=None),
         SimpleNamespace(run="c", memory=0, seconds=0.0),
     ]
-    model: Any = SimpleNamespace(spec=lambda run: SimpleNamespace(digest=f"hash of {run}"))
+    model: Any = SimpleNamespace(spec=lambda run: SimpleNamespace(digest=f"hash-{run}"))
     assert estimated(model, costs) == {
-        "hash of a": ResourceEstimate(1401, 101), "hash of c": ResourceEstimate(500, 10)
+        "hash-a": ResourceEstimate(1401, 101), "hash-c": ResourceEstimate(500, 10)
     }  # fmt: skip
 
 
@@ -176,22 +176,25 @@ def test_a_damaged_estimate_is_one_line(world: World, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "expected"),
+    ("key", "value", "fault"),
     [
-        ("memory", "1", "unknown key: expected one of cpus, gpu, mem_mb, partition, runtime"),
-        ("mem_mb", "4GB", "'4GB': expected a whole number of at least 1"),
-        ("runtime", "0", "0: expected a whole number of at least 1"),
-        ("gpu", "-1", "-1: expected a whole number of at least 0"),
-        ("cpus", "1.5", "1.5: expected a whole number of at least 1"),
-        ("partition", "'a b'", "'a b': expected a cluster's partition"),
+        (
+            "memory",
+            "1",
+            Fault(code="unknown_key", names=("cpus", "gpu", "partition", "runtime"), near="mem_mb"),
+        ),
+        ("mem_mb", "4GB", Fault(code="value", value="4GB", names="1")),
+        ("runtime", "0", Fault(code="value", value=0, names="1")),
+        ("gpu", "-1", Fault(code="value", value=-1, names="0")),
+        ("cpus", "1.5", Fault(code="value", value=1.5, names="1")),
+        ("partition", "'a b'", Fault(code="value", value="a b")),
     ],
 )
-def test_what_is_wrong_is_one_line(world: World, key: str, value: str, expected: str) -> None:
-    with pytest.raises(UserError) as error:
+def test_what_is_wrong_is_one_line(world: World, key: str, value: str, fault: Fault) -> None:
+    at = f"settings.tiny.resources.{key}"
+    with refused(file="config/experiments/ima.yaml", key=at, **fault) as raised:
         world.write(f"    resources: {{{key}: {value}}}\n")
-    assert "\n" not in str(error.value)
-    where = f"config/experiments/ima.yaml: settings.tiny.resources.{key}: "
-    assert str(error.value).startswith(where) and expected in str(error.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_resources_are_no_part_of_a_run(world: World) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from fedrepro.workflow import snakemake_patches as patches
 from fedrepro.workflow.snakemake_patches import PLUGIN, SlurmQueries, keep_asking_slurm
+from support.numbers import numbers_in
 
 BY_SQUEUE = "squeue --name run"
 
@@ -74,14 +75,14 @@ def test_jobs_stay_while_nothing_answers_and_end_when_it_does(
     for _ in range(12):
         assert cluster.left("1", "2") == ["1", "2"]
         time.now += 10
-    said = capsys.readouterr().err.splitlines()
-    assert said == ["fedrepro: SLURM has not answered for 70 s; asking on (see what squeue says)"]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("fedrepro: SLURM ") and numbers_in(said) == [70] and "squeue" in said
     cluster.squeue, cluster.command = {"1": "COMPLETED", "2": "RUNNING"}, BY_SQUEUE
     assert cluster.left("1", "2") == ["2"]
     assert cluster.ended == {"1": "COMPLETED"}
     cluster.squeue = None
     time.now += patches.LONGEST + 1
-    with pytest.raises(RuntimeError, match="SLURM has not answered for 24 h"):
+    with pytest.raises(RuntimeError, match=r"^SLURM .* 24 h"):
         cluster.left("2")
 
 
@@ -107,7 +108,7 @@ def test_a_job_that_is_no_longer_listed_counts_as_ended(
     time.now += 1
     assert cluster.left(*ids) == ["5_2", "8"]
     assert cluster.ended == {"7": "UNKNOWN"}
-    assert "SLURM no longer lists job 7" in capsys.readouterr().err
+    assert numbers_in(capsys.readouterr().err)[0] == 7
 
 
 def test_accounting_may_be_late(time: SimpleNamespace) -> None:
