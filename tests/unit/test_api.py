@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from fedrepro.run import scoring
 from fedrepro.run.runner import Progress
 from fedrepro.run.state import State
 from fedrepro.support.errors import UserError
+from support.numbers import numbers_in
 from support.places import ROOT
 from support.refusals import Fault, refused
 from support.report_world import make_world, write_run
@@ -150,7 +152,7 @@ def test_rounds_that_are_dropped_are_named(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr(scoring, "beside", fails_in_round_12)
         with pytest.raises(ArithmeticError):
             train(30)
-    lost = "up to 10 .*rounds was 30, is 2"
+    lost = "to 10 .* 30, is 2"
     with pytest.warns(UserWarning, match=lost) as said:
         assert train(2).rounds["round"].tolist() == [1, 2]
     assert said[0].filename == __file__
@@ -261,7 +263,7 @@ def test_a_diverged_run_is_marked_and_never_averaged() -> None:
     assert table.loc["bad", ["mean", "std", "gain"]].isna().all()
     assert fr.compare({"bad": bad, "good": good})["gain"].isna().all()
     drawn = fr.plot({"good": good, "bad": bad}).svg
-    assert "bad (diverged: seed 2 in round 2) ends at 0.45" in drawn
+    assert any(numbers_in(said) == [2, 2, 0.45] for said in re.findall(r"bad \(.*?0\.45", drawn))
 
 
 def test_a_run_that_diverges_in_its_first_round_says_so() -> None:
@@ -271,14 +273,16 @@ def test_a_run_that_diverges_in_its_first_round_says_so() -> None:
     run = fr.train("fedavg", wide, CLIENTS, rounds=3, test=TEST, lr=1e9)
     assert run.diverged_at == 1
     assert fr.compare([run])["diverged"].tolist() == [1]
-    assert run._repr_html_() == "<p><b>fedavg</b>, own/arrays, seed 1, diverged in round 1</p>"
-    assert repr(run).startswith("<Run: own/arrays fedavg seed 1, diverged in round 1, in ")
+    for shown in (run._repr_html_(), repr(run)):
+        assert "fedavg" in shown and "own/arrays" in shown and "diverged" in shown
+        assert numbers_in(shown)[:2] == [1, 1]  # the seed and the round
 
 
 def test_what_diverged_at_once_does_not_keep_others_from_being_drawn() -> None:
     gone = diverged("b", 1, [0.5])
     drawn = fr.plot([finished("a", 1, [0.5, 0.7]), gone]).svg
-    assert "a ends at 0.7" in drawn and "b (diverged: seed 1 in round 1), not drawn" in drawn
+    assert re.search(r"\ba [a-z ]+ 0\.7\b", drawn)
+    assert re.search(r"\bb \(diverged: seed 1 in round 1\), not ", drawn)
     with refused(names=("diverged", "1", "test_accuracy")):
         fr.plot([gone])
     with refused(names=("diverged", "runs")):
@@ -300,8 +304,8 @@ def test_a_seed_that_diverged_at_once_is_left_out_of_its_group_which_says_so() -
 
 def test_a_notebook_shows_a_run_as_a_curve_with_its_end(tmp_path: Path) -> None:
     shown = finished("ima+<b>", 3, [0.5, 0.875])._repr_html_()
-    said = "<b>ima+&lt;b&gt;</b>, own/arrays, seed 3: test accuracy 0.875 after round 2"
-    assert shown.startswith("<figure><svg ") and said in shown
+    assert shown.startswith("<figure><svg ") and "<b>ima+&lt;b&gt;</b>, own/arrays" in shown
+    assert re.search(r"seed 3: [a-z ]+ 0\.875 [a-z ]+ 2\b", shown)
     assert "var(" not in shown  # it needs no style sheet
     gone = fr.Run(tmp_path, finished("a", 1, []).manifest)
     assert gone._repr_html_() == "<p><b>a</b>, own/arrays, seed 1</p>"
@@ -321,12 +325,11 @@ def test_an_unfinished_run_is_marked_and_comes_before_a_reference_result(tmp_pat
             carry_out(tmp_path / run.folder, run_spec(checkpoint_every=2), report)
 
     stop_after(1)  # before the first checkpoint
-    with pytest.warns(UserWarning, match="because .* stopped before its last round"):
+    with pytest.warns(UserWarning, match="stopped"):
         assert fr.load(run.setting, "fedavg", root=tmp_path).finished
     stop_after(5)
-    warned = r"seed1\.partial: unfinished, 4 of 12 rounds so far: stopped before its last round; "
-    changed = "made with another configuration: setting was test/blobs, is ima/fmnist"
-    with pytest.warns(UserWarning, match=warned + changed):
+    warned = r"seed1\.partial: unfinished, 4 of 12 .* test/blobs, is ima/fmnist"
+    with pytest.warns(UserWarning, match=warned):
         begun = fr.load(run.setting, "fedavg", root=tmp_path)
     assert (begun.finished, begun.method, begun.seed) == (False, "fedavg", 1)
     assert "seed 1, unfinished" in begun._repr_html_()
@@ -377,9 +380,9 @@ def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
     drawn = fr.plot({"ours <1>": ours, "theirs": finished("b", 1, [0.2, 0.6, 0.6])})
     drawn.save(tmp_path / "curves.svg")
     root = ElementTree.parse(tmp_path / "curves.svg").getroot()
-    assert root.get("aria-label") == (
-        "test accuracy by round: ours <1> ends at 0.5, theirs ends at 0.6."
-    )
+    told = str(root.get("aria-label")).split(", ")
+    assert "ours <1> " in told[0] and numbers_in(told[0])[-1] == 0.5
+    assert "theirs " in told[1] and numbers_in(told[1]) == [0.6]
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"ours <1>", "theirs", "round", "test accuracy"} <= set(words)
     assert "var(" not in drawn.svg  # it needs no style sheet
@@ -393,7 +396,7 @@ def test_a_chart_is_saved_as_its_name_says(tmp_path: Path, monkeypatch: pytest.M
     drawn.save(tmp_path / "curve.PNG")
     assert (tmp_path / "curve.PNG").read_bytes().startswith(b"\x89PNG")
     for name in ("curve.pdf", "curve"):
-        with pytest.raises(UserError, match=f"{name}': expected a name that ends in .svg or .png"):
+        with refused(names=(name, ".svg", ".png")):
             drawn.save(tmp_path / name)
     monkeypatch.setattr("fedrepro.report.pages.downloads.has_png", lambda: False)
     with refused(names=("installed", "save")):
@@ -596,7 +599,7 @@ def test_the_notebook_of_a_csv_file_scores_each_hospital(
     assert means["ditto"] > means["fedavg"] > 0.8
     assert all(f"{mean:.6f}" in saved for mean in means)
     refused = capsys.readouterr().out
-    assert refused in saved and "clients.1.x, row 7: nan: expected a finite number" in refused
+    assert refused in saved and "clients.1.x, row 7: nan: " in refused
 
 
 def test_the_notebook_of_an_own_method_plays_it(play: Any) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 
 import fedrepro as fr
 from fedrepro.api import callbacks, charts, given, training
+from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.measures.base import Measure
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.run.runner import Progress
@@ -113,7 +114,7 @@ def test_a_comparison_pairs_seeds_and_has_no_mean_of_what_diverged() -> None:
     late = run_of({"x": [4.0]}, 3)
     late.manifest["arithmetic"] = "stacked"
     assert len(fr.compare([first, late], of="x")) == 2
-    with pytest.raises(UserError, match=r"per client; stacked"):
+    with pytest.raises(UserError, match=f"{PER_CLIENT}; stacked"):
         fr.compare({"a": [*first, late]}, of="x")
 
 
