@@ -6,7 +6,7 @@ import pytest
 
 from support.prose import Module, prose_of_tests
 
-MOST = 0.058  # of all test functions
+MOST = 0.056  # of all test functions
 
 
 def test_few_tests_compare_prose() -> None:

@@ -39,6 +39,7 @@ from fedrepro.report.pages.footer import software
 from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
+from fedrepro.report.papers.leads import Word
 from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
 from support.places import ROOT
 
@@ -680,7 +681,7 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(
             assert found, claim.anchor
             said.add(found.word)
             text = looked_at(bench, claim, tables)
-            assert text or found.word != "does not hold", claim.anchor
+            assert text or found.word != Word.DOES_NOT_HOLD, claim.anchor
             assert bool(text) == bool(claim.compact.looked_at), "no number is missing"
     assert "holds" in said
 
