@@ -137,7 +137,7 @@ Spreads = tuple[Paired | None, Borrowed | None]
 def _results(
     workbench: Workbench, target: TableTarget, cell: Cell, paper_cell: Cell
 ) -> tuple[Result, Result | None]:
-    """The results of the published setting and of its demo setting."""
+    """The results in the row's own setting and, at scale demo, in its demo setting."""
     if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
         return result_in(workbench, target, paper_cell), result_in(workbench, target, cell)
     seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
