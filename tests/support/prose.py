@@ -36,16 +36,31 @@ QUIET = {*PASSES, "all", "any", "len", "parametrize", "param", "raises", "warns"
 def prose_of_tests(folder: Path = TESTS) -> dict[str, list[str]]:
     """The prose that each test function (``file::name``) compares with."""
     trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(folder.rglob("*.py"))}
-    helpers: Compared = {}
+    helpers: dict[str, Compared] = {"conftest": {}}
     for path, tree in trees.items():
         if not path.name.startswith("test_"):
-            helpers |= Module(tree, helpers).compared_arguments
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = "conftest" if path.name == "conftest.py" else ".".join(parts)
+            compared = Module(tree, _imported(tree, helpers)).compared_arguments
+            helpers[name] = helpers.get(name, {}) | compared
     return {
         f"{path.relative_to(folder)}::{name}": texts
         for path, tree in trees.items()
         if path.name.startswith("test_")
-        for name, texts in Module(tree, helpers).prose().items()
+        for name, texts in Module(tree, _imported(tree, helpers)).prose().items()
     }
+
+
+def _imported(tree: ast.Module, helpers: dict[str, Compared]) -> Compared:
+    """The helpers, by module, that a module imports by name or as a module, and all of conftest."""
+    imported = dict(helpers["conftest"])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                imported |= helpers.get(f"{node.module}.{alias.name}", {})
+                if alias.name in (of_module := helpers.get(node.module, {})):
+                    imported[alias.asname or alias.name] = of_module[alias.name]
+    return imported
 
 
 class Module:

@@ -39,7 +39,7 @@ def test_a_workbench_begins_without_results(
         assert (tmp_path / f"mine/profiles/{profile}/profile.yaml").read_bytes() == ours
     assert main(["--root", "mine", "verify"]) == 0  # no reference result is missed
     assert main(["init", "mine"]) == 2
-    assert "'mine': expected a folder that does not exist yet" in capsys.readouterr().err
+    assert "FOLDER: 'mine'" in capsys.readouterr().err
 
 
 def test_a_published_setting_is_used_after_the_command_that_the_error_names(

@@ -627,9 +627,8 @@ def test_a_natural_client_is_named() -> None:
 
 
 def test_no_groups_and_no_samples() -> None:
-    for key in ("`group` (a column of a table)", "`layout` (folders of images)"):
-        with refused("value", key="scheme", value="natural", names=key):
-            make_partition(LABELS, None, spec("natural"), 1)
+    with refused("value", key="scheme", value="natural", names=("`group`", "`layout`")):
+        make_partition(LABELS, None, spec("natural"), 1)
     with refused(names=("partition", "samples")):
         make_partition(LABELS[:0], None, SPECS[0], 1)
 
