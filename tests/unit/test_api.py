@@ -25,7 +25,7 @@ from fedrepro.run import scoring
 from fedrepro.run.runner import Progress
 from fedrepro.run.state import State
 from fedrepro.support.errors import UserError
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.places import ROOT
 from support.refusals import Fault, refused
 from support.report_world import make_world, write_run

@@ -117,7 +117,7 @@ WHOSE = {
     # the site
     "report/pages/standalone.py write_standalone write_atomically": RESULT,
     "report/pages/standalone.py without_dead_links write_atomically": RESULT,
-    "report/pages/templates.py Renderer.write_bytes write_atomically": RESULT,
+    "report/pages/templates.py Renderer.write_file write_atomically": RESULT,
     "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
     # no names in a folder
     "engine/processes.py Stacked._mapped os.ftruncate": "memory that this process has made",

@@ -40,7 +40,7 @@ from fedrepro.support.cores import usable_cores
 from fedrepro.support.plugins import NONE
 from support import tiny_run
 from support.manifests import write_manifest
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 from support.refusals import refused

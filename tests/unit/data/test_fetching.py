@@ -27,7 +27,7 @@ from fedrepro.data.fetching.raw_files import Raw, download, take
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.loopback import serving
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.places import ROOT, TESTS
 from support.raw_data import (
     ADAPTER,

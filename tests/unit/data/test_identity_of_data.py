@@ -18,7 +18,7 @@ from fedrepro.data.fetching.raw_files import download
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.prepare import recipe_of
 from fedrepro.support.plugins import content_of
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.raw_data import entry, idx_entry, idx_files
 
 WORDS = {"title", "licence", "citation", "homepage", "surrogate_for", "size"}

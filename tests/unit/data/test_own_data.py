@@ -21,7 +21,7 @@ from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.images import TURNS, decode
 from fedrepro.data.readers.tables import read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.raw_data import entry
 from support.refusals import refused
 

@@ -23,7 +23,7 @@ from fedrepro.data.partition import assigning as module
 from fedrepro.data.partition.assigning import of_server, stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.support.errors import UserError
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.refusals import Fault, refused
 
 ADAPTER: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)

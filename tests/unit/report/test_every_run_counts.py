@@ -272,7 +272,7 @@ def test_the_largest_effect_of_a_discrepancy_may_be_a_loss(
     verdict = SimpleNamespace(is_of_current_runs=True)
 
     def answer(mean: float, items: tuple[str, ...] = ()) -> Any:
-        cell = SimpleNamespace(verdict=verdict, paper=SimpleNamespace(mean=mean))
+        cell = SimpleNamespace(verdict=verdict, result=SimpleNamespace(mean=mean))
         return SimpleNamespace(cell=cell, items=items, unit="%")
 
     cells: dict[Any, Any] = {

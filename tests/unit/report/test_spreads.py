@@ -114,7 +114,7 @@ def test_twins_are_told_by_the_unit_that_is_printed(apart: float, others: int) -
 # --- a spread of another row ----------------------------------------------------------------------
 def target(columns: list[Any], series: list[tuple[int, float]], **summary: Any) -> Any:
     """A table whose cells are in these columns, a row each, and whose runs have this curve."""
-    metric = SimpleNamespace(reading=SimpleNamespace(series=lambda record: series))
+    metric = SimpleNamespace(quantity=SimpleNamespace(series=lambda record: series))
     table = SimpleNamespace(metric_of=lambda row, column: metric, summary=Summary(**summary))
     cells = [
         SimpleNamespace(row=SimpleNamespace(label=f"row {at}"), column=column)

@@ -254,9 +254,9 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
 def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Any] = []
     monkeypatch.setattr(page, "is_of_shared_model", lambda *asked: shared.append(asked) or False)
-    reading = SimpleNamespace(reading=SimpleNamespace(words="the loss"), mixture="at a half")
+    metric = SimpleNamespace(quantity=SimpleNamespace(words="the loss"), mixture="at a half")
     spec = SimpleNamespace(
-        rows=["row"], columns=[SimpleNamespace(metric=None), SimpleNamespace(metric=reading)],
+        rows=["row"], columns=[SimpleNamespace(metric=None), SimpleNamespace(metric=metric)],
         metric_of=lambda row, column=None: (row, column and column.metric),
     )  # fmt: skip
     target: Any = SimpleNamespace(table=spec)
@@ -270,7 +270,7 @@ def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.Mon
     assert note(1, result_of("s/a")).split(", ") == ["the loss", "at a half"]
     both = note(0, result_of("s/b"), result_of("s/a"))
     assert both.count(";") == 1 and "s/b" in both.split(";")[0] and "s/a" in both.split(";")[1]
-    assert shared[1][1:] == (("row", reading), "s/a", ("m",))
+    assert shared[1][1:] == (("row", metric), "s/a", ("m",))
     monkeypatch.setattr(page, "is_of_shared_model", lambda *_: True)
     assert note(0, result_of("s/a")) != ""
 

@@ -17,7 +17,7 @@ import pytest
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.run import cards
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 from support.refusals import refused

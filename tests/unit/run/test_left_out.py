@@ -20,7 +20,7 @@ from fedrepro.run import runner
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.tiny_run import dataset, partition, run_spec
 
 ONE_EPOCH = {"fedrep": {"body_epochs": 1}}

@@ -12,7 +12,7 @@ from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.run import privacy
 from fedrepro.run.results import read_run
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.report_world import make_world, write_run
 from support.tiny_run import CLIENTS, carry_out, run_spec

@@ -14,7 +14,7 @@ from fedrepro.run import run_comparison
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds
 from fedrepro.support import checkout
 from support.git import commit_all
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.places import ROOT
 
 MANIFEST: dict[str, Any] = {

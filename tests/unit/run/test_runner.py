@@ -33,7 +33,7 @@ from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import ASKED_TO_END
 from support.killed import kill_after
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.tiny_disk import tiny_disk
 from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec

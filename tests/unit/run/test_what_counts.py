@@ -39,7 +39,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import TOKEN
 from fedrepro.support.plugins import NONE
 from support.manifests import write_bare, write_manifest
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.tiny_run import dataset, run_spec
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.workflow.snakemake_patches import reset_future_mtimes
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 
 
 def test_only_what_is_from_the_future_is_changed(

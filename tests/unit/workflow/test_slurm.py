@@ -10,7 +10,7 @@ import pytest
 
 from fedrepro.workflow import snakemake_patches as patches
 from fedrepro.workflow.snakemake_patches import PLUGIN, SlurmQueries, keep_asking_slurm
-from support.numbers import numbers_in
+from support.numbers_in_text import numbers_in
 
 BY_SQUEUE = "squeue --name run"
 
