@@ -141,7 +141,7 @@ def refusal(
 def refuse_unknown(
     where: object, key: str, values: Iterable[object], known: Iterable[str], expected: str = ""
 ) -> None:
-    """Refuse the first of some values that is none of the known ones.
+    """Raise an error for the first value that is not among the known ones.
 
     Raises:
         UserError: as :func:`bad_value`; by default, one of the known ones is expected.
