@@ -125,19 +125,18 @@ def refuse_lone_samples(federation: Federation) -> None:
 
 
 def _watched(method: Method, every: bool) -> Method:
-    inner = _watched(method.inner, every) if isinstance(method, Wrapper) else None
-    own = every or plugins.is_own(type(method).__module__)
-    if not own and inner is getattr(method, "inner", None):
-        return method
+    attributes: dict[str, object] = {}
+    # Of a wrapper: PFedMe's ``inner`` is a function.
+    if isinstance(method, Wrapper) and (inner := _watched(method.inner, every)) is not method.inner:
+        attributes["inner"] = inner
     copied = copy.copy(method)
-    if inner is not None:
-        object.__setattr__(copied, "inner", inner)
-    if own:
+    if every or plugins.is_own(type(method).__module__):
         checks = HookChecks(copied)
-        for name in HOOKS:
-            # An attribute of the object takes precedence over a method of its class.
-            object.__setattr__(copied, name, checks.over(name))
-    return copied
+        # An attribute of the object takes precedence over a method of its class.
+        attributes |= {name: checks.over(name) for name in HOOKS}
+    for name, value in attributes.items():
+        object.__setattr__(copied, name, value)
+    return copied if attributes else method
 
 
 def _executed(method: Method, execute: Executor, training: Training) -> Outcome:

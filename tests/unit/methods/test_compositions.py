@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedrepro.check.hooks import watched
 from fedrepro.check.world import Memory
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Wrapper
@@ -46,6 +47,15 @@ def test_what_is_refused_next_to_a_wrapper_is_refused_behind_a_moving_average(wr
 def test_one_moving_average_is_enough() -> None:
     assert composes("ima+top_k+norm_clip+fedavg")
     assert not composes("ima+top_k+norm_clip+ima+fedavg")
+
+
+def test_only_plug_ins_run_under_checks() -> None:
+    plain = federation()
+    for name, part in PARTS.items():
+        if part.kind in ("method", "wrapper"):
+            method, _ = registry.compose(f"{name}+fedavg" if part.kind == "wrapper" else name)
+            own = replace(plain, method=method)
+            assert watched(own) is own, name
 
 
 # --- what a wrapper leaves to the method in it ---------------------------------------------------
