@@ -441,7 +441,9 @@ def _of_part(params: Tree, part: str) -> Tree:
 def _channels_last(leaf: Tensor) -> Tensor:
     if leaf.stride(1) == 1 and leaf.is_contiguous(memory_format=torch.channels_last):
         return leaf
-    return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
+    # vmap knows no clone to channels_last.
+    last = leaf.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format)
+    return last.permute(0, 3, 1, 2)
 
 
 def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:

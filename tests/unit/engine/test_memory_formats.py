@@ -12,6 +12,7 @@ from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
+from fedrepro.methods import registry
 from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
 from fedrepro.run.networks import laid_out
@@ -21,6 +22,11 @@ from support.closeness import assert_close
 from support.refusals import refused
 from support.worlds import federation
 
+METHODS = [
+    name
+    for name, part in registry.parts().items()
+    if part.kind == "method" and not part.cls.centralized and not part.cls.requires
+]
 SHAPE, SIZES = (2, 14, 14), (4, 3, 5)
 
 
@@ -87,15 +93,16 @@ def test_it_learns_the_same(name: str, optimizer: Optimizer) -> None:
     assert all(leaf.is_contiguous() for leaf in tree.leaves(found))
 
 
-def test_clients_side_by_side_learn_the_same() -> None:
+@pytest.mark.parametrize("name", METHODS)
+def test_clients_side_by_side_learn_the_same(name: str) -> None:
     def small() -> nn.Module:
         body = nn.Sequential(nn.Conv2d(SHAPE[0], 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
         return Classifier(body, nn.Linear(4 * 6 * 6, 3)).to(torch.float64)
 
-    expected, _, _ = play(convolving("scaffold", small()), until=2)
-    turned = convolving("scaffold", small().to(memory_format=torch.channels_last))
+    expected, _, _ = play(convolving(name, small()), until=2)
+    turned = convolving(name, small().to(memory_format=torch.channels_last))
     found, _, _ = play(replace(turned, execute=eager), until=2)
-    assert_close(found, expected)
+    assert_close(found, expected, 1e-7)  # FedDisco's weights are computed in float32
 
 
 @pytest.mark.parametrize("name", ["scaffold", "ima+superfed_mm"])
