@@ -458,16 +458,9 @@ class Workbench:
             for column in table.columns:
                 alone, metric = column.methods_at(scale), table.metric_of(row, column)
                 setting = full_name(system, table.setting_of(row, column, scale))
-                cells.append(
-                    Cell(
-                        row,
-                        column,
-                        setting,
-                        wrapped(row.wrapper, alone),
-                        seeds,
-                        alone if metric.of_both else (),
-                    )
-                )
+                both = alone if metric.of_both else ()
+                method = wrapped(row.wrapper, alone)
+                cells.append(Cell(row, column, setting, method, seeds, both))
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)
 
 

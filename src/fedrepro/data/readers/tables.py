@@ -79,29 +79,36 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         cells = table[spec.split].where(table[spec.split].notna(), "").to_numpy()
         place = partial(_place_of, spec, table)
         train, test = split_by(everything, cells, path, spec.split, place)
-    known = np.isfinite(train.x)
-    mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    filled = [_filled(part, mean) for part in (train, test) if part is not None]
+    parts, scaled = _scaled(spec, train, test)
     notes: dict[str, Any] = {
-        "features": [str(c) for c in features.columns],
+        "features": [str(name) for name in features.columns],
         "groups": group_names,
+        **({"test_fraction": spec.test_fraction} if spec.split is None else {}),
+        **scaled,
     }
-    if spec.split is None:
-        notes["test_fraction"] = spec.test_fraction
-    if spec.standardise == "per_client":
-        notes["client_standardised"] = list(range(features.shape[1]))
-    elif spec.standardise:
-        deviation = filled[0].x.std(axis=0)
-        deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
-        filled = [replace(part, x=(part.x - mean) / deviation) for part in filled]
-        notes["standardised"] = True
     return Content(
-        train=filled[0],
-        test=filled[1] if test is not None else None,
+        train=parts[0],
+        test=parts[1] if test is not None else None,
         class_names=class_names,
         notes=notes,
         understood=understood,
     )
+
+
+def _scaled(
+    spec: TabularCsv, train: RawSamples, test: RawSamples | None
+) -> tuple[list[RawSamples], dict[str, Any]]:
+    """The parts without gaps, standardised where ``spec`` asks for it, and the notes on it."""
+    known = np.isfinite(train.x)
+    mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    filled = [_filled(part, mean) for part in (train, test) if part is not None]
+    if spec.standardise == "per_client":
+        return filled, {"client_standardised": list(range(train.x.shape[1]))}
+    if not spec.standardise:
+        return filled, {}
+    deviation = filled[0].x.std(axis=0)
+    deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
+    return [replace(part, x=(part.x - mean) / deviation) for part in filled], {"standardised": True}
 
 
 def _targets(spec: TabularCsv, table: pd.DataFrame) -> tuple[list[str], np.ndarray]:
