@@ -6,6 +6,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from torch.utils.data import TensorDataset
 import fedrepro as fr
 from fedrepro.config.loading import load as load_workbench
 from fedrepro.config.targets import RunKey
+from fedrepro.engine.method import Method
 from fedrepro.run import scoring
 from fedrepro.run.runner import Progress
 from fedrepro.run.state import State
@@ -80,6 +82,24 @@ def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> Non
     assert rounds("fedprox", mu=0.0).equals(first)
     assert not rounds("fedprox", mu=5.0).equals(first)
     assert not rounds(seed=2).equals(first)
+
+
+def test_a_part_s_own_rate_is_named_with_the_part() -> None:
+    given = {"lr": 0.2, "fedadam.lr": 0.3}
+    run = fr.train("fedprox+fedadam", "logistic", CLIENTS, rounds=1, test=TEST, **given)
+    said = run.manifest["run"]
+    assert (said["optimizer"]["lr"], said["hyperparameters"]["fedadam"]["lr"]) == (0.2, 0.3)
+    with refused(names=("fedavg.mu", "hyperparameter")):
+        fr.train("fedprox", "logistic", CLIENTS, rounds=1, test=TEST, **{"fedavg.mu": 1.0})
+
+
+@pytest.mark.parametrize("name", [n for n in (*dir(Method), "inner") if not n.startswith("_")])
+def test_an_own_hyperparameter_takes_no_name_that_methods_use(name: str) -> None:
+    """Of a class without source, such as one that was typed after ``python``."""
+    mine = make_dataclass("Mine", [(name, float, 0.5)], bases=(Method,), frozen=True)
+    mine.__module__ = "__main__"
+    with refused(names=name):
+        fr.train(mine, "logistic", CLIENTS, rounds=1, test=TEST)
 
 
 def test_clients_have_the_optimizer_and_the_executor_that_are_asked_for() -> None:

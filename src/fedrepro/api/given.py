@@ -224,7 +224,7 @@ def _tensors(initial: Any) -> dict[str, Any]:
 def by_part(
     composition: str, values: Mapping[str, Any], plugins: Folders, arguments: list[str]
 ) -> dict[str, dict[str, Any]]:
-    """Hyperparameters by part of the composition.
+    """Hyperparameters by part of the composition, of names such as mu or fedprox.mu.
 
     Raises:
         UserError: for an unknown part, for a name with values, which are arguments here, and for a
@@ -241,7 +241,12 @@ def by_part(
     fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
     by_part: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in values.items():
-        having = [name for name in names if key in fields[name]]
+        having = [
+            (name, field)
+            for name, own in fields.items()
+            for field in own
+            if key in (field, f"{name}.{field}")
+        ]
         if len(having) != 1:
             choices = sorted({field for own in fields.values() for field in own})
             such = f", as {', '.join(choices)}" * bool(choices)
@@ -250,7 +255,8 @@ def by_part(
                 f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
                 f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
             )
-        by_part[having[0]][key] = value
+        ((part, field),) = having
+        by_part[part][field] = value
     return by_part
 
 

@@ -168,7 +168,8 @@ def train(
             object.
         overwrite: replace another finished run in ``folder``. Files of your own beside its files
             stay.
-        hyperparameters: of the method's parts, such as ``mu=0.1``.
+        hyperparameters: of the method's parts, such as ``mu=0.1``. Where two parts have one name,
+            or this function has it too: with the part's name, as ``**{"fedadam.lr": 0.1}``.
 
     Raises:
         UserError: for invalid arguments.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.plugins import CLOSE
 
 # Parameters of hooks, and what others call the context.
@@ -55,8 +55,8 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
         base: Method, Wrapper or ServerOptimizer: whose hooks it may override.
 
     Raises:
-        UserError: for a missing ``@dataclass``, a hyperparameter without a plain default, a hook
-            with wrong parameters, or a misspelt hook.
+        UserError: for a missing ``@dataclass``, a hyperparameter without a plain default or with
+            the name of something else, a hook with wrong parameters, or a misspelt hook.
     """
     if "__dataclass_fields__" not in vars(cls):
         where = f"{file}:{_line_of(file, cls.__name__)}"
@@ -64,9 +64,15 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
             f"ignored: {FROZEN}"
         )
+    own_fields = {field.name for field in fields(base)}
     for field in fields(cls):
         if field.default is MISSING:
             raise _without_default(file, field.name)
+        known = inspect.getattr_static(base, field.name, None if field.name == "inner" else MISSING)
+        if field.name not in own_fields and not (known is MISSING or inspect.isfunction(known)):
+            where = f"{file}:{_line_of(file, field.name)}"
+            wanted = f"a name that {base.__name__} does not use for something else"
+            raise bad_value(where, "hyperparameter", field.name, wanted)
     hyperparameters = {field.name for field in fields(cls)}
     # Its own, and those of classes in the same file from which it inherits.
     others = [owner for owner in cls.__mro__ if owner.__module__ != cls.__module__]
@@ -129,7 +135,8 @@ def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> N
 
 
 def _is_used(file: Path, name: str) -> bool:
-    return any(
+    """Whether the file reads a name; also of a class without source, which nobody can look into."""
+    return not file.stat().st_size or any(
         (isinstance(node, ast.Attribute) and node.attr == name)
         or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
         for node in ast.walk(plugins.parse(file))

@@ -104,9 +104,11 @@ def as_own(cls: type[Any], name: str) -> type[Any]:
     Raises:
         UserError: for the mistakes that are refused in a file.
     """
-    with TemporaryDirectory() as folder, suppress(OSError, TypeError):  # no source
-        file = Path(folder, f"{name}.py")
-        file.write_text(textwrap.dedent(inspect.getsource(cls)), encoding="utf-8")
+    with TemporaryDirectory() as folder:
+        file, text = Path(folder, f"{name}.py"), ""
+        with suppress(OSError, TypeError):  # no source
+            text = textwrap.dedent(inspect.getsource(cls))
+        file.write_text(text, encoding="utf-8")
         try:
             source.refuse_text(file)
             source.refuse_class(file, cls, _kind_of(cls)[1])
