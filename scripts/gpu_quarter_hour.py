@@ -813,7 +813,8 @@ def rows_of_reference(options: Options) -> list[str]:
             continue
         spec = bench.run_spec(setting, method, min(its))
         dearer = DEARER.get(facts.facts_of(spec.composition, spec.plugins).steps, 1.0)
-        cost[setting, method] = arithmetic.client_steps(spec) * dearer / cells[setting, method]
+        steps = arithmetic.client_steps(spec.setting, spec.data_size)
+        cost[setting, method] = steps * dearer / cells[setting, method]
     ordered = sorted(cost, key=lambda each: (cost[each], each))
     rounds = sorted({seed for each in ordered for seed in seeds[each]})
     return [f"{s} {m} {seed}" for seed in rounds for s, m in ordered if seed in seeds[s, m]]

@@ -19,6 +19,8 @@ from typing import Any
 
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.config.settings import Setting
+from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.engine.executor_facts import FACTS, PER_CLIENT, STACKED, first_with
 from fedrepro.methods import facts as methods
 from fedrepro.models import registry as models
@@ -59,7 +61,7 @@ def of_spec(spec: RunSpec) -> str:
     else:
         base = FACTS[execution.executor].arithmetic
     words = _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
-    return f"{words}, {TOGETHER}" if scores_together(spec) else words
+    return f"{words}, {TOGETHER}" if scores_together(spec.setting, spec.data_size) else words
 
 
 def refuse_without_gpu(spec: RunSpec) -> None:
@@ -70,15 +72,15 @@ def refuse_without_gpu(spec: RunSpec) -> None:
         raise bad_value(f"setting {setting.name}", "precision", TF32, wanted)
 
 
-def scores_together(spec: RunSpec) -> bool:
+def scores_together(setting: Setting, size: DataSize | None) -> bool:
     """True if clients that share a model are scored in common batches; not if sizes are unknown.
 
     Nor by a loss of the user's own, which may only have a value for a whole batch.
     """
-    shares = estimated_shares(spec.setting, spec.data_size) if spec.data_size else None
-    if spec.setting.loss:
+    shares = estimated_shares(setting, size) if size else None
+    if setting.loss:
         return False
-    return spec.setting.evaluate.clients and shares is not None and shares.clients >= TOGETHER_FROM
+    return setting.evaluate.clients and shares is not None and shares.clients >= TOGETHER_FROM
 
 
 def of_manifest(manifest: Mapping[str, Any]) -> str:
@@ -133,23 +135,24 @@ def pays(spec: RunSpec) -> bool:
     With ``availability`` it does not: every other size of a cohort and number of steps would be
     compiled anew. A loss of the user's own may have no value for a single sample.
     """
-    if spec.setting.availability or spec.setting.loss:
+    setting = spec.setting
+    if setting.availability or setting.loss:
         return False
-    family = models.find(spec.setting.model, spec.plugins).family
+    family = models.find(setting.model, spec.plugins).family
     kind = methods.facts_of(spec.composition, spec.plugins).steps
-    if kind == "plain" and spec.setting.optimizer.momentum:
+    if kind == "plain" and setting.optimizer.momentum:
         kind = "momentum"
     threshold = PAYS_FROM.get((family, spec.execution.device.partition(":")[0], kind))
-    return threshold is not None and client_steps(spec) >= threshold
+    return threshold is not None and client_steps(setting, spec.data_size) >= threshold
 
 
-def client_steps(spec: RunSpec) -> float:
+def client_steps(setting: Setting, size: DataSize | None) -> float:
     """Local steps of all clients over the whole run; 0 if the catalogue states no sizes.
 
     Not counted in prepared data: the workflow needs to know it before.
     """
-    shares = estimated_shares(spec.setting, spec.data_size) if spec.data_size else None
+    shares = estimated_shares(setting, size) if size else None
     if shares is None:
         return 0.0
-    rounds = spec.setting.rounds * cohort_size(spec.setting, shares.clients)
-    return rounds * spec.setting.epochs * shares.steps / shares.clients
+    rounds = setting.rounds * cohort_size(setting, shares.clients)
+    return rounds * setting.epochs * shares.steps / shares.clients

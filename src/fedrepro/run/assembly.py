@@ -22,7 +22,7 @@ from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executor_facts import FACTS, STACKED, first_with
-from fedrepro.engine.executors import EXECUTORS, choose
+from fedrepro.engine.executors import EXECUTORS, Executor, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -93,7 +93,7 @@ class Plan:
     @property
     def of_round(self) -> list[Measure]:
         """The measures of evaluated rounds that the setting asks for."""
-        return measures_of(self.spec, "round")
+        return measures_of(self.spec.setting, "round", self.spec.plugins)
 
     @cached_property
     def computed_of_round(self) -> dict[str, OfOutputs]:
@@ -104,7 +104,7 @@ class Plan:
     @property
     def reported(self) -> list[str]:
         """Names of the measures of clients' updates that the setting asks for."""
-        wanted = measures_of(self.spec, "client")
+        wanted = measures_of(self.spec.setting, "client", self.spec.plugins)
         return [measure.name for measure in wanted if not measure.from_outputs]
 
     @property
@@ -159,38 +159,45 @@ def make_plan(
     Raises:
         UserError: for problems that only show when data, model and method meet.
     """
+    setting, execution, seed = spec.setting, spec.execution, spec.seed
     method, server_optimizer = compose(spec)
-    refuse_precision(spec, method)
-    devices.prepare(spec.execution.device)
-    dataset = with_fitting_numbers(spec, dataset)
+    refuse_precision(setting, method, spec.plugins)
+    devices.prepare(execution.device)
+    dataset = with_fitting_numbers(dataset, setting.model, spec.plugins)
     networks = networks_of(spec, method, dataset)
-    if spec.setting.class_weights:
-        weights = class_weights_of(spec, dataset, partition)
+    if setting.class_weights:
+        weights = class_weights_of(setting, dataset, partition, execution.device)
         networks = networks._replace(task=networks.task._replace(class_weights=weights))
-    _refuse_misfit(spec, dataset, partition)
+    _refuse_misfit(setting, seed, dataset, partition)
     dataset = standardised(dataset, partition)
-    attack = None if method.centralized else spec.setting.attack
-    attacking = _attacking(spec, attack, len(partition.train))
-    training = _training_samples(spec, dataset, partition, networks.scaling, attack, attacking)
+    attack = None if method.centralized else setting.attack
+    attacking = _attacking(attack, seed, len(partition.train), f"setting {setting.name}")
+    split = with_noise(dataset.train, partition, dataset.classes, setting.noise, seed)
+    if attack and attack.kind == "label_flip":
+        split = with_reversed_labels(split, partition, dataset.classes, attacking)
+    training = TensorSamples.of(split, networks.scaling, execution.device)
+    training = replace(training, redraw=dataset.redraw)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
     artifacts = {
-        name: loaded(stored, networks.scaling, spec.execution.device, spec.plugins)
+        name: loaded(stored, networks.scaling, execution.device, spec.plugins)
         for name, stored in (given or {}).items()
     }
-    context = _context(spec, networks, server_optimizer, len(clients.sizes))
+    context = _context(setting, networks, server_optimizer, len(clients.sizes))
     context = replace(
         context,
-        artifacts=changed(artifacts, spec, len(clients.sizes)),
+        artifacts=changed(artifacts, setting, len(clients.sizes), seed),
         inputs=_inputs(dataset, partition, networks.scaling),
     )
-    record_on(spec.execution.device, [networks.net, *networks.nets.values()])
+    record_on(execution.device, [networks.net, *networks.nets.values()])
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
     about = FACTS[executor]
-    federation = _federation(spec, method, context, clients, executor, _attack(attack, attacking))
-    if spec.setting.loss and method.classifies:
-        _try_loss(spec.setting.loss, federation, training, about.arithmetic == STACKED)
+    execute = EXECUTORS[executor](execution.threads, execution.device)
+    attack_on = _attack(attack, attacking)
+    federation = _federation(setting, seed, method, context, clients, execute, attack_on)
+    if setting.loss and method.classifies:
+        _try_loss(setting.loss, federation, training, about.arithmetic == STACKED)
     return _tested(
         Plan(
             spec,
@@ -200,8 +207,8 @@ def make_plan(
             scaling=networks.scaling,
             weights_sha256=networks.weights_sha256,
             executor=first_with(about.arithmetic) or executor,
-            threads=arithmetic.threads_of(spec.execution),
-            workers=spec.execution.threads if about.in_processes else 1,
+            threads=arithmetic.threads_of(execution),
+            workers=execution.threads if about.in_processes else 1,
         ),
         dataset,
         partition,
@@ -219,49 +226,31 @@ def _try_loss(name: str, federation: Federation, training: TensorSamples, stacke
     refuse_unfit(ctx.task, name, outputs, y, stacked)
 
 
-def _refuse_misfit(spec: RunSpec, dataset: Dataset, partition: Partition) -> None:
+def _refuse_misfit(setting: Setting, seed: int, dataset: Dataset, partition: Partition) -> None:
     """Refuse a partition of other data, and augmentation of what is no image."""
     if not partition.fits(dataset.train.y):
         raise UserError(
             f"partition {partition.name}: made from another version of data set {dataset.name}: "
-            f"make it again (fedrepro partition SETTING --seed {spec.seed})"
+            f"make it again (fedrepro partition SETTING --seed {seed})"
         )
-    setting = spec.setting
     if setting.augment and dataset.train.x.dtype != np.uint8:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
 
 
-def _attacking(spec: RunSpec, attack: AttackSpec | None, clients: int) -> frozenset[int]:
+def _attacking(attack: AttackSpec | None, seed: int, clients: int, where: str) -> frozenset[int]:
     """The clients that attack; none where data are trained on in one place."""
     if attack is None:
         return frozenset()
-    attacking = attackers(spec.seed, clients, attack.share)
+    attacking = attackers(seed, clients, attack.share)
     if attack.share and not attacking:
-        raise nobody(f"setting {spec.setting.name}", "attack.share", attack.share, clients)
+        raise nobody(where, "attack.share", attack.share, clients)
     return attacking
 
 
-def _training_samples(
-    spec: RunSpec,
-    dataset: Dataset,
-    partition: Partition,
-    scaling: Scaling,
-    attack: AttackSpec | None,
-    attacking: frozenset[int],
-) -> TensorSamples:
-    """The samples of all clients, with the labels that noise and attackers make wrong."""
-    split = with_noise(dataset.train, partition, dataset.classes, spec.setting.noise, spec.seed)
-    if attack and attack.kind == "label_flip":
-        split = with_reversed_labels(split, partition, dataset.classes, attacking)
-    samples = TensorSamples.of(split, scaling, spec.execution.device)
-    return replace(samples, redraw=dataset.redraw)
-
-
 def _context(
-    spec: RunSpec, networks: Networks, server_optimizer: ServerOptimizer, clients: int
+    setting: Setting, networks: Networks, server_optimizer: ServerOptimizer, clients: int
 ) -> Context:
-    setting = spec.setting
     return Context(
         net=networks.net,
         task=networks.task,
@@ -295,23 +284,23 @@ def _executor(spec: RunSpec, clients: ClientData, cohort: int) -> str:
 
 
 def _federation(
-    spec: RunSpec,
+    setting: Setting,
+    seed: int,
     method: Method,
     context: Context,
     clients: ClientData,
-    executor: str,
+    execute: Executor,
     attack: Attack | None,
 ) -> Federation:
-    setting, execution = spec.setting, spec.execution
-    available = None if method.centralized else _availability(setting, spec.seed, clients)
+    available = None if method.centralized else _availability(setting, seed, clients)
     return Federation(
         method=method,
         context=context,
         clients=clients,
         cohort_size=context.cohort_size,
         batch_size=setting.batch_size,
-        seed=spec.seed,
-        execute=EXECUTORS[executor](execution.threads, execution.device),
+        seed=seed,
+        execute=execute,
         flips=setting.augment == "flip",
         redraw=clients.samples.redrawn if clients.samples.redraw else None,
         sample_cohort=_sampler(setting, context.clients, context.cohort_size),
@@ -326,16 +315,16 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     Raises:
         UserError: if a measure needs clients' test samples, and there are none.
     """
-    spec, method = plan.spec, plan.federation.method
-    setting = spec.setting
+    spec, setting, method = plan.spec, plan.spec.setting, plan.federation.method
     personal = setting.evaluate.clients and (method.classifies or method.own_classifier)
-    asked = [measure.name for measure in measures_of(spec, "client") if measure.from_outputs]
+    measured = measures_of(setting, "client", spec.plugins)
+    asked = [measure.name for measure in measured if measure.from_outputs]
     if personal and asked and not partition.test:
         raise UserError(
             f"partition {partition.name}: expected `test_fraction`, as {asked[0]!r} in "
             "evaluate.measures is computed on clients' test samples, and none has any"
         )
-    together = personal and arithmetic.scores_together(spec)
+    together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
         together = not plan.federation.context.net.mixes_when_testing(inputs)

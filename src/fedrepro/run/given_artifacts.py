@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import Setting
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine import tree
 from fedrepro.engine.context import LoadedArtifact
@@ -48,11 +48,10 @@ def loaded(stored: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
 
 
 def changed(
-    given: Mapping[str, LoadedArtifact], spec: RunSpec, clients: int
+    given: Mapping[str, LoadedArtifact], setting: Setting, clients: int, seed: int
 ) -> Mapping[str, LoadedArtifact]:
     """The artifacts, changed by the setting's keys that a paper's package implements."""
-    setting = spec.setting
     for key in setting.keys_of_papers:
         change = papers.load("given", key).changed
-        given = change(given, getattr(setting, key), clients, spec.seed, f"setting {setting.name}")
+        given = change(given, getattr(setting, key), clients, seed, f"setting {setting.name}")
     return given

@@ -12,6 +12,7 @@ from torch import nn
 from fedrepro.check.own_measures import repeatable
 from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
@@ -50,15 +51,22 @@ class Networks(NamedTuple):
 
 def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     setting, device = spec.setting, spec.execution.device
-    from_outputs = [measure for measure in measures_of(spec, "client") if measure.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures(
-        {measure.name: repeatable(measure.name, measure.checked) for measure in from_outputs}
+        {
+            measure.name: repeatable(measure.name, measure.checked)
+            for measure in measures_of(setting, "client", spec.plugins)
+            if measure.from_outputs
+        }
     )
     if setting.loss:
         task = with_loss(task, setting.loss, _own_loss(setting.loss, spec.plugins), device)
     outputs = dataset.outputs if method.outputs is None else method.outputs
-    weights, weights_sha256 = _weights(spec)
+    weights = weights_sha256 = None
+    if spec.weights:
+        name, entry = spec.weights
+        content, weights_sha256 = read_weights(name, entry)
+        weights = models.LearnedWeights(entry.name, content)
     scaling = Scaling.of(dataset, device, setting.scaling)
 
     def build() -> nn.Module:
@@ -108,13 +116,15 @@ def _telling(x: NDArray[Any], packing: Packing | None) -> list[int]:
     return sorted(rows)
 
 
-def class_weights_of(spec: RunSpec, dataset: Dataset, partition: Partition) -> torch.Tensor:
+def class_weights_of(
+    setting: Setting, dataset: Dataset, partition: Partition, device: str
+) -> torch.Tensor:
     """The weight of each class in the training loss, or of each label.
 
     Raises:
         UserError: for samples without classes or labels, and for another number of weights.
     """
-    given, where = spec.setting.class_weights, f"setting {spec.setting.name}"
+    given, where = setting.class_weights, f"setting {setting.name}"
     labels = dataset.task == "multi_label"
     if not labels and dataset.task not in ("classification", "binary"):
         wanted = f"none for {dataset.name}, whose samples have no class (task {dataset.task})"
@@ -131,7 +141,7 @@ def class_weights_of(spec: RunSpec, dataset: Dataset, partition: Partition) -> t
         given = (counts.sum() / (dataset.classes * np.maximum(counts, 1))).tolist()
         given += [1.0] * (dataset.classes - len(given))
     kind = torch.get_default_dtype()
-    return torch.tensor(given, dtype=kind, device=spec.execution.device)
+    return torch.tensor(given, dtype=kind, device=device)
 
 
 def _own_loss(name: str, folders: Folders) -> Loss:
@@ -149,13 +159,12 @@ def _own_loss(name: str, folders: Folders) -> Loss:
     return cast(Loss, function)
 
 
-def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:
+def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Dataset:
     """The data set with whole numbers of 64 bits or as fractions, if the model takes no others.
 
     Words' ids have to stay whole; counts and categories are features.
     """
-    model, x = spec.setting.model, dataset.train.x
-    entry, packing = models.find(model, spec.plugins), dataset.packing
+    x, entry, packing = dataset.train.x, models.find(model, folders), dataset.packing
     whole = x.dtype == np.int32 or (packing and x.dtype != np.uint8)
     if not whole or entry.weights or entry.family in OF_IDS:
         return dataset
@@ -167,7 +176,7 @@ def with_fitting_numbers(spec: RunSpec, dataset: Dataset) -> Dataset:
     if packing:
         kinds = [(x.dtype, packing), (np.float32, packing.of_fractions())]
     with torch.random.fork_rng([]), torch.no_grad():
-        module = models.build(model, dataset.shapes, dataset.outputs, folders=spec.plugins).eval()
+        module = models.build(model, dataset.shapes, dataset.outputs, folders=folders).eval()
         for kind, packing in kinds:
             arguments = packing.arguments_for(module.forward) if packing else one_input
             inputs, named = arguments(torch.from_numpy(x[:2].astype(kind)))
@@ -189,10 +198,10 @@ def _stored_as(dataset: Dataset, kind: Any, packing: Packing | None) -> Dataset:
     return replace(dataset, train=train, test=test, packing=packing)
 
 
-def measures_of(spec: RunSpec, per: Per) -> list[Measure]:
+def measures_of(setting: Setting, per: Per, folders: Folders) -> list[Measure]:
     """The measures that the setting asks for of clients or of evaluated rounds."""
-    names = spec.setting.evaluate.measures
-    known = (measures.find(name, per, folders=spec.plugins) for name in names)
+    names = setting.evaluate.measures
+    known = (measures.find(name, per, folders=folders) for name in names)
     return [measure for measure in known if measure]
 
 
@@ -211,25 +220,15 @@ def laid_out(
     return module.to(memory_format=torch.channels_last) if turned else module
 
 
-def refuse_precision(spec: RunSpec, method: Method) -> None:
+def refuse_precision(setting: Setting, method: Method, folders: Folders) -> None:
     """Raises UserError for a model or a method that is not tested in lower precision."""
-    setting = spec.setting
     if setting.precision == "float32":
         return
     refused = ""
-    if models.find(setting.model, spec.plugins).family != "convolutional":
+    if models.find(setting.model, folders).family != "convolutional":
         refused = f"model {setting.model}, which is not convolutional and gains nothing"
     elif not all(layer.classifies for layer in method.layers()):
         refused = "a method that trains no classifier: what it makes needs all bits"
     if refused:
         whose = f"setting {setting.name}"
         raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
-
-
-def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
-    """The initial weights, and their SHA-256."""
-    if spec.weights is None:
-        return None, None
-    name, entry = spec.weights
-    content, digest = read_weights(name, entry)
-    return models.LearnedWeights(entry.name, content), digest

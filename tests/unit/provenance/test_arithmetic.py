@@ -101,9 +101,9 @@ def test_auto_follows_from_the_specification_alone(
     for threads in (1, 2, 16):
         execution = replace(spec.execution, threads=threads)
         assert arithmetic.of_spec(replace(spec, execution=execution)) == words
-    assert arithmetic.client_steps(spec) == 3 * 2 * 125 * spec.setting.rounds
+    assert arithmetic.client_steps(spec.setting, SIZE) == 3 * 2 * 125 * spec.setting.rounds
     assert arithmetic.of_spec(replace(spec, data_size=None)) == PER_CLIENT
-    assert arithmetic.client_steps(replace(spec, data_size=None)) == 0
+    assert arithmetic.client_steps(spec.setting, None) == 0
     text = spec.digest
     assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
