@@ -28,6 +28,7 @@ from fedrepro.methods.files import module_files
 from fedrepro.models import registry as models
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, papers, plugins
+from fedrepro.support.files import files_below
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import parse
 
@@ -231,7 +232,7 @@ def of_files(paths: Iterable[Path]) -> str:
     files = sorted(
         (_placed(file, path), file)
         for path in paths
-        for file in (path.rglob("*") if path.is_dir() else [path])
+        for file in (files_below(path) if path.is_dir() else [path])
         if file.is_file()
     )
     lines = (

@@ -79,6 +79,26 @@ def visible(folder: Path, pattern: str) -> list[Path]:
     return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 
+def files_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Yield all that is in a folder and in its folders, but no folder.
+
+    Folders that are links count too, which Path.rglob leaves out; not those that lead to a folder
+    above themselves.
+
+    Args:
+        above: where the search comes from, without links.
+
+    Raises:
+        OSError: if a folder can't be read.
+    """
+    above |= {folder.resolve()}
+    for entry in folder.iterdir():
+        if not entry.is_dir():
+            yield entry
+        elif entry.resolve() not in above:
+            yield from files_below(entry, above)
+
+
 def flush(path: Path) -> None:
     """Force a file's or folder's bytes to disk before a later rename is persisted."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,6 +1,7 @@
 """Files that users supply: known by their bytes wherever they are, and never waited for."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from importlib import import_module
@@ -8,13 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import PREPARED
-from fedrepro.data.fetching.own_files import find_own
+from fedrepro.data.fetching.own_files import digest_of, find_own
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.data.prepare import prepare, read_checked
+from fedrepro.provenance import fingerprint
 from fedrepro.run.standing import prepared_differences
 from fedrepro.support.errors import UserError
 from support import raw_fairness, raw_superfed
@@ -107,3 +111,46 @@ def test_the_same_bytes_at_another_path_make_nothing_again(
     assert differing("a.csv") == differing("b.csv") == []
     (other_bytes,), (other_entry,) = differing("c.csv"), differing("b.csv", test_fraction=0.5)
     assert other_bytes != other_entry
+
+
+@pytest.mark.parametrize("link", ["train", "train/cat", "train/cat/more"])
+def test_what_is_behind_a_linked_folder_counts_as_if_it_were_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    """Once, other images behind a link were taken for those that had been prepared."""
+    (tmp_path / "disk/train/cat/more").mkdir(parents=True)
+    (tmp_path / "disk/train/dog").mkdir()
+    for at, name in enumerate(("cat/a", "cat/more/b", "dog/c", "dog/d")):
+        image = Image.fromarray(np.full((4, 4, 3), 40 * at, np.uint8))
+        image.save(tmp_path / f"disk/train/{name}.png")
+    shutil.copytree(tmp_path / "disk", tmp_path / "copied/own")
+    shutil.copytree(tmp_path / "disk", tmp_path / "linked/own")
+    shutil.rmtree(tmp_path / "linked/own" / link)
+    (tmp_path / "linked/own" / link).symlink_to(tmp_path / "disk" / link)
+    keys = {"height": 4, "width": 4, "layout": "class", "test_fraction": 0.5}
+    spec = entry("image_folder", path="own", **keys)
+
+    def read(folder: str) -> list[object]:
+        monkeypatch.chdir(tmp_path / folder)
+        content = read_checked("own", spec, Path("own"), tmp_path / "scratch", lambda share: None)
+        hashes = digest_of(Path("own")), fingerprint.of_files([Path("own")])
+        assert content.test is not None
+        return [*hashes, content.train.x.tobytes() + content.test.x.tobytes()]
+
+    assert read("linked") == read("copied")
+    before = read("linked")
+    changed = tmp_path / "disk/train/cat/more/b.png"
+    changed.write_bytes((tmp_path / "disk/train/dog/d.png").read_bytes())
+    assert all(now != then for now, then in zip(read("linked"), before, strict=True))
+
+
+def test_links_back_to_a_folder_above_are_not_followed(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    for folder in (own / "a", own / "b"):
+        folder.mkdir(parents=True)
+        (folder / "x.csv").write_text("1")
+    before = digest_of(own)
+    links = {"self": own, "a/up": own, "b/above": tmp_path, "b/loop": own / "b/loop"}
+    for name, target in links.items():
+        (own / name).symlink_to(target)
+    assert digest_of(own) == before

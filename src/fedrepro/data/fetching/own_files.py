@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import SPLITS, Plugin, Text
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, unreadable
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import files_below, sha256_of
 from fedrepro.support.plugins import content_of
 
 REMEMBERED, WHAT = Path(".snakemake/fedrepro-own-data"), "own data"
@@ -34,7 +34,7 @@ def find_own(given: str, archives: Path | None) -> Path | None:
 
 def files_of(path: Path) -> list[Path]:
     """All files in a folder, sorted; for a file, the file itself."""
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return sorted(filter(Path.is_file, files_below(path))) if path.is_dir() else [path]
 
 
 def digest_of(path: Path) -> str:

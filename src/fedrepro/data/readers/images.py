@@ -28,7 +28,7 @@ from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import UserError, listed, refusal, refuse_unknown, unreadable
-from fedrepro.support.files import plain
+from fedrepro.support.files import files_below, plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
 TURNS = {  # by EXIF's orientation
@@ -239,7 +239,7 @@ def _files(root: Path) -> list[Path]:
     """
     return [
         each
-        for each in sorted(root.rglob("*"))
+        for each in sorted(files_below(root))
         if not any(part.startswith(".") for part in each.relative_to(root).parts)
         and (each.is_file() or not each.exists())
     ]
