@@ -152,9 +152,10 @@ def folder_of_compiled() -> str:
 
 
 def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
-    """``function`` compiled to one kernel per kind of arguments, at most ``limit`` of them.
+    """``function`` compiled to one kernel per kind of arguments, at most ``limit`` at a time.
 
-    Beyond the limit it fails, where PyTorch would fall back to something slow and different.
+    Beyond the limit PyTorch would fall back to something slow and different, or fail: kernels are
+    dropped then, and those still needed are made again.
     """
     options: dict[str, Any] = {"fullgraph": True, "dynamic": False}
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
@@ -166,4 +167,16 @@ def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
     options["options"] = {"shape_padding": False}
     if shutil.which("openssl") is None:  # PyTorch calls it for precompiled headers, unasked
         options["options"]["cpp_cache_precompile_headers"] = False
-    return torch.compile(function, **options)
+    kernels = torch.compile(function, **options)
+
+    def called(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return kernels(*arguments, **named)
+        except Exception as error:
+            known = sys.modules.get("torch._dynamo.exc")
+            if known is None or not isinstance(error, known.FailOnRecompileLimitHit):
+                raise
+        torch.compiler.reset()
+        return kernels(*arguments, **named)
+
+    return called

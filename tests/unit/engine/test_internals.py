@@ -1,7 +1,8 @@
 """What PyTorch's internals do, its public functions do where a version has no such internals."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -130,6 +131,25 @@ def test_the_compiler_is_asked_for_as_many_kernels(monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(torch, "compile", compiler)
             assert internals.compiled(abs, 40)(-1) == 1
     assert asked == [40, 40]
+
+
+def test_more_kinds_of_arguments_than_kernels_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cohorts of many sizes are, with `availability`: the 33rd kind ended a run in an error."""
+    made: list[int] = []
+
+    def backend(graph: Any, inputs: Sequence[Tensor], options: Any) -> Any:
+        made.append(len(made))
+        return graph
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    doubled = internals.compiled(_doubled, 2)
+    for size in (1, 2, 3, 4, 4, 3, 1):
+        assert torch.equal(doubled(torch.ones(size)), torch.full((size,), 2.0))
+    assert len(made) == 5  # four kinds, and the first once more
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return 2 * x
 
 
 def test_a_machine_without_openssl_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
