@@ -7,8 +7,10 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Summary
+from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.demo_faults import faults_at_demo
+from fedrepro.report.cells import compact
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -17,7 +19,13 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.compact import by_seed, judge_compact, lasts_of, pairs_of
+from fedrepro.report.cells.compact import (
+    by_seed,
+    judge_compact,
+    lasts_of,
+    pairs_of,
+    values_of,
+)
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -102,17 +110,41 @@ def run_of(seed: int, value: float | None, state: RunStatus = "finished", **more
 
 def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
     cell = cell_of(run_of(1, 12.0), run_of(2, None), run_of(3, None, "diverged"))
-    assert by_seed(cell, last=30) == {1: 12.0, 2: 30.0}
-    assert by_seed(cell) == {1: 12.0}
+    assert by_seed(cell.result, last=30) == {1: 12.0, 2: 30.0}
+    assert by_seed(cell.result) == {1: 12.0}
     never = cell_of(run_of(1, None), run_of(2, None))
-    assert by_seed(never, last=30) == {1: 30.0, 2: 30.0}
+    assert by_seed(never.result, last=30) == {1: 30.0, 2: 30.0}
     # Of several methods the best counts, which is none where none arrives.
     several = replace(never, result=replace(never.result, methods=("fedavg", "fedprox")))
-    assert by_seed(several, last=30) == {}
+    assert by_seed(several.result, last=30) == {}
     other = replace(
         cell.result, runs=(*cell.result.runs, replace(run_of(4, 9.0), method="fedprox"))
     )
-    assert by_seed(replace(cell, result=other), last=30) == {1: 12.0, 2: 30.0}
+    assert by_seed(other, last=30) == {1: 12.0, 2: 30.0}
+
+
+def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = bench.table("ima", "compact_rounds", "compact")
+    with_ima = cell_of(run_of(1, 20.0), run_of(2, 50.0), run_of(3, None), run_of(4, 25.0)).result
+    without = cell_of(run_of(1, 80.0), run_of(2, None), run_of(3, None)).result
+
+    def rounds(_: Workbench, table: TableTarget, cell: Cell) -> tuple[Result, Result] | None:
+        is_speed_up = table.table.metric_of(cell.row, cell.column).of_both
+        return (with_ima, without) if is_speed_up else None
+
+    monkeypatch.setattr(compact, "rounds_of_both", rounds)
+    cells = tuple(cell_of(run_of(1, 20.0), run_of(2, None)) for _ in target.cells)
+    table = ComputedTable(
+        "ima", "compact_rounds", "compact", "", None, Summary(), (), (), cells
+    )  # fmt: skip
+    known = values_of(bench, table)
+    # All of the 100 rounds count where the target is never reached.
+    speed_up, of_rounds = {1: 4.0, 2: 2.0, 3: 1.0}, {1: 20.0, 2: 100.0}
+    wanted = [speed_up if rounds(bench, target, cell) else of_rounds for cell in target.cells]
+    assert speed_up in wanted and of_rounds in wanted
+    assert known == wanted
 
 
 def test_nor_do_their_divergences() -> None:
@@ -124,7 +156,7 @@ def test_nor_do_their_divergences() -> None:
 
 def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
     other = run_of(2, 2.0, code="made by other code: core"), run_of(3, 3.0, changed=("rounds",))
-    assert by_seed(cell_of(run_of(1, 1.0), *other)) == {1: 1.0}
+    assert by_seed(cell_of(run_of(1, 1.0), *other).result) == {1: 1.0}
 
 
 def test_only_tables_of_rounds_have_a_last_round(bench: Workbench) -> None:

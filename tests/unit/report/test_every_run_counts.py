@@ -82,8 +82,8 @@ def test_a_seed_made_otherwise_is_not_averaged_with_the_current_ones(
     assert ("lr_decay" if by == "configuration" else "core") in left_out.why
     assert f"seed {odd} " in cell.result.trouble
     assert (
-        by_seed(cell)
-        == by_seed(cell, last=300)
+        by_seed(cell.result)
+        == by_seed(cell.result, last=300)
         == {run.seed: run.value for run in cell.result.runs if run.state == "finished"}
     )
 

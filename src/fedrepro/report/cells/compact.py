@@ -6,8 +6,9 @@ from dataclasses import replace
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
+from fedrepro.report.cells.tables import rounds_of_both
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.leads import Word
 from fedrepro.report.papers.published import CLAIMS, Unit
@@ -41,14 +42,14 @@ def judge_compact(
     pairs = list(pairs_of(workbench, claim, test))
     table = experiment.compact[test.table]
     computed = tables.get((claim.system, test.table))
-    last_rounds = lasts_of(workbench, claim.system, test.table)
+    known = values_of(workbench, computed) if computed else []
 
     def side(place: int) -> Side:
         label = _label(table, place)
         if computed is None:
             return Side(label, {})
         cell = computed.cells[place]
-        values = by_seed(cell, last_rounds[place])
+        values = known[place]
         return Side(label, values, cell.result.diverged, not values and _is_impossible(cell))
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
@@ -143,6 +144,25 @@ def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[int | Non
     ]
 
 
+def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, float]]:
+    """For each cell of a compact table, the numbers by seed that a claim counts.
+
+    A speed-up divides two numbers of rounds, and a run that never reached the target counts as all
+    its rounds in each: the seeds in which only the wrapper arrives are those that it helps most.
+    """
+    target = workbench.table(table.system, table.item, "compact")
+    lasts = lasts_of(workbench, table.system, table.item)
+    values = []
+    for cell, computed, last in zip(target.cells, table.cells, lasts, strict=True):
+        both = rounds_of_both(workbench, target, cell)
+        if both is None:
+            values.append(by_seed(computed.result, last))
+            continue
+        own, rival = (by_seed(result, last) for result in both)
+        values.append({seed: rival[seed] / own[seed] for seed in own if seed in rival})
+    return values
+
+
 def _is_impossible(cell: TableCell) -> bool:
     """Return True if all runs of a cell are finished and current, and none has the measure."""
     runs = cell.result.runs
@@ -151,14 +171,13 @@ def _is_impossible(cell: TableCell) -> bool:
     )
 
 
-def by_seed(cell: TableCell, last: int | None = None) -> dict[int, float]:
-    """A cell's numbers by seed that are of today's configuration and code.
+def by_seed(result: Result, last: int | None = None) -> dict[int, float]:
+    """A result's numbers by seed that are of today's configuration and code.
 
     Args:
         last: what counts for a finished run that never reached the target. Leaving such seeds out
             would leave out the worst ones.
     """
-    result = cell.result
     runs = result.runs_of_the_chosen or (result.runs if len(result.methods) == 1 else ())
     values = {}
     for run in runs:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
-from fedrepro.report.cells.compact import by_seed, lasts_of
+from fedrepro.report.cells.compact import values_of
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Address, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
@@ -118,10 +118,9 @@ def _of_printed(cell: TableCell) -> Number | None:
 
 def compact_numbers(workbench: Workbench, table: ComputedTable) -> Numbers:
     """The cells of a compact table, from the runs that a claim counts."""
-    lasts = lasts_of(workbench, table.system, table.item)
     numbers = []
-    for cell, last in zip(table.cells, lasts, strict=True):
-        values = [*by_seed(cell, last).values()]
+    for cell, by_seed in zip(table.cells, values_of(workbench, table), strict=True):
+        values = [*by_seed.values()]
         mean = math.fsum(values) / len(values) if values else None
         form = ".1f" if table.rows[cell.row].unit == "%" else ".3g"
         numbers.append(Number(mean, len(values), None, form))

@@ -179,15 +179,36 @@ def _selection(target: TableTarget, cell: Cell) -> str:
 
 def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
     """The number of a cell over its seeds, in the cell's setting."""
-    metric, summary = target.table.metric_of(cell.row, cell.column), target.table.summary
+    both = rounds_of_both(workbench, target, cell)
+    if both:
+        return _speed_up(*both)
+    metric = target.table.metric_of(cell.row, cell.column)
+    return _of_methods(workbench, target, cell, cell.methods, metric)
 
-    def of(methods: Sequence[str], metric: MetricKind) -> Result:
-        runs = {method: cell.runs(method) for method in methods}
-        return result_of(workbench, cell.setting, runs, metric.quantity, summary)
 
-    if metric.of_both:
-        return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))
-    return of(cell.methods, metric)
+def rounds_of_both(
+    workbench: Workbench, target: TableTarget, cell: Cell
+) -> tuple[Result, Result] | None:
+    """The rounds of a speed-up's own methods and of its rivals; None for another number."""
+    metric = target.table.metric_of(cell.row, cell.column).of_both
+    if metric is None:
+        return None
+    own, rival = (
+        _of_methods(workbench, target, cell, methods, metric)
+        for methods in (cell.methods, cell.rivals)
+    )
+    return own, rival
+
+
+def _of_methods(
+    workbench: Workbench,
+    target: TableTarget,
+    cell: Cell,
+    methods: Sequence[str],
+    metric: MetricKind,
+) -> Result:
+    runs = {method: cell.runs(method) for method in methods}
+    return result_of(workbench, cell.setting, runs, metric.quantity, target.table.summary)
 
 
 def _speed_up(own: Result, rival: Result) -> Result:
