@@ -2,6 +2,7 @@
 
 
 rule download:
+    localrule: True  # it needs the network: never a job of a cluster
     output:
         "results/downloads/{dataset}/files.json",
     log:

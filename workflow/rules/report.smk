@@ -1,8 +1,9 @@
 # Tables of numbers, then the pages that show them. Figures are drawn from runs and from their analyses.
-# These rules only read what other rules have computed.
+# These rules only read what other rules have computed. They are short, and never jobs of a cluster.
 
 
 rule table:
+    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("results/tables/{scale}/{system}/{item}.json"),
@@ -23,6 +24,7 @@ rule table:
 
 
 rule page:
+    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("reports/site/{system}/{item}.html"),
@@ -50,6 +52,7 @@ rule page:
 
 
 rule site:
+    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("reports/site/index.html"),
