@@ -93,6 +93,11 @@ class Result:
         return tuple(run for run in self.runs if run.method == self.chosen)
 
     @property
+    def by_seed(self) -> dict[int, float]:
+        """The numbers of the chosen method, in printed units."""
+        return {run.seed: run.value for run in self.runs_of_the_chosen if run.value is not None}
+
+    @property
     def diverged(self) -> tuple[int, ...]:
         """The seeds with which the chosen method diverged; without one, any of its methods."""
         runs = self.runs_of_the_chosen or self.runs

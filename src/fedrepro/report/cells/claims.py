@@ -92,8 +92,7 @@ def _side(printed: PrintedCell, index: CellIndex) -> Side:
         return Side(name, {})
     values = {}
     if cell.verdict is None or cell.verdict.is_of_current_runs:
-        runs = cell.result.runs_of_the_chosen
-        values = {run.seed: run.value for run in runs if run.value is not None}
+        values = cell.result.by_seed
     return Side(name, values, cell.result.diverged)
 
 

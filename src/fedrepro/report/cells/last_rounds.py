@@ -2,7 +2,14 @@
 
 import math
 
-from fedrepro.measures.base import Series
+from fedrepro.config.tables import Summary
+from fedrepro.measures.base import Quantity, Series
+from fedrepro.run.results import RunRecord
+
+
+def series_of(record: RunRecord, measure: Quantity, summary: Summary) -> Series:
+    """The rounds of a run that a table can take, in printed units; empty of an unfinished run."""
+    return until(measure.series(record), summary.up_to) if record.state == "finished" else []
 
 
 def until(series: Series, round: int | None) -> Series:

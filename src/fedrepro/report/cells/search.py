@@ -132,7 +132,7 @@ def _smallest(
     tried: Sequence[Tried], scores: Sequence[float | None], best: int, keys: Sequence[str]
 ) -> int:
     """Of the candidates within one standard error of the best, that with the smallest values."""
-    values = [run.value for run in tried[best].validation.runs if run.value is not None]
+    values = [*tried[best].validation.by_seed.values()]
     error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     top = scores[best]
     assert top is not None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.last_rounds import until
@@ -31,8 +31,8 @@ def paired_spreads(
         if cell is None or workbench.surrogate_for(result.setting):
             continue
         if _on_own_splits(cell, result, published):
-            values = [run.value for run in result.runs_of_the_chosen if run.value is not None]
             released = any("@" in method for method in result.methods)
+            values = [*result.by_seed.values()]
             groups.setdefault((cell.row, released), {})[index] = values
     spreads = {}
     for group in groups.values():
@@ -50,9 +50,7 @@ def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -
     own = published.systems[printed.system].spread.own_splits
     if own is None or printed.dataset not in own.datasets:
         return False
-    return sorted(own.seeds) == sorted(
-        run.seed for run in result.runs_of_the_chosen if run.value is not None
-    )
+    return sorted(own.seeds) == sorted(result.by_seed)
 
 
 def borrowed_spreads(
@@ -94,8 +92,9 @@ def _of_rounds(
 ) -> list[Borrowed]:
     """The spread of a run's last evaluated rounds; empty if fewer than three have a number."""
     quantity, summary = target.table.metric_of(cell.row, cell.column).quantity, target.table.summary
-    (run,) = (run for run in result.runs_of_the_chosen if run.value is not None)
-    record = find_run(workbench.root, result.run_of(run))
+    assert result.chosen is not None
+    (seed,) = result.by_seed
+    record = find_run(workbench.root, RunKey(result.setting, result.chosen, seed))
     series = until(quantity.series(record), summary.up_to)
     values = [value for _, value in series[-max(LAST, summary.rounds) :] if math.isfinite(value)]
     if len(values) < 3:

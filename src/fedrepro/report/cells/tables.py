@@ -30,7 +30,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.last_rounds import fewer, last, until
+from fedrepro.report.cells.last_rounds import fewer, last, series_of
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
@@ -122,13 +122,6 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     if "method" in own:
         wanted["method"] = own["method"] + cell.row.published.get("method", "")
     return published.find(target.system, target.table.published.table, wanted)
-
-
-def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:
-    """A run's number in a table, in printed units, or None."""
-    if record.state != "finished":
-        return None
-    return last(until(measure.series(record), summary.up_to), summary.rounds)
 
 
 Spreads = tuple[Paired | None, Borrowed | None]
@@ -295,7 +288,8 @@ def _estimate(measure: Quantity, valued: Sequence[tuple[RunRecord, float]]) -> E
 
 
 def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Summary) -> CellRun:
-    run, value, short = record.run, value_of(record, measure, summary), ""
+    run, series, short = record.run, series_of(record, measure, summary), ""
+    value = last(series, summary.rounds)
     differing: list[Difference] = []
     if record.manifest:
         differing = other_numbers(differences_of(record, _spec_of(workbench, record)))
@@ -305,7 +299,6 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
         if difference.about == "configuration"
     }
     if record.state == "finished":
-        series = until(measure.series(record), summary.up_to)
         ended = "; it stopped: " if record.manifest.get("stopped") else ""
         without = f"{measure.without}{ended}{record.manifest.get('stopped', '')}"
         notes = (fewer(series, summary.rounds), measure.remark(record))

@@ -6,7 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
+from fedrepro.report.pages.figures.base import Drawn, result_at, titled
 from fedrepro.report.pages.figures.panel import Panel
 
 
@@ -23,7 +23,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
-            values = values_of(result)
+            values = result.by_seed.values()
             if result.mean is not None:
                 ends = min(values), max(values)
                 drawn_bars.append(Bar(column.label, result.mean, *ends))

@@ -51,11 +51,6 @@ def result_at(
     return result_of(workbench, full, runs, metric.quantity, summary)
 
 
-def values_of(result: Result) -> list[float]:
-    """The best method's values, one per seed."""
-    return [run.value for run in result.runs_of_the_chosen if run.value is not None]
-
-
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
     """(label, setting) of each panel; settings with the same demo setting share one panel."""
     groups = grouped(places, lambda place: place.setting_at(target.scale))

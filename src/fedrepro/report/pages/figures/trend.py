@@ -6,7 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
+from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import counted, sentence_case
 
@@ -37,7 +37,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 result = result_at(
                     workbench, target, setting, (method,), figure.metric, figure.summary
                 )
-                values = values_of(result)
+                values = result.by_seed.values()
                 if result.mean is None or not values:
                     continue
                 points_of[name].append((point.at, [result.mean, min(values), max(values)]))
