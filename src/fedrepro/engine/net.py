@@ -275,7 +275,10 @@ class Net:
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""
-        return len(list(self.head(params).values())[-1])
+        head = [*self.head(params).values()]
+        # Its matrix, if it has one: the last leaf may be a scale of all outputs.
+        matrices = [leaf for leaf in head if leaf.dim() == 2]
+        return len((matrices or head)[-1])
 
     def head(self, params: Tree) -> Tree:
         """The part of ``params`` that belongs to the head."""

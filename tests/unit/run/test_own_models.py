@@ -422,6 +422,26 @@ def test_a_parameter_that_body_and_head_share_is_one_line_where_they_differ() ->
             losses(tied, method=method)
 
 
+class Cosine(nn.Module):
+    """A head whose last parameter is no layer's, with or without a matrix."""
+
+    def __init__(self, scale: Tensor, matrix: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3), requires_grad=matrix)
+        self.scale = nn.Parameter(scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * functional.linear(x, self.weight)
+
+
+@pytest.mark.parametrize("scale", [torch.tensor(1.0), torch.ones(1)])
+def test_a_head_with_a_scale_has_as_many_prototypes_as_outputs(scale: Tensor) -> None:
+    model = Classifier(nn.Linear(3, 3), Cosine(scale))
+    assert np.isfinite(losses(model, method="fedtgp", server_epochs=2)).all()
+    with refused(names=("fedtgp", "head", "linear")):
+        losses(Classifier(nn.Linear(3, 3), Cosine(scale, matrix=False)), method="fedtgp")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_scripted_module_is_one_line() -> None:
     scripted = torch.jit.script(Base())
