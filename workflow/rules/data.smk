@@ -2,11 +2,11 @@
 
 
 rule download:
-    localrule: True  # it needs the network: never a job of a cluster
     output:
         "results/downloads/{dataset}/files.json",
     log:
         "results/logs/download/{dataset}.log",
+    localrule: True  # it needs the network: never a job of a cluster
     conda:
         "../envs/fedrepro.yaml"
     params:

@@ -3,7 +3,6 @@
 
 
 rule table:
-    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("results/tables/{scale}/{system}/{item}.json"),
@@ -12,6 +11,7 @@ rule table:
         "results/tables/{scale}/{system}/{item}.json",
     log:
         "results/logs/table/{scale}/{system}/{item}.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -24,7 +24,6 @@ rule table:
 
 
 rule page:
-    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("reports/site/{system}/{item}.html"),
@@ -40,6 +39,7 @@ rule page:
         ),
     log:
         "results/logs/page/{system}/{item}.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -52,7 +52,6 @@ rule page:
 
 
 rule site:
-    localrule: True
     input:
         # No input: forces the job if Snakemake has no record of the output.
         RERUN.unrecorded("reports/site/index.html"),
@@ -62,6 +61,7 @@ rule site:
         "reports/site/index.html",
     log:
         "results/logs/site.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
