@@ -183,9 +183,8 @@ def make_plan(
         name: loaded(stored, networks.scaling, execution.device, spec.plugins)
         for name, stored in (given or {}).items()
     }
-    context = _context(setting, networks, server_optimizer, len(clients.sizes))
     context = replace(
-        context,
+        _context(setting, networks, server_optimizer, len(clients.sizes)),
         artifacts=changed(artifacts, setting, len(clients.sizes), seed),
         inputs=_inputs(dataset, partition, networks.scaling),
     )

@@ -265,18 +265,18 @@ def result_of(
     if chosen:
         troubles = "; ".join(filter(None, (troubles, _not_of_today(by_method[chosen]))))
     ours = estimates[chosen] if chosen else None
+    every = tuple(run for runs in by_method.values() for run in runs)
     return Result(
         setting=setting,
         methods=methods,
         chosen=chosen,
         tried={method: estimate.mean for method, estimate in estimates.items()},
-        runs=tuple(run for runs in by_method.values() for run in runs),
+        runs=every,
         hole=None if chosen else troubles or NOT_RUN,
         trouble=troubles if chosen else "",
         **(asdict(ours) if ours else NO_NUMBER),
         precision=precisions[chosen] if chosen else "",
-        apart=not chosen
-        and any(run.state == "left out" for runs in by_method.values() for run in runs),
+        apart=not chosen and any(run.state == "left out" for run in every),
     )
 
 
@@ -293,11 +293,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
     differing: list[Difference] = []
     if record.manifest:
         differing = other_numbers(differences_of(record, _spec_of(workbench, record)))
-    keys = {
-        difference.key.partition(".")[0]
-        for difference in differing
-        if difference.about == "configuration"
-    }
+    keys = {other.key.partition(".")[0] for other in differing if other.about == "configuration"}
+
+    def told(about: str) -> str:
+        return in_words(other for other in differing if other.about == about)
+
     if record.state == "finished":
         ended = "; it stopped: " if record.manifest.get("stopped") else ""
         without = f"{measure.without}{ended}{record.manifest.get('stopped', '')}"
@@ -313,11 +313,9 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
         changed=tuple(sorted(keys)),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest and not record.archived else None,
-        code=in_words(difference for difference in differing if difference.about == "code"),
+        code=told("code"),
         made_on=made_on(identity_of_record(record)) if record.manifest else "",
-        arithmetic=""
-        if record.reference
-        else in_words(difference for difference in differing if difference.about == "arithmetic"),
+        arithmetic="" if record.reference else told("arithmetic"),
     )
 
 
@@ -417,9 +415,8 @@ def _verdict(
     if diverged:
         return Verdict("not comparable", f"Seed {diverged[0].seed} {diverged[0].why}.")
     if changed:
-        return Verdict(
-            "not comparable", f"The configuration has changed since, in {', '.join(changed)}."
-        )
+        in_what = ", ".join(changed)
+        return Verdict("not comparable", f"The configuration has changed since, in {in_what}.")
     by_other_code = [run for run in chosen if run.value is not None and run.code]
     if by_other_code:
         whose = _seeds(by_other_code).capitalize()
@@ -427,10 +424,8 @@ def _verdict(
     if len(tried) < len(result.methods):
         there, wanted = len(tried), len(result.methods)
         are = "is" if there == 1 else "are"
-        return Verdict(
-            "not comparable",
-            f"The printed number is the best of {wanted}; {there} of them {are} run.",
-        )
+        why = f"The printed number is the best of {wanted}; {there} of them {are} run."
+        return Verdict("not comparable", why)
     if incomparable:
         return Verdict("not comparable", incomparable, basis="not comparable")
     assert result.mean is not None
