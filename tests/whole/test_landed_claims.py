@@ -40,7 +40,16 @@ from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
 from fedrepro.report.papers.leads import Word
-from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
+from support.landed import (
+    PAPERS,
+    Landed,
+    averaged,
+    by_method,
+    cells_in,
+    is_stale,
+    parts,
+    words,
+)
 from support.places import ROOT
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
@@ -484,12 +493,28 @@ def is_beyond(
     return float(np.mean(leads)) - by > stats.t.ppf(0.975, degrees) * sum(errors) ** 0.5
 
 
+def rounds_of(target: TableTarget, cell: Cell, methods: Sequence[str], last: int) -> BySeed:
+    """By seed the rounds of the quickest method; all of them where it never arrives."""
+    found = {method: averaged(target, cell, method) for method in methods}
+    arriving = [method for method in methods if found[method]] or [*methods][:1]
+    best = min(arriving, key=lambda name: float(np.mean([*found[name].values()] or [last])))
+    runs = {seed: Landed(cell.setting, best, seed) for seed in cell.seeds}
+    return {
+        seed: found[best].get(seed, float(last))
+        for seed, run in runs.items()
+        if run.exists and not (run.alone and is_stale(cell.setting, best, seed))
+    }
+
+
 def values_of(target: TableTarget, cell: Cell, shown: TableCell, last: int | None) -> BySeed:
     """The numbers of a cell's chosen method, of today's code only.
 
     Args:
         last: the number of a finished run that never reached a target.
     """
+    if cell.rivals and last is not None:
+        own, rival = (rounds_of(target, cell, some, last) for some in (cell.methods, cell.rivals))
+        return {seed: rival[seed] / number for seed, number in own.items() if seed in rival}
     chosen = shown.result.chosen or (shown.result.methods[0] if len(cell.methods) == 1 else None)
     computed = by_method(target, cell).get(str(chosen), {})
     found = {}
@@ -567,9 +592,10 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
         asked = [*pairs(records, ("row", "column"), test["left"], test["right"])]
         lasts = [
             bench.setting(cell.setting).rounds
-            if isinstance(target.table.metric_of(cell.row, cell.column), RoundsTo)
+            if isinstance(metric.of_both or metric, RoundsTo)
             else None
             for cell in target.cells
+            for metric in [target.table.metric_of(cell.row, cell.column)]
         ]
         sign = 1 if claim["expect"] == "more" else -1
         first = target.cells[asked[0][0]]

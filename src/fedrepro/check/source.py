@@ -58,7 +58,9 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
         UserError: for a missing ``@dataclass``, a hyperparameter without a plain default or with
             the name of something else, a hook with wrong parameters, or a misspelt hook.
     """
-    if "__dataclass_fields__" not in vars(cls):
+    # A class that is no dataclass, has no source and declares nothing loses nothing.
+    declares = bool(file.stat().st_size or vars(cls).get("__annotations__"))
+    if declares and "__dataclass_fields__" not in vars(cls):
         where = f"{file}:{_line_of(file, cls.__name__)}"
         raise UserError(
             f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
