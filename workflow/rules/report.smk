@@ -1,5 +1,5 @@
 # Tables of numbers, then the pages that show them. Figures are drawn from runs and from their analyses.
-# These rules only read what other rules have computed. They are short, and never jobs of a cluster.
+# These rules only read what other rules have computed.
 
 
 rule table:
@@ -11,7 +11,6 @@ rule table:
         "results/tables/{scale}/{system}/{item}.json",
     log:
         "results/logs/table/{scale}/{system}/{item}.log",
-    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -39,7 +38,6 @@ rule page:
         ),
     log:
         "results/logs/page/{system}/{item}.log",
-    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -61,7 +59,6 @@ rule site:
         "reports/site/index.html",
     log:
         "results/logs/site.log",
-    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
