@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.config.loading import load
-from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Quantity
 from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.last_rounds import last, series_of
+from fedrepro.report.cells.last_rounds import value_of
 from fedrepro.report.papers import published
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord, read_run
 
@@ -22,17 +20,12 @@ NOISE = {"table_2_6_earlier": "earlier", "table_2_6_released": "released"}
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 
-def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:
-    """A run's number in a table, in printed units, or None."""
-    return last(series_of(record, measure, summary), summary.rounds)
-
-
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs only."""
     measure = target.table.metric_of(cell.row, cell.column).quantity
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
-    found = (value_of(record, measure, target.table.summary) for record in records)
-    return [value for value in found if value is not None]
+    numbers = (value_of(record, measure, target.table.summary) for record in records)
+    return [number for number in numbers if number is not None]
 
 
 def render(target: TableTarget, papers: published.Published) -> str:

@@ -495,12 +495,12 @@ def is_beyond(
 
 def rounds_of(target: TableTarget, cell: Cell, methods: Sequence[str], last: int) -> BySeed:
     """By seed the rounds of the quickest method; all of them where it never arrives."""
-    found = {method: averaged(target, cell, method) for method in methods}
-    arriving = [method for method in methods if found[method]] or [*methods][:1]
-    best = min(arriving, key=lambda name: float(np.mean([*found[name].values()] or [last])))
+    numbers = {method: averaged(target, cell, method) for method in methods}
+    arriving = [method for method in methods if numbers[method]] or [*methods][:1]
+    best = min(arriving, key=lambda name: float(np.mean([*numbers[name].values()] or [last])))
     runs = {seed: Landed(cell.setting, best, seed) for seed in cell.seeds}
     return {
-        seed: found[best].get(seed, float(last))
+        seed: numbers[best].get(seed, float(last))
         for seed, run in runs.items()
         if run.exists and not (run.alone and is_stale(cell.setting, best, seed))
     }

@@ -66,12 +66,13 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
             f"ignored: {FROZEN}"
         )
-    own_fields = {field.name for field in fields(base)}
+    # `inner` is a wrapper's method. A function's name is refused below, with its signature.
+    attributes = {"inner", *dir(base)} - {field.name for field in fields(base)}
     for field in fields(cls):
         if field.default is MISSING:
             raise _without_default(file, field.name)
-        known = inspect.getattr_static(base, field.name, None if field.name == "inner" else MISSING)
-        if field.name not in own_fields and not (known is MISSING or inspect.isfunction(known)):
+        known = inspect.getattr_static(base, field.name, None)
+        if field.name in attributes and not inspect.isfunction(known):
             where = f"{file}:{_line_of(file, field.name)}"
             wanted = f"a name that {base.__name__} does not use for something else"
             raise bad_value(where, "hyperparameter", field.name, wanted)
@@ -137,7 +138,7 @@ def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> N
 
 
 def _is_used(file: Path, name: str) -> bool:
-    """Whether the file reads a name; also of a class without source, which nobody can look into."""
+    """Return True if the file reads a name, or is empty: there is no source to look into."""
     return not file.stat().st_size or any(
         (isinstance(node, ast.Attribute) and node.attr == name)
         or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))

@@ -12,6 +12,11 @@ def series_of(record: RunRecord, measure: Quantity, summary: Summary) -> Series:
     return until(measure.series(record), summary.up_to) if record.state == "finished" else []
 
 
+def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:
+    """A run's number in a table, in printed units; None without one."""
+    return last(series_of(record, measure, summary), summary.rounds)
+
+
 def until(series: Series, round: int | None) -> Series:
     """The curve up to and including a round; all of it for None."""
     return [at for at in series if round is None or at[0] <= round]

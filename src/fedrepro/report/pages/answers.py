@@ -11,7 +11,7 @@ from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.last_rounds import last, series_of
+from fedrepro.report.cells.last_rounds import value_of
 from fedrepro.report.cells.tables import printed_cell, result_in
 from fedrepro.report.papers.published import PrintedCell, Published, label_of
 from fedrepro.run.results import RunRecord
@@ -161,7 +161,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
 def _value(record: RunRecord, use: CellUse) -> float | None:
     """The run's number in a cell; a ratio takes a second run, too."""
     if use.metric.of_both is None:
-        return last(series_of(record, use.metric.quantity, use.summary), use.summary.rounds)
+        return value_of(record, use.metric.quantity, use.summary)
     runs = (run for run in use.result().runs if use.result().run_of(run) == record.run)
     return next((run.value for run in runs), None)
 
