@@ -6,6 +6,7 @@ rule download:
         "results/downloads/{dataset}/files.json",
     log:
         "results/logs/download/{dataset}.log",
+    localrule: True  # it needs the network: never a job of a cluster
     conda:
         "../envs/fedrepro.yaml"
     params:

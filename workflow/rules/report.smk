@@ -1,5 +1,5 @@
 # Tables of numbers, then the pages that show them. Figures are drawn from runs and from their analyses.
-# These rules only read what other rules have computed.
+# These rules only read what other rules have computed. They are short, and never jobs of a cluster.
 
 
 rule table:
@@ -11,6 +11,7 @@ rule table:
         "results/tables/{scale}/{system}/{item}.json",
     log:
         "results/logs/table/{scale}/{system}/{item}.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -38,6 +39,7 @@ rule page:
         ),
     log:
         "results/logs/page/{system}/{item}.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:
@@ -59,6 +61,7 @@ rule site:
         "reports/site/index.html",
     log:
         "results/logs/site.log",
+    localrule: True
     conda:
         "../envs/fedrepro.yaml"
     params:

@@ -1,9 +1,9 @@
 """All that reads or changes private parts of Snakemake (9.27) and of its plug-in for SLURM (2.8).
 
-The rules call three functions: :func:`on_load`, :func:`on_start` and :func:`on_error`. The rest of
-the package asks for records of how files were made and forces outputs. Each part says why it is
-needed; ``tests/unit/workflow/test_snakemake_patches.py`` fails when Snakemake no longer does what a
-part changes, so that it can go.
+The rules call four functions: :func:`on_load`, :func:`call_first`, :func:`on_start` and
+:func:`on_error`. The rest of the package asks for records of how files were made and forces
+outputs. Each part says why it is needed; ``tests/unit/workflow/test_snakemake_patches.py`` fails
+when Snakemake no longer does what a part changes, so that it can go.
 """
 
 import ast
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -77,7 +77,8 @@ def on_error(workflow: Any) -> None:
     """
     failed = workflow.scheduler.failed
     for job in failed:
-        say(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}")
+        if _rule_of(job):
+            say(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}")
     unfinished = [
         job
         for job in workflow.dag.needrun_jobs()
@@ -85,9 +86,39 @@ def on_error(workflow: Any) -> None:
     ]
     for rule in ("table", "page", "site"):
         for job in unfinished:
-            if job.rule.name == rule:
+            if _rule_of(job) == rule:
                 subprocess.run(["bash", "-c", job.shellcmd], check=False)
                 workflow.persistence.started(job)
+
+
+def _rule_of(job: Any) -> str:
+    """The name that our files give a job's rule; "" for someone's own rule.
+
+    A Snakefile that imports the rules may rename them, but their logs keep their places.
+    """
+    place = Path(job.log[0]).parts if job.log else ()
+    return place[2].removesuffix(".log") if place[:2] == ("results", "logs") else ""
+
+
+# Hooks. Snakemake keeps one function for `onstart` and one for `onerror`: the last that was given.
+# It ignores those of a module. Runs would be made again, and tables missing, without a word.
+
+
+def call_first(workflow: Any, hook: str, ours: Callable[[], object]) -> None:
+    """Call a function at a hook, before the one that the user's Snakefile may have for it."""
+    if hook in vars(workflow):  # a module is read again for each `use rule`
+        return
+    register = getattr(workflow, hook)
+
+    def both(theirs: Callable[[object], object]) -> Callable[[object], None]:
+        def call(log: object) -> None:
+            ours()
+            theirs(log)
+
+        return call
+
+    setattr(workflow, f"_{hook}", both(getattr(workflow, f"_{hook}")))
+    setattr(workflow, hook, lambda theirs: register(both(theirs)))
 
 
 # Messages. When the reader of its output goes away, such as `tee` or `head`, Snakemake's handler of
@@ -262,7 +293,7 @@ def keep_outlived(workflow: Any) -> None:
     """
 
     async def unacknowledged() -> list[Any]:
-        jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "run"]
+        jobs = [job for job in workflow.dag.needrun_jobs() if _rule_of(job) == "run"]
         return [job for job in jobs if await workflow.persistence.incomplete(job)]
 
     for job in workflow.async_run(unacknowledged()):

@@ -33,6 +33,8 @@ assert api  # which has to be imported before the others
         (patches.forget_dead_calls, FilePersistence, '"locks"'),
         (patches.keep_outlived, FilePersistence.incomplete, "async def incomplete("),
         (patches.keep_outlived, dag.DAG.needrun_jobs, "def needrun_jobs("),
+        (patches.call_first, workflow.Workflow.onstart, "self._onstart = func"),
+        (patches.call_first, workflow.Workflow.onerror, "self._onerror = func"),
         (patches.on_error, SCHEDULER, "self.failed"),
         (patches.on_error, FilePersistence.started, "def started("),
         (patches.throttle_scheduler, SCHEDULER._schedule_reevalutation, "threading.Timer("),
@@ -66,9 +68,37 @@ def test_many_requests_are_one_look_and_later_ones_another() -> None:
         assert not looks.acquire(timeout=0.15)
 
 
+def test_ours_is_called_once_and_before_the_user_s_own() -> None:
+    """Whichever Snakefile gives its own first, and if the rules are read for each `use rule`."""
+
+    class Snakemake:
+        def __init__(self) -> None:
+            self._onstart = lambda log: None
+
+        def onstart(self, function: Any) -> None:
+            self._onstart = function
+
+    for given_first in (True, False):
+        called: list[str] = []
+        known = Snakemake()
+        if given_first:
+            known.onstart(called.append)
+        for _ in range(2):
+            patches.call_first(known, "onstart", lambda called=called: called.append("ours"))
+        if not given_first:
+            known.onstart(called.append)
+        known._onstart("theirs")
+        assert called == ["ours", "theirs"]
+
+
 def job(rule: str, ended: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(rule=SimpleNamespace(name=rule), shellcmd=f"make {rule}",
-                           output=[f"{rule}.out"], log=[f"{rule}.log"], ended=ended)  # fmt: skip
+    return SimpleNamespace(
+        rule=SimpleNamespace(name=rule),
+        shellcmd=f"make {rule}",
+        output=[f"{rule}.out"],
+        log=[f"results/logs/{rule}.log"],
+        ended=ended,
+    )
 
 
 @pytest.mark.parametrize("failed", [[], ["run"], ["run", "page"]])

@@ -68,7 +68,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     folder.mkdir(parents=True)
     (folder / "manifest.json").touch()
     output = SimpleNamespace(manifest=str(folder / "manifest.json"))
-    job = SimpleNamespace(rule=SimpleNamespace(name="run"), output=output)
+    job = SimpleNamespace(log=["results/logs/run/ima/tiny/fedavg/seed1.log"], output=output)
 
     async def incomplete(job: object) -> bool:
         return True
@@ -86,7 +86,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
         assert folder.exists()
     other.join()
     assert not waits
-    of_another = SimpleNamespace(rule=SimpleNamespace(name="table"), output=output)
+    of_another = SimpleNamespace(log=["results/logs/table/demo/ima/x.log"], output=output)
     workflow.dag.needrun_jobs = lambda: [of_another]
     keep_outlived(workflow)
 
