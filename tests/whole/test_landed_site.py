@@ -261,6 +261,16 @@ def test_no_page_has_an_empty_reason(made: tuple[Path, Workbench]) -> None:
         assert 'title=""' not in text and not re.search(r">\s*\(\s*\)\s*<", text), page
 
 
+def test_no_sentence_begins_where_another_ends(made: tuple[Path, Workbench]) -> None:
+    """Jinja drops the line break after a block: ``in these settings.The paper tunes``."""
+    site, _ = made
+    for page in site.rglob("*.html"):
+        markup = re.sub(r"<(code|svg|pre)\b.*?</\1>", "", page.read_text("utf-8"), flags=re.DOTALL)
+        for paragraph in re.findall(r"<p\b[^>]*>(.*?)</p>", markup, re.DOTALL):
+            text = re.sub(r"<[^>]*>", "", paragraph)
+            assert not re.search(r"[a-z)%][.;:?][A-Z][a-z]", text), (page.name, text)
+
+
 def test_pages_say_what_they_are_of_and_lead_on(made: tuple[Path, Workbench]) -> None:
     site, _ = made
     for page in site.rglob("*.html"):
