@@ -27,6 +27,11 @@ RERUN = RerunChecks(GRAPH, workflow)
 snakemake_patches.shorten_reasons(workflow, RERUN.reasons)
 
 
+def start():
+    if snakemake_patches.on_start(workflow):
+        open_warm_start()
+
+
 wildcard_constraints:
     dataset=r"[A-Za-z0-9_.-]+",
     partition=r"[A-Za-z0-9_.-]+",
