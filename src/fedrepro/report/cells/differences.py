@@ -160,7 +160,9 @@ def unsearched(
         if search.setting == short:
             for method in search.methods:
                 searched.update(method.keys)
-                searched.update(".".join(method.place_of(key)) for key in method.grid)
+                for part, key in map(method.place_of, method.grid):
+                    base, _ = experiment.part(workbench.setting(name), part)
+                    searched.add(f"{base}.{key}")
     return {
         key: place
         for key, place in experiment.tunes.items()
