@@ -206,6 +206,13 @@ def _check_references(
         if name is not None and name not in known:
             raise bad_value(shown, where, name, wanted, known)
 
+    ways = "a key of a setting, <method>.<hyperparameter> or <method>.<key of a setting>"
+    for key in experiment.tunes:
+        part, _, name = key.partition(".")
+        require("tunes", part, {*Setting.model_fields, *part_files(experiment._own)}, ways)
+        if not {part, name.partition(".")[0]} & Setting.model_fields.keys():
+            owns = [f"{part}.{own}" for own in defaults_of(part, experiment._own)]
+            require("tunes", key, owns, f"one of {', '.join(sorted(owns))}")
     known_models, here = models.names(experiment._own), "a setting of this file"
     a_model, a_dataset = f"one of {', '.join(known_models)}", f"a data set of {CATALOGUE}"
     for name, setting in experiment.settings.items():

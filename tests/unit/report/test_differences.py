@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.report.cells.differences import Difference, grouped, of_setting, unsearched
+from fedrepro.report.cells.differences import (
+    Difference,
+    grouped,
+    of_claim,
+    of_setting,
+    unsearched,
+)
+from fedrepro.report.papers import published
 from support.places import ROOT
 from support.refusals import refused
 from support.search_world import EXPERIMENT, FILE, settle
@@ -84,6 +91,45 @@ def test_what_the_paper_tunes_and_no_search_has_is_said() -> None:
     rate = {"optimizer.lr", "optimizer.weight_decay"}
     assert left("aaggff/compact-silos") == {*rate, "lr_decay", "afl.lr"}
     assert left("aaggff/compact-searched-silos") == {"lr_decay"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "there", "here"),
+    [
+        ("superfed-mm-label-skew", "", ""),
+        ("superfed-mm-dirichlet", "top-5 accuracy", "accuracy"),
+        ("aaggff-worst-cross-silo", "top-5 accuracy, worst", "accuracy, worst"),
+        ("aaggff-plug-in-worst", "top-5 accuracy, worst", "accuracy, worst"),
+        ("fedevg-fidelity", "Fréchet inception distance", "Fréchet distance"),
+        ("fedgo-rounds", "rounds until the accuracy is 45", "rounds until the accuracy is 60"),
+    ],
+)
+def test_a_claim_s_metric_is_compared_with_the_paper_s(claim: str, there: str, here: str) -> None:
+    bench = load(ROOT)
+    (judged,) = (each for each in published.load(ROOT).claims if each.anchor == claim)
+    *_, last = (
+        difference
+        for differences in of_claim(bench, judged).values()
+        for difference in differences
+        if difference.key == "metric"
+    )
+    assert last.kept == (not there)
+    if there:
+        assert last.there.startswith(there)
+        assert last.here.startswith(here)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("epoch", "epoch"), ("afll.lr", "afll"), ("afl.rate", "afl.rate"), ("afl", "afl")],
+)
+def test_what_the_paper_tunes_is_a_key_that_exists(tmp_path: Path, key: str, value: str) -> None:
+    settle(tmp_path)
+    compact = tmp_path / "config/compact/own.yaml"
+    compact.parent.mkdir(parents=True, exist_ok=True)
+    compact.write_text(f"tunes: {{ {key}: section 1 }}")
+    with refused("value", file="config/compact/own.yaml", key="tunes", value=value):
+        load(tmp_path)
 
 
 def test_the_pages_are_those_of_the_settings() -> None:

@@ -5,6 +5,7 @@ Nobody writes this by hand: docs/compact.md, docs/differences.md and the claims 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fedrepro.config.artifact_sources import ArtifactFromData
@@ -12,7 +13,9 @@ from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import full_name
+from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
 from fedrepro.report.cells.compact import CENTRAL, pairs_of
 from fedrepro.report.papers.claim import Claim
@@ -92,13 +95,19 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
         return {}
     target = workbench.table(claim.system, claim.compact.table, "compact")
     methods: dict[str, list[str]] = {}
+    metrics: dict[str, list[Quantity]] = {}
     for pair in pairs_of(workbench, claim, claim.compact):
         for place in (pair.left, pair.right):
             cell = target.cells[place]
             methods.setdefault(cell.setting, []).extend(cell.methods)
+            metrics.setdefault(cell.setting, []).append(_metric(target, cell))
     summary = _of_summary(workbench, claim)
     return {
-        name: [*of_setting(workbench, name, names, target.seeds[0]), *summary]
+        name: [
+            *of_setting(workbench, name, names, target.seeds[0]),
+            *_of_metrics(workbench, claim, name, metrics[name]),
+            *summary,
+        ]
         for name, names in methods.items()
     }
 
@@ -168,6 +177,39 @@ def unsearched(
         for key, place in experiment.tunes.items()
         if key not in searched and key.partition(".")[0] in {*parts, *Setting.model_fields}
     }
+
+
+def _metric(target: TableTarget, cell: Cell) -> Quantity:
+    return target.table.metric_of(cell.row, cell.column).quantity
+
+
+def _of_metrics(
+    workbench: Workbench, claim: Claim, name: str, ours: Iterable[Quantity]
+) -> list[Difference]:
+    """What our cells in a setting show, beside what the paper's show in the one it stands for.
+
+    Where the paper's tables have no such setting, all their cells are looked at. A metric that the
+    paper does not show, or prints no number for, has the nearest one beside it.
+    """
+    tables = workbench.experiments[claim.system].tables
+    targets = [
+        workbench.table(claim.system, item, "paper") for item in claim.tables if item in tables
+    ]
+    counterpart = full_name(claim.system, str(workbench.setting(name).stands_for))
+    shown = [
+        (cell.setting == counterpart, _metric(target, cell).words)
+        for target in targets
+        for cell in target.cells
+    ]
+    there = {words for same, words in shown if same} or {words for _, words in shown}
+    nearest = {}
+    for metric in ours:
+        known = there - {metric.words} if metric.incomparable else there
+        close = get_close_matches(metric.words, sorted(known), 1, 0)
+        nearest[metric.words] = close[0] if close else None
+    # Sorted so that one that differs comes last, as with summaries.
+    order = sorted(nearest.items(), key=lambda pair: (pair[0] != pair[1], pair))
+    return [Difference("metric", printed, words) for words, printed in order]
 
 
 def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
