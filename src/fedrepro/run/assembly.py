@@ -29,6 +29,7 @@ from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
 from fedrepro.engine.task import Measure as OfOutputs
+from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -109,9 +110,11 @@ class Plan:
 
     @property
     def tested(self) -> list[str]:
-        """Columns of the task's measures on the test set, if they are taken on it."""
+        """Columns of the measures that are taken on the test set: those that tables read."""
         task = self.federation.context.task
-        return [f"test_{name}" for name in task.measures] if task.alike else []
+        columns = {measure.column for measure in measures.packaged("round").values()}
+        tested = (f"test_{name}" for name in task.measures)
+        return [column for column in tested if task.alike or column in columns]
 
     @property
     def distills(self) -> bool:

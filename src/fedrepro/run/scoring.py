@@ -121,7 +121,8 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         more = bool(plan.tested)
         scores = [evaluate(ctx.net, ctx.task, params, part, len(part), more) for part in parts]
         row |= {
-            f"test_{name}": _mean(result.more[name] for result in scores) for name in scores[0].more
+            column: _mean(result.more[column.removeprefix("test_")] for result in scores)
+            for column in plan.tested
         }
         row["test_loss"] = _mean(result.loss for result in scores)
         row["test_accuracy"] = _mean(result.accuracy for result in scores)

@@ -292,6 +292,23 @@ def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:
     assert auroc(np.array([0.1, 0.4]), np.array([0, 1])) == 1
 
 
+@pytest.mark.parametrize("clients", [True, False])
+def test_the_shared_auroc_is_that_of_the_test_set_if_there_is_one(
+    tmp_path: Path, clients: bool
+) -> None:
+    """And not a mean over clients' own test samples, which have the other sign here."""
+    random = np.random.default_rng(0)
+    y = np.arange(150) // 6 % 2
+    x = (random.normal(0, 1, (150, 3)) + y[:, None]).astype(np.float32)
+    data = Dataset("t", "binary", 2, (3,), Split(x, y, None), Split(-x, y, None), None, None, {})
+    given: dict[str, Any] = {"evaluate": {"every": 6, "clients": clients}, "rounds": 6}
+    runner.run(run_spec(**given), data, partition(True, y, equal=True), tmp_path / "seed1", "code")
+    rounds = pd.read_parquet(tmp_path / "seed1" / "rounds.parquet")
+    assert rounds["test_auroc"].iloc[-1] < 0.5
+    assert rounds["test_accuracy"].iloc[-1] < 0.5
+    assert not clients or rounds["client_auroc"].iloc[-1] > 0.5
+
+
 def test_next_words_count_only_where_there_is_a_word() -> None:
     targets = torch.tensor([[5, 4, 0], [1, 3, 0]])  # a text of two words, and one of none
     logits = functional.one_hot(torch.tensor([[5, 6, 0], [1, 3, 0]]), 7).double() * 3
