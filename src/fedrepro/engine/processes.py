@@ -5,6 +5,7 @@ once. It writes its results to shared memory (:class:`Stacked`). It lives for on
 no state to synchronise and nothing to clean up after a crash.
 """
 
+import json
 import mmap
 import os
 import signal
@@ -20,7 +21,7 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.terminal import ASKED_TO_END
 
 ALIGNED = 64  # bytes, as in torch's own allocator
@@ -64,7 +65,7 @@ class Stacked:
         for place in range(self.places):
             if self._layouts[place] != wanted:
                 how = "has another shape than others" if self._layouts[place] else "is missing"
-                raise UserError(f"{name_of(place)}: its result {how}")
+                raise refusal(name_of(place), f"its result {how}")
 
     def __enter__(self) -> "Stacked":
         return self
@@ -192,18 +193,26 @@ class _Reports:
         text = self._text[LONGEST * place : LONGEST * (place + 1)].rstrip(b"\0")
         if state in (REFUSED, FAILED):
             said = text.decode(errors="replace")
-            raise UserError(said) if state == REFUSED else RuntimeError(said)
-        during = f" during {name_of(state - 1)}" if state else ""
+            raise UserError(**json.loads(said)) if state == REFUSED else RuntimeError(said)
+        where = name_of(state - 1) if state else "a worker"
         if status is not None and status < 0:
-            raise UserError(
-                f"a worker process was killed{during} ({signal.Signals(-status).name}), perhaps by "
-                "lack of memory: run the same command again to resume from the last checkpoint; "
-                "fewer `threads` in config.yaml need less memory"
+            why = (
+                f"its process was killed ({signal.Signals(-status).name}), perhaps by lack of "
+                "memory: run the same command again to resume from the last checkpoint; fewer "
+                "`threads` in config.yaml need less memory"
             )
-        raise UserError(
-            f"a worker process ended{during} with status {status}: the method, the model or a "
-            "library ended it, as os._exit does"
+            raise refusal(where, why, code="")
+        why = (
+            f"its process ended with status {status}: the method, the model or a library ended it, "
+            "as os._exit does"
         )
+        raise refusal(where, why, code="")
+
+
+def _told(error: UserError, where: str) -> str:
+    """A refusal as JSON: all but its value, which may be of any kind and size."""
+    fields = {name: getattr(error, name) for name in ("code", "file", "key", "expected")}
+    return json.dumps({"message": f"{where}{error}", **fields}, default=str)
 
 
 def _work_and_leave(
@@ -236,9 +245,9 @@ def _work_and_leave(
         where = "" if number is None else f"{name_of(number)}: "
         match error:
             case plugins.PluginError():
-                reports.left(place, REFUSED, f"{where}{error}")
+                reports.left(place, REFUSED, _told(error, where))
             case UserError():
-                reports.left(place, REFUSED, str(error))
+                reports.left(place, REFUSED, _told(error, ""))
             case _:
                 reports.left(place, FAILED, f"{where}{''.join(traceback.format_exception(error))}")
     finally:

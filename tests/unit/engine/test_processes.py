@@ -19,7 +19,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, Parallel, sequential
 from fedrepro.engine.processes import Stacked, distribute
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import ASKED_TO_END
 from support.closeness import assert_close
 from support.places import TESTS
@@ -73,11 +73,12 @@ def test_what_goes_wrong_elsewhere_is_raised_here() -> None:
 
     def refuse(place: int) -> None:
         if os.getpid() != here:
-            raise UserError("model: 'x': expected another")
+            raise bad_value("settings.yaml", "model", "x", "another")
         time.sleep(0.3)
 
-    with pytest.raises(UserError, match="model: 'x': expected another"):
+    with refused("value", file="settings.yaml", key="model", names="'x'") as raised:
         distribute(refuse, range(50), 2)
+    assert raised.value.expected == "another"
 
     def fail(place: int) -> None:
         if os.getpid() != here:
@@ -117,7 +118,7 @@ def test_a_killed_worker_is_one_line() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.3)
 
-    with refused(names=("1", "SIGKILL")):
+    with refused("", file="number 1", names=("1", "SIGKILL")):
         distribute(die, range(4), 2)
 
 
