@@ -137,7 +137,7 @@ def test_what_sends_more_than_a_clipped_update_is_refused(name: str, fault: Faul
 
 def test_running_statistics_are_refused() -> None:
     net = Net(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
-    with refused(names=("dp", "BatchNorm")):
+    with refused(file="dp", key="1.running_mean", names="BatchNorm"):
         DP(FedAvg()).check(replace(federation("fedavg").context, net=net))
 
 

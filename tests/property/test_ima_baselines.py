@@ -219,7 +219,7 @@ def test_first_anchors() -> None:
 
 def test_fedfa_needs_a_linear_head() -> None:
     net = Net(models.build("superfed_twocnn", (3, 28, 28), 10))
-    with refused(names=("linear", "layer")):
+    with refused(file="fedfa", key="model", names=("linear", "layer")):
         FedFA().check(replace(federation().context, net=net))
     FedFA().check(federation().context)
 

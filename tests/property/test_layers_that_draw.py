@@ -118,7 +118,7 @@ def test_the_server_draws_by_name_as_well() -> None:
 
 
 def test_dropout_is_refused_side_by_side_in_one_line() -> None:
-    with refused(names=("'sequential'", "dropout")):
+    with refused(value="vectorised", names=("'sequential'", "dropout")):
         play(replace(world_of("fedavg"), execute=eager), until=1)
     play(replace(world_of("fedavg", probability=0.0), execute=eager), until=1)  # draws nothing
 

@@ -43,5 +43,5 @@ def test_side_by_side(name: str) -> None:
 @pytest.mark.parametrize("name", ["superfed_resnet9"])
 def test_batchnorm_is_not_run_side_by_side(name: str) -> None:
     """The padding of short mini-batches would count in its statistics."""
-    with refused(names=("'vectorised'", "BatchNorm")):
+    with refused(value="vectorised", names="BatchNorm"):
         after_a_round(name, eager)

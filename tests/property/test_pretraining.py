@@ -345,5 +345,5 @@ class Shapeless(Method):
 @pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])
 def test_wrappers_refuse_a_server_without_a_model(wrapper: str) -> None:
     outer, _ = registry.compose(wrapper)
-    with refused(names=("method", "server")):
+    with refused(file=f"method {wrapper}", names=("model", "server")):
         begin(federation(method=replace(outer, inner=Shapeless())))

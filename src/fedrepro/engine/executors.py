@@ -25,7 +25,7 @@ from fedrepro.engine.net import TOO_FEW, Net
 from fedrepro.engine.processes import Stacked, can_distribute, distribute
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 
 # Up to this many steps per client, of a model with this few parameters, are compiled into one
 # kernel: there the time goes into launching kernels, not into arithmetic.
@@ -161,10 +161,11 @@ def _explain(error: ValueError, steps: Steps) -> None:
 
 def lone_sample(batch_size: int, size: int, who: str = "a client") -> UserError:
     """The error about a client whose last mini-batch has one sample."""
-    return UserError(
-        f"batch_size: {batch_size}: leaves one sample to the last mini-batch of {who} with {size}, "
+    why = (
+        f"{batch_size}: leaves one sample to the last mini-batch of {who} with {size}, "
         "which BatchNorm cannot normalise: choose another size"
     )
+    return refusal("batch_size", why, "batch_size", batch_size)
 
 
 @dataclass(frozen=True)
@@ -231,9 +232,7 @@ def vectorised(training: Training) -> Outcome:
     if missing := _missing_to_compile(ctx.sizes.device.type):
         raise _not_compiled(missing)
     if any(isinstance(layer, nn.RNNBase) for layer in ctx.net.module.modules()):
-        raise UserError(
-            "executor: 'vectorised': PyTorch's compiler takes no LSTM, GRU or RNN: use 'sequential'"
-        )
+        raise _unfit("PyTorch's compiler takes no LSTM, GRU or RNN")
     longest = max(len(batches) for batches in steps)
     # For a model of which only a part is communicated: that part.
     moving = training.message.get("params", ctx.initial)
@@ -250,7 +249,12 @@ def vectorised(training: Training) -> Outcome:
 
 def _not_compiled(why: str) -> UserError:
     remedy = "mend that, or use 'sequential', which gives other numbers (docs/provenance.md)"
-    return UserError(f"executor: 'vectorised': {why}: {remedy}")
+    return _unfit(why, remedy)
+
+
+def _unfit(why: str, remedy: str = "use 'sequential'", executor: str = "vectorised") -> UserError:
+    """The error for an executor that can't train this model here."""
+    return refusal("executor", f"{executor!r}: {why}: {remedy}", "name", executor)
 
 
 def _reason(text: str) -> str:
@@ -266,22 +270,17 @@ def _stacked(
 ) -> Outcome:
     method, ctx, message, client_states, steps = training
     if ctx.net.mixes_samples:
-        raise UserError(
-            "executor: 'vectorised': the model has BatchNorm, whose statistics padding would "
-            "change: use 'sequential', or a model with GroupNorm"
+        raise _unfit(
+            "the model has BatchNorm, whose statistics padding would change",
+            "use 'sequential', or a model with GroupNorm",
         )
     if ctx.draws:
-        raise UserError(
-            "executor: 'vectorised': the model has dropout or draws otherwise, which clients "
-            "side by side would have to share: use 'sequential'"
-        )
+        raise _unfit("the model has dropout or other draws, which clients side by side would share")
     if ctx.net.running_statistics:
-        raise UserError(
-            "executor: 'vectorised': the model keeps state between mini-batches "
-            f"({ctx.net.running_statistics[0]}): use 'sequential'"
-        )
+        moved = ctx.net.running_statistics[0]
+        raise _unfit(f"the model keeps state between mini-batches ({moved})")
     if ctx.net.precision != "float32":
-        raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")
+        raise _unfit("does not support `precision`")
     with warnings.catch_warnings():  # of attention, which torch then computes client by client
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         states = tree.stack(client_states)
@@ -392,5 +391,5 @@ def choose(
         names = ["auto", *EXECUTORS]
         raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
     if wanted == "parallel" and (device != "cpu" or not can_distribute()):
-        raise UserError("executor: 'parallel': needs Linux and device cpu: use 'sequential'")
+        raise _unfit("needs Linux and device cpu", executor="parallel")
     return wanted

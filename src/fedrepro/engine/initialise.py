@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedrepro.engine.tree import Tree
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers with weights and a bias
@@ -205,7 +205,8 @@ def _refuse_marks(module: nn.Module, layers: list[nn.Module]) -> None:
 
 
 def _undrawn(layer: str, what: str) -> UserError:
-    return UserError(
-        f"model: layer {layer}: no rule draws its {what}: keep its weights, pass a function that "
-        "builds the model, or give the layer a method reset_parameters"
+    why = (
+        f"no rule draws its {what}: keep its weights, pass a function that builds the model, or "
+        "give the layer a method reset_parameters"
     )
+    return refusal(f"model: layer {layer}", why)

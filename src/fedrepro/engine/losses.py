@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedrepro.engine.task import Task, by_sample
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -52,14 +52,15 @@ def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
     Raises:
         UserError: for a sum over samples, and for parameters, which nothing would train.
     """
+    where = f"loss {name}"
     if isinstance(function, nn.Module):
         if any(leaf.requires_grad for leaf in function.parameters()):
-            raise UserError(f"loss {name}: has parameters to train: expected a function without")
+            raise refusal(where, "has parameters to train: expected a function without")
         function = copied(function).to(device)
         reduction: Any = getattr(function, "reduction", None)
         plain = getattr(function, "weight", None) is None and _counts_all(vars(function))
         if reduction == "sum":
-            raise bad_value(f"loss {name}", "reduction", "sum", "'mean' or 'none'")
+            raise bad_value(where, "reduction", "sum", "'mean' or 'none'")
         if reduction == "mean" and plain:
             vars(function)["reduction"] = "none"
     elif _averages_plainly(function):

@@ -22,7 +22,7 @@ from fedrepro.engine.fidelity import deviation as deviation
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value, refusal
 
 LOSS = "loss_before"  # in an update: the loss that adaptive weighting computes its weights from
 # In an update, or in the state that a server hook returns: numbers to record, by measure name. The
@@ -71,10 +71,21 @@ class GaussianMechanism(NamedTuple):
 def require_classification(method: Faithful, ctx: Context, why: str) -> None:
     """Raises UserError, which says ``why``, unless the task is to classify samples."""
     if ctx.task.name != "classification":
-        raise UserError(
-            f"method {name_of(method)}: task {ctx.task.name!r}: expected 'classification', "
-            f"because {why}"
-        )
+        expected = f"'classification', because {why}"
+        raise bad_value(f"method {name_of(method)}", "task", ctx.task.name, expected)
+
+
+def require_server_model(method: Faithful, server: Tree, why: str) -> None:
+    """Raises UserError, which says ``why``, unless a method's server has a model."""
+    if "params" not in server:
+        expected = f"expected a method with a model on the server, which {why}"
+        raise refusal(f"method {name_of(method)}", expected)
+
+
+def sends_no_models(method: Faithful) -> UserError:
+    """The error for clients' models that are to be kept, if clients send none."""
+    why = "save_models_at: expected no rounds, because clients send no models"
+    return refusal(f"method {name_of(method)}", why, "save_models_at")
 
 
 @dataclass(frozen=True)

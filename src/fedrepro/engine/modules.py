@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from fedrepro.engine import tree
 from fedrepro.engine.initialise import BatchNorm
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
 # Inputs -> a forward pass's positional arguments, and those by name.
@@ -21,18 +21,19 @@ AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
 
 def refuse_unusable(module: nn.Module) -> None:
     """Raises UserError for a module that torch cannot call with other parameters."""
-    name = type(module).__name__
+    where = f"model {type(module).__name__}"
     if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
-        raise UserError(f"model {name}: scripted: pass the module that was scripted instead")
+        raise refusal(where, "scripted: pass the module that was scripted instead")
     for path, leaf in (*module.named_parameters(), *module.named_buffers()):
         if is_lazy(leaf):
-            raise UserError(
-                f"model {name}: {path}: its shape is not known yet: give the lazy layer its number "
-                "of inputs, or call the model once on a sample"
+            why = (
+                f"{path}: its shape is not known yet: give the lazy layer its number of inputs, "
+                "or call the model once on a sample"
             )
+            raise refusal(where, why, path)
         if leaf.requires_grad and leaf.is_complex():
             wanted = "real numbers, such as torch.view_as_real has, made complex in `forward`"
-            raise bad_value(f"model {name}", path, str(leaf.dtype), wanted)
+            raise bad_value(where, path, str(leaf.dtype), wanted)
 
 
 def called(
@@ -119,10 +120,11 @@ def is_in(module: nn.Module, path: str, leaf: Tensor) -> bool:
 def replaced(where: str, path: str) -> UserError:
     """The error about a model that replaces one of its tensors."""
     name = path.rpartition(".")[2]
-    return UserError(
-        f"{where}: its forward pass replaces {path}, which is then lost: change it in place, as in "
+    why = (
+        f"its forward pass replaces {path}, which is then lost: change it in place, as in "
         f"self.{name}.copy_(...), a parameter without gradients"
     )
+    return refusal(where, why, path)
 
 
 def tied(module: nn.Module) -> str:

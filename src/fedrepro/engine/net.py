@@ -28,7 +28,7 @@ from fedrepro.engine.modules import (
     tied,
 )
 from fedrepro.engine.tree import Branch, Tree
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 if TYPE_CHECKING:
@@ -182,10 +182,11 @@ class Net:
             if version < 0:
                 raise replaced(where, name)
             if version != self._versions[name]:
-                raise UserError(
-                    f"{where}: {name} changed in training, though it did not on the first samples: "
-                    "give its layer the attribute `moves_buffers = True`"
+                why = (
+                    f"{name} changed in training, though it did not on the first samples: give its "
+                    "layer the attribute `moves_buffers = True`"
                 )
+                raise refusal(where, why, name)
 
     def _versions_now(self) -> dict[str, int]:
         """How often the tensors outside the tree have been written to; -1 for another tensor."""
@@ -292,26 +293,30 @@ class Net:
 
     def _require_parts(self) -> None:
         """Raises UserError for a module without `body` and `head`."""
+        where = f"model {type(self.module).__name__}"
         if not (hasattr(self.module, "body") and hasattr(self.module, "head")):
-            raise UserError(
-                f"model {type(self.module).__name__}: has no `body` and `head`, which the method "
-                "treats differently: use fedrepro.models.classifier.Classifier(body, head)"
+            why = (
+                "has no `body` and `head`, which the method treats differently: use "
+                "fedrepro.models.classifier.Classifier(body, head)"
             )
+            raise refusal(where, why)
         if self._tied:
-            raise UserError(
-                f"model {type(self.module).__name__}: {self._tied}: shared by its `body` and "
-                "`head`, which the method treats differently: give each its own"
+            why = (
+                f"{self._tied}: shared by its `body` and `head`, which the method treats "
+                "differently: give each its own"
             )
+            raise refusal(where, why, self._tied)
 
     def require_trained_parts(self, method: str) -> None:
         """Raises UserError unless both `body` and `head` are trained, which ``method`` splits."""
         self._require_parts()
         for part in ("body", "head"):
             if not any(name.startswith(f"{part}.") for name in self.trained):
-                raise UserError(
-                    f"method {method}: expected a model whose body and head both have parameters "
-                    f"to train; the {part} of this one has none"
+                why = (
+                    "expected a model whose body and head both have parameters to train; the "
+                    f"{part} of this one has none"
                 )
+                raise refusal(f"method {method}", why, part)
 
     def twin(self) -> "Net":
         """The same network in other memory, with nothing recorded."""
@@ -334,10 +339,11 @@ class Net:
     def refuse_running_statistics(self, method: str) -> None:
         """Raises UserError if the model has running statistics, which ``method`` would corrupt."""
         if names := self.running_statistics:
-            raise UserError(
-                f"method {method}: does not support models with running statistics ({names[0]}): "
-                "use GroupNorm, or BatchNorm with the statistics of mini-batches"
+            why = (
+                f"does not support models with running statistics ({names[0]}): use GroupNorm, or "
+                "BatchNorm with the statistics of mini-batches"
             )
+            raise refusal(f"method {method}", why, names[0])
 
     def refuse_others(self, params: Tree, whose: str, each_client: bool = False) -> None:
         """Raises UserError unless ``params`` has this network's leaves, by names and shapes.
@@ -480,7 +486,7 @@ def _followed(loss: Callable[[Branch], Tensor], params: Branch) -> Tensor:
     """A loss that a gradient follows from; of another one, torch.func would return zeros."""
     value = loss(params)
     if not value.requires_grad:
-        raise UserError("loss: no gradient follows from it: compute without detach() and no_grad")
+        raise refusal("loss", "no gradient follows from it: compute without detach() and no_grad")
     return value
 
 

@@ -29,7 +29,7 @@ from fedrepro.engine.method import GaussianMechanism, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import Combining
 from fedrepro.methods.norm_clip import NormClip, clipped
-from fedrepro.support.errors import UserError, above, at_least
+from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,7 @@ class DP(Combining):
         Raises:
             UserError: for a model with BatchNorm.
         """
-        if ctx.net.running_statistics:
-            raise UserError(
-                "method dp: expected a model without BatchNorm, whose running statistics cannot "
-                "be clipped together with parameters"
-            )
+        ctx.net.refuse_running_statistics("dp")
         self.inner.check(ctx)
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:

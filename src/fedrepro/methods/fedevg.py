@@ -44,12 +44,12 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
-from fedrepro.engine.method import Artifact, Method, deviation
+from fedrepro.engine.method import Artifact, Method, deviation, sends_no_models
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least
 
 
 def energies_of(outputs: Tensor, y: Tensor) -> Tensor:
@@ -233,9 +233,7 @@ class FedEvg(Method):
         return client_state["params"] if client_state else ctx.initial
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        raise UserError(
-            "setting: save_models_at: fedevg: expected no rounds, because clients send no models"
-        )
+        raise sends_no_models(self)
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
         return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes, {})

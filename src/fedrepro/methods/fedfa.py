@@ -35,12 +35,12 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, deviation
+from fedrepro.engine.method import Method, deviation, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, count, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least, bad_value
+from fedrepro.support.errors import at_least, bad_value, refusal
 from fedrepro.support.rng import stream
 
 WEIGHT, BIAS = "head.weight", "head.bias"
@@ -64,12 +64,11 @@ class FedFA(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("fedfa")
+        require_classification(self, ctx, "each class has an anchor")
         heads = {name for name in ctx.net.trained if name.startswith("head.")}
-        if ctx.task.name != "classification" or not {WEIGHT} <= heads <= {WEIGHT, BIAS}:
-            raise UserError(
-                "method fedfa: expected a classification task and a model whose head is one linear "
-                "layer: each class has an anchor among the head's inputs"
-            )
+        if not {WEIGHT} <= heads <= {WEIGHT, BIAS}:
+            why = "expected one whose head is one linear layer: anchors are among the head's inputs"
+            raise refusal("method fedfa", f"model: {why}", "model")
 
     # --- server ---------------------------------------------------------------------------------
     def init_server(self, ctx: Context, params: Tree) -> Tree:

@@ -38,7 +38,7 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, samples_of, shuffle
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.prototypes import contrast, generated, margin, pull
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least, refusal
 
 
 class Reported(NamedTuple):
@@ -95,7 +95,8 @@ class FedTGP(Method):
         head = ctx.net.head(params).values()
         weight = next((leaf for leaf in head if leaf.dim() == 2), None)
         if weight is None:
-            raise UserError("method fedtgp: expected a model whose head trains a linear layer")
+            why = "model: expected one whose head trains a linear layer"
+            raise refusal("method fedtgp", why, "model")
         classes, features = ctx.net.outputs(params), weight.shape[1]
         net = fresh_net(classes, features, weight, ctx.stream("initial prototypes"))
         known = torch.zeros((), device=weight.device)

@@ -17,7 +17,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import SAMPLES, Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import at_least, bad_value
 
 BATCH = 250  # images drawn at a time
 SHOWN = 64  # images on a sample sheet
@@ -40,9 +40,8 @@ class Generated(Method):
 
     def check(self, ctx: Context) -> None:
         if ctx.rounds != 1:
-            raise UserError(
-                f"method generated: rounds: {ctx.rounds}: expected 1, because it draws images once"
-            )
+            expected = "1, because it draws images once"
+            raise bad_value("method generated", "rounds", ctx.rounds, expected)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {"x": torch.zeros(0, device=ctx.net.device)}

@@ -25,11 +25,11 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper, deviation
+from fedrepro.engine.method import Method, Wrapper, deviation, require_server_model
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least, bad_value, decay
+from fedrepro.support.errors import at_least, bad_value, decay
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -170,10 +170,7 @@ class IMA(Wrapper):
         if self.before_server_optimizer:
             return self.inner.init_server(self.with_window(ctx), params)
         server = self.inner.init_server(ctx, params)
-        if "params" not in server:
-            raise UserError(
-                "method ima: expected a method with a model on the server, which IMA averages"
-            )
+        require_server_model(self, server, "IMA averages")
         return self.from_parent(ctx, server)
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, sends_no_models
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,7 @@ class Local(Method):
         return server
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        raise UserError(
-            "save_models_at: method local: expected another method: clients send no models"
-        )
+        raise sends_no_models(self)
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         params: Tree = client_state["local"] if client_state else server["params"]

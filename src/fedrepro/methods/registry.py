@@ -22,7 +22,7 @@ from fedrepro.engine.method import Method, Wrapper, name_of
 from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value, load_valid
+from fedrepro.support.errors import UserError, bad_value, load_valid, refusal
 from fedrepro.support.names import Composition
 
 # Classes whose hooks are the defaults, not overrides.
@@ -79,10 +79,8 @@ def part_in(file: Path) -> Part:
     module = _import(file)
     classes = plugins.classes_in(module, Method, ServerOptimizer)
     if len(classes) != 1:
-        raise UserError(
-            f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
-            f"ServerOptimizer, found {len(classes)}"
-        )
+        expected = "exactly one dataclass that extends Method, Wrapper or ServerOptimizer"
+        raise refusal(file, f"expected {expected}, found {len(classes)}", value=len(classes))
     (cls,) = classes
     kind, base = _kind_of(cls)
     if plugins.is_own(module.__name__):
@@ -113,7 +111,15 @@ def as_own(cls: type[Any], name: str) -> type[Any]:
             source.refuse_text(file)
             source.refuse_class(file, cls, _kind_of(cls)[1])
         except UserError as error:
-            raise UserError(str(error).replace(str(file), f"class {cls.__name__}")) from None
+            where = f"class {cls.__name__}"
+            raise UserError(
+                str(error).replace(str(file), where),
+                code=error.code,
+                file=error.file.replace(str(file), where),
+                key=error.key,
+                value=error.value,
+                expected=error.expected,
+            ) from None
     module = ModuleType(f"{plugins.PACKAGE}_methods_given.{name}")
     code = (value.__code__ for value in vars(cls).values() if inspect.isfunction(value))
     files = (function.co_filename for function in code if Path(function.co_filename).is_file())

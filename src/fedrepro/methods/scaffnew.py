@@ -33,7 +33,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps, steps_per_epoch
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Scaffnew(Method):
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("scaffnew")
         if ctx.optimizer.init({"any": torch.zeros(1)}):
-            raise UserError("method scaffnew: optimizer: expected SGD without momentum")
+            why = "optimizer: expected SGD without momentum"
+            raise refusal("method scaffnew", why, "optimizer")
 
     def probability(self, ctx: Context) -> float:
         """Of a communication after a step."""

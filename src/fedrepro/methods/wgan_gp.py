@@ -31,8 +31,8 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
-from fedrepro.methods.generating.parts import part_of
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.methods.generating.parts import part_of, without_parts
+from fedrepro.support.errors import at_least, refusal
 from fedrepro.support.rng import stream
 
 PARTS = ("generator", "critic")
@@ -77,10 +77,8 @@ class WganGp(Method):
 
     def check(self, ctx: Context) -> None:
         if not isinstance(getattr(ctx.net.module, "latent", None), int):
-            raise UserError(
-                "method wgan_gp: model: expected one with a generator and a critic: "
-                "wgan_gp_resnet or wgan_gp_small"
-            )
+            models = "wgan_gp_resnet or wgan_gp_small"
+            raise without_parts("wgan_gp", "a generator and a critic", models)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}
@@ -99,10 +97,8 @@ class WganGp(Method):
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
         if not isinstance(steps, Steps):
-            raise UserError(
-                "executor: 'vectorised': not possible, because a generator and its critic take "
-                "turns: use 'sequential'"
-            )
+            why = "'vectorised': a generator and its critic take turns: use 'sequential'"
+            raise refusal("executor", why, "name", "vectorised")
         generator, critic = (
             _Player(ctx, name, message["params"], client_state["optimizers"][name])
             for name in PARTS

@@ -216,17 +216,17 @@ def test_similarity_is_of_centred_features_whatever_their_place_turn_and_scale()
     between = linear_cka(one, other)
     assert 0 < between < 0.9 and mean_cka([one, other]) == between
     assert mean_cka([one, other, moved]) == pytest.approx((2 * between + 1) / 3)
-    with refused(names=("models", "two")):
+    with refused(file="CKA", key="models", value=1, names="two"):
         mean_cka([one])
-    with refused(names=("9", "8")):
+    with refused(key="features", names=("9", "8")):
         linear_cka(one, other[:8])
 
 
 def test_what_is_refused() -> None:
     outputs, averaged = run(torch.tanh)
-    with refused(names=("1", "repeat")):
+    with refused(key="repeats", value=1):
         decompose(outputs[:1], averaged[:1], TARGETS, WEIGHTS, SEEN)
-    with refused(names=("seen", "1", "3", "2")):
+    with refused(key="seen", value=(1, 3), names="2"):
         decompose(outputs, averaged, TARGETS, WEIGHTS, SEEN[:1])
     small, large = (
         Net(models.build("logistic", shape, 10)).init(stream(1, "init")) for shape in ((4,), (5,))

@@ -58,13 +58,13 @@ def test_a_sample_of_one_teaches_nothing() -> None:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
 def test_a_loss_that_is_none_is_refused_by_name(rule: str, bad: float) -> None:
-    with refused(names=("2", "1")):
+    with refused(file="round 2: client 1", key="loss"):
         replay(rule_of(rule), 2, log([[1.0, 2.0], [1.0, bad]]))
 
 
 @pytest.mark.parametrize("rule", ["aaggff_s", "afl"])
 def test_rules_for_all_clients_refuse_a_sample(rule: str) -> None:
-    with refused(names=("2", "3", "clients", "aaggff_d")):
+    with refused(key="participants", value=2, names=("3", "clients", "aaggff_d")):
         replay(rule_of(rule), 3, log([[1.0, 2.0]], [[0, 2]], clients=3))
 
 
@@ -236,7 +236,7 @@ def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
     np.save(tmp_path / "good.npy", np.ones((2, 3)))
     assert read_log(tmp_path / "good.npy").clients == 3
     np.save(tmp_path / "bad.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with refused(names=("bad.npy", "numbers")):
+    with refused("unreadable", file="bad.npy", names="numbers"):
         read_log(tmp_path / "bad.npy")
 
 
@@ -248,7 +248,7 @@ def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
         ("a,b\n", {"names": "round"}),
         ("round,client,loss\n1,0,1\n3,0,1\n", {"names": ("2", "1")}),
         ("round,client,loss\n1,0,1\n1,0,2\n", {"names": ("1", "client")}),
-        ("round,client,loss\n1,0.5,1\n", {"names": ("client", "numbers")}),
+        ("round,client,loss\n1,0.5,1\n", {"key": "client", "names": "numbers"}),
         ("round,client,loss\n1,0,1\n1,-1,2\n", {"names": ("client", "0")}),
         ("round,client,loss\n1,0,1\n,1,2\n", {"names": ("round", "0")}),
     ],
@@ -260,24 +260,24 @@ def test_damaged_logs(tmp_path: Path, losses: str, fault: Fault) -> None:
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     losses = write(tmp_path / "losses.csv", "a,b\n1,2\n3,4\n")
-    with refused(names=("1", "rounds", "2")):
+    with refused(file="who.csv", key="rounds", value=1, names="2"):
         read_log(losses, write(tmp_path / "who.csv", "x\n0\n"))
-    with refused(names=("2", "0", "1")):
+    with refused(file="who.csv", key="client", names=("0", "1")):
         read_log(losses, write(tmp_path / "who.csv", "x\n0\n2\n"))
-    with refused(names=("3", "numbers", "2")):
+    with refused(file="n.csv", value=3, names=("numbers", "2")):
         read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n2\n3\n"))
     with refused(names=("positive", "numbers")):
         read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n0\n"))
     with refused(names=("positive", "numbers")):
         read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\ninf\n"))
-    with refused(names=("0", "1")):  # clients are numbered from 0
+    with refused(key="client", names=("0", "1")):  # clients are numbered from 0
         read_log(losses, write(tmp_path / "who.csv", "x\n0\n-1\n"))
     for clients in (0, 1):
         with refused(key="clients", value=clients, names="2"):
             read_log(losses, clients=clients)
     with refused(key="name", value="losses.txt"):
         read_log(tmp_path / "losses.txt")
-    with refused(names=("such", "file")):
+    with refused("missing", file="none.csv"):
         read_log(tmp_path / "none.csv")
 
 

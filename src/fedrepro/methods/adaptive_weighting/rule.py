@@ -16,12 +16,12 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, Method, deviation, name_of
+from fedrepro.engine.method import LOSS, Method, deviation, require_server_model
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value
 
 MEMORY = "decision"  # the entry of the server's state with the rule's memory
 
@@ -113,11 +113,7 @@ class Decider(Method):
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         server = super().init_server(ctx, params)
-        if "params" not in server:
-            raise UserError(
-                f"method {name_of(self)}: expected a method with a model on the server, which "
-                "clients compute their losses with"
-            )
+        require_server_model(self, server, "clients compute their losses with")
         return {**server, MEMORY: _tensors(self.memory(ctx.clients), ctx)}
 
     def client_update(

@@ -8,7 +8,7 @@ from fedrepro.engine.modules import called
 from fedrepro.engine.net import Net
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import stream
 
 
@@ -38,9 +38,12 @@ def require_parts(method: str, ctx: Context, names: tuple[str, str], models: str
     module = ctx.net.module
     has = {name for name, _ in module.named_children()}
     if not (set(names) <= has and hasattr(module, "latent") and hasattr(module, "classes")):
-        raise UserError(
-            f"method {method}: model: expected one with {names[0]} and {names[1]}: {models}"
-        )
+        raise without_parts(method, f"{names[0]} and {names[1]}", models)
+
+
+def without_parts(method: str, parts: str, models: str) -> UserError:
+    """The error for a setting's model that lacks ``parts``, with the ``models`` that have them."""
+    return refusal(f"method {method}", f"model: expected one with {parts}: {models}", "model")
 
 
 def conditional_set(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.method import SAMPLES, Artifact
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 SHOWN = 10  # at most this many images of a class on a sample sheet
 
@@ -23,27 +23,27 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
     Raises:
         UserError: one line that gives the reason.
     """
-    inputs = ctx.inputs
+    inputs, where = ctx.inputs, f"method {method}"
     if ctx.task.name != "classification" or len(inputs.shape) != 3:
-        raise UserError(f"method {method}: expected images with classes, from (channels, h, w)")
+        raise refusal(where, "expected images with classes, from (channels, h, w)")
     if inputs.range is None:
-        raise UserError(
-            f"method {method}: scaling: expected 'unit' or 'symmetric', so that all channels of an "
-            "image have the same range"
-        )
+        expected = "'unit' or 'symmetric', so that all channels of an image have the same range"
+        raise refusal(where, f"scaling: expected {expected}", "scaling")
     if range is not None and inputs.range != range:
         name = {(0.0, 1.0): "unit", (-1.0, 1.0): "symmetric"}[range]
         low, high = inputs.range
-        raise UserError(
-            f"method {method}: scaling: pixels from {low:g} to {high:g}: expected {name!r}, as "
-            f"its model makes pixels from {range[0]:g} to {range[1]:g}"
+        why = (
+            f"scaling: pixels from {low:g} to {high:g}: expected {name!r}, as its model makes "
+            f"pixels from {range[0]:g} to {range[1]:g}"
         )
+        raise refusal(where, why, "scaling", inputs.range)
     if inputs.unheld:
         classes = ", ".join(map(str, inputs.unheld))
-        raise UserError(
-            f"method {method}: partition: no client has a training sample of class {classes}: "
-            "expected at least one sample of each class"
+        why = (
+            f"partition: no client has a training sample of class {classes}: expected at least "
+            "one sample of each class"
         )
+        raise refusal(where, why, "partition")
 
 
 def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -> None:
@@ -55,14 +55,16 @@ def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -
     x, y = (given.tensors.get(name) for name in ("x", "y"))
     classes = ctx.inputs.classes
     if x is None or y is None:
-        raise UserError(f"{where}: samples without classes: expected a synthetic set")
+        raise refusal(where, "samples without classes: expected a synthetic set")
     if not torch.equal(y, labels_of(classes, per_class, y.device)):
-        raise UserError(
-            f"{where}: {len(y)} samples of {len(y.unique())} classes: expected {per_class} of each "
-            f"of {classes}, ordered by class"
+        why = (
+            f"{len(y)} samples of {len(y.unique())} classes: expected {per_class} of each of "
+            f"{classes}, ordered by class"
         )
+        raise refusal(where, why)
     if len(x) != len(y) or not x.isfinite().all():
-        raise UserError(f"{where}: {len(x)} images for {len(y)} classes, or values not finite")
+        why = f"{len(x)} images for {len(y)} classes, or values not finite"
+        raise refusal(where, why, code="damaged")
 
 
 def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Observed
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal, unreadable
 
 MOST_CLIENTS = 10**6
 LONG = ("round", "client", "loss")
@@ -63,10 +63,10 @@ def read_table(path: Path) -> pd.DataFrame:
         table = READERS[path.suffix](path)
         return table.astype(np.float64)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
+        raise refusal(path, "there is no such file", code="missing") from None
     except Exception as error:  # any error of pandas, pyarrow or numpy for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: expected a table of numbers: {reason}") from None
+        raise unreadable(path, reason, "a table of numbers") from None
 
 
 def read_log(
@@ -89,7 +89,7 @@ def read_log(
     table = read_table(losses)
     if set(LONG) <= set(table.columns):
         if participants is not None:
-            raise UserError(f"{participants}: not needed: {losses} names the clients; leave it out")
+            raise refusal(participants, f"not needed: {losses} names the clients; leave it out")
         rounds = _long(losses, table)
         named = 1 + max((int(cohort[-1]) for cohort, _ in rounds), default=-1)
     else:
@@ -100,7 +100,7 @@ def read_log(
     if named > total:
         raise bad_value(losses, "clients", total, f"at least {named}, as the log names so many")
     if not rounds or not total:
-        raise UserError(f"{losses}: expected at least one round and one client")
+        raise refusal(losses, "expected at least one round and one client")
     return Log(total, rounds, _sizes(sizes, total))
 
 
@@ -109,15 +109,15 @@ def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Arra
         values = table[column].to_numpy()
         whole = np.isfinite(values) & (values >= 0) & (values == np.floor(values))
         if not (whole & (values < 2**53)).all():
-            raise UserError(f"{path}: {column}: expected whole numbers of at least 0")
+            raise refusal(path, f"{column}: expected whole numbers of at least 0", column)
     rounds = []
     for number, (label, rows) in enumerate(table.groupby("round", sort=True), start=1):
         if label != number:
-            raise UserError(f"{path}: round {number}: expected every round from 1 on")
+            raise refusal(path, f"round {number}: expected every round from 1 on", "round", number)
         rows = rows.sort_values("client", kind="stable")
         cohort = rows["client"].to_numpy().astype(np.int64)
         if len(np.unique(cohort)) < len(cohort):
-            raise UserError(f"{path}: round {number}: expected every client once")
+            raise refusal(path, f"round {number}: expected every client once", "client", number)
         rounds.append((cohort, rows["loss"].to_numpy()))
     return rounds
 
@@ -130,16 +130,13 @@ def _wide(
         return [(np.arange(clients), row) for row in values]
     chosen = read_table(participants).to_numpy()
     if len(chosen) != len(values):
-        raise UserError(
-            f"{participants}: {len(chosen)} rounds: expected {len(values)}, as in {path}"
-        )
+        raise bad_value(participants, "rounds", len(chosen), f"{len(values)}, as in {path}")
     rounds = []
     for number, (row, ids) in enumerate(zip(values, chosen, strict=True), start=1):
         cohort = np.unique(ids[~np.isnan(ids)])
         if not ((cohort >= 0) & (cohort < clients) & (cohort == np.floor(cohort))).all():
-            raise UserError(
-                f"{participants}: round {number}: expected client numbers from 0 to {clients - 1}"
-            )
+            why = f"round {number}: expected client numbers from 0 to {clients - 1}"
+            raise refusal(participants, why, "client")
         whole = cohort.astype(np.int64)
         rounds.append((whole, row[whole]))
     return rounds
@@ -150,7 +147,8 @@ def _sizes(path: Path | None, clients: int) -> Array:
         return np.ones(clients)
     values = read_table(path).to_numpy().ravel()
     if len(values) != clients:
-        raise UserError(f"{path}: {len(values)} numbers: expected one for each client, {clients}")
+        why = f"{len(values)} numbers: expected one for each client, {clients}"
+        raise refusal(path, why, "sizes", len(values))
     if not (np.isfinite(values) & (values > 0)).all():
-        raise UserError(f"{path}: expected positive numbers of training samples")
+        raise refusal(path, "expected positive numbers of training samples", "sizes")
     return values

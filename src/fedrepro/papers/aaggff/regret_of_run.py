@@ -13,7 +13,7 @@ from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import Bounded, Replay, play, replay
 from fedrepro.run.results import RunRecord, find_run, made_of
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.plugins import NONE, Folders
 
 
@@ -30,10 +30,12 @@ def regret_as_json(workbench: Workbench, run: RunKey, progress: Any = None) -> d
     """
     record, own = find_run(workbench.root, run), workbench.plugins
     if record.state != "finished":
-        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {run.command}")
+        why = f"{record.why}: expected a finished run: {run.command}"
+        raise refusal(run.folder, why, code="missing")
     if record.archived:
         only = "landed results keep the losses of the last round only"
-        raise UserError(f"{run.folder}: {only}: expected a run of this machine: {run.command}")
+        why = f"{only}: expected a run of this machine: {run.command}"
+        raise refusal(run.folder, why, code="missing")
     replayed = regret_of(record, own)
     names = ("round", "regret", "bound")
     columns = {name: replayed.rounds[name].tolist() if replayed else [] for name in names}

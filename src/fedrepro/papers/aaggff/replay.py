@@ -17,7 +17,7 @@ from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
 from fedrepro.papers.aaggff.hindsight import best_fixed, decision_losses
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, missing_value, refusal
 
 # The best fixed decision is computed for at most so many clients, as its cost grows with their
 # cube.
@@ -94,21 +94,22 @@ def play(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Iterator[Pl
 
 
 def _check(rule: Decider, seen: Observed) -> None:
-    where = f"round {seen.round + 1}"
+    where = f"replay: round {seen.round + 1}"
     if not len(seen.cohort):
-        raise UserError(f"replay: {where}: expected at least one participant")
+        raise refusal(where, "expected at least one participant", "participants")
     wrong = ~(np.isfinite(seen.losses) & (seen.losses >= 0))
     if wrong.any():
         client, loss = seen.cohort[wrong][0], float(seen.losses[wrong][0])
-        raise UserError(
-            f"replay: {where}: client {client}: loss {loss}: expected a finite number of at least 0"
-            "; give --participants if only some clients took part"
+        expected = (
+            "a finite number of at least 0; give --participants if only some clients took part"
         )
+        raise bad_value(f"{where}: client {client}", "loss", loss, expected)
     if rule.full_participation and len(seen.cohort) < seen.clients:
-        raise UserError(
-            f"replay: {where}: {len(seen.cohort)} of {seen.clients} clients: expected all of them; "
-            "aaggff_d learns from a sample of clients"
+        why = (
+            f"{len(seen.cohort)} of {seen.clients} clients: expected all of them; aaggff_d learns "
+            "from a sample of clients"
         )
+        raise refusal(where, why, "participants", len(seen.cohort))
 
 
 def replay(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Replay:
@@ -137,7 +138,7 @@ def replay(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Replay:
         )
         rows.append(accounts.add(played))
     if not rows:
-        raise UserError("replay: losses: expected at least one round")
+        raise missing_value("replay", "losses", "at least one round")
     clients_table, rounds_table = pd.concat(parts, ignore_index=True), accounts.table(rows)
     return Replay(clients_table, rounds_table, decision, accounts.linear)
 

@@ -23,7 +23,7 @@ from torch.nn import functional
 from fedrepro.analysis.landscape import average_of
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import bad_value
 
 
 class Decomposition(NamedTuple):
@@ -59,7 +59,7 @@ def decompose(
     """
     repeats, clients, samples, width = outputs.shape
     if repeats < 2:
-        raise UserError(f"decomposition: {repeats} repeat: expected at least two, for a variance")
+        raise bad_value("decomposition", "repeats", repeats, "at least two, for a variance")
     expected = {
         "averaged": (averaged, (repeats, samples, width)),
         "targets": (targets, (samples, width)),
@@ -68,10 +68,8 @@ def decompose(
     }
     for name, (value, shape) in expected.items():
         if tuple(value.shape) != shape:
-            raise UserError(
-                f"decomposition: {name}: shape {tuple(value.shape)}: expected {shape} for outputs "
-                f"{tuple(outputs.shape)}"
-            )
+            wanted = f"the shape {shape} for outputs {tuple(outputs.shape)}"
+            raise bad_value("decomposition", name, tuple(value.shape), wanted)
     outputs, averaged, targets, weights = (
         each.double() for each in (outputs, averaged, targets, weights)
     )

@@ -27,7 +27,7 @@ from fedrepro.papers.ima.decomposition import (
 )
 from fedrepro.papers.ima.similarity import mean, mean_cka
 from fedrepro.run.results import made_of
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import bad_value, refusal
 
 Progress = Callable[[float], None]  # called with the finished share
 # Shares of the clients' distances at which Lemma 1's slope is measured: it holds near the average,
@@ -65,23 +65,24 @@ def decomposition_of(
             common partition or round, fewer than two common clients, or no classes.
     """
     if len(set(seeds)) < 2:
-        raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")
+        raise bad_value("decomposition", "seeds", list(seeds), "at least two different")
     runs = [open_kept(workbench, RunKey(setting, method, seed)) for seed in seeds]
     for run in runs:
         run.require_kept()
     first = runs[0]
-    task = first.plan.federation.context.task
+    where, task = f"decomposition: {setting}", first.plan.federation.context.task
     if task.name != "classification":
-        raise UserError(f"decomposition: {setting}: a task of kind {task.name}: expected classes")
+        raise bad_value(where, "task", task.name, "'classification'")
     for other in runs[1:]:
         if not _same_clients(first.partition, other.partition):
-            raise UserError(
-                f"decomposition: {setting}: seeds {first.run.seed} and {other.run.seed} have other "
-                "clients: expected the same, by `partition: { ..., seed: 1 }` in the setting"
+            why = (
+                f"seeds {first.run.seed} and {other.run.seed} have other clients: expected the "
+                "same, by `partition: { ..., seed: 1 }` in the setting"
             )
+            raise refusal(where, why, "partition.seed")
     rounds = sorted(set.intersection(*(set(run.clients) for run in runs)))
     if not rounds:
-        raise UserError(f"decomposition: {setting}: no round was kept by all of its runs")
+        raise refusal(where, "no round was kept by all of its runs", "save_models_at")
     x, y = first.samples(samples)
     after_rounds = []
     for place, number in enumerate(rounds, 1):
@@ -120,11 +121,11 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
     first = runs[0]
     clients = sorted(set.intersection(*(set(run.clients[number]) for run in runs)))
     if len(clients) < 2:
-        raise UserError(
-            f"decomposition: round {number}: {len(clients)} clients took part in all of the runs: "
-            "expected at least two: full participation, or `cohorts: { stream: "
-            "numpy_legacy, seed: 1 }` in the setting"
+        why = (
+            f"{len(clients)} clients took part in all of the runs: expected at least two: full "
+            "participation, or `cohorts: { stream: numpy_legacy, seed: 1 }` in the setting"
         )
+        raise refusal(f"decomposition: round {number}", why, "cohorts", len(clients))
     weights = first.shares(clients)
     net = first.plan.federation.context.net
 

@@ -8,7 +8,7 @@ from operator import add
 import torch
 from torch import Tensor
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import bad_value, refusal
 
 
 def linear_cka(one: Tensor, other: Tensor) -> float:
@@ -21,7 +21,8 @@ def linear_cka(one: Tensor, other: Tensor) -> float:
         UserError: if they have different numbers of samples.
     """
     if len(one) != len(other):
-        raise UserError(f"CKA: features of {len(one)} and {len(other)} samples: expected the same")
+        why = f"features of {len(one)} and {len(other)} samples: expected the same"
+        raise refusal("CKA", why, "features")
     x, y = (each.double() - each.double().mean(0) for each in (one, other))
     norm = torch.linalg.matrix_norm(x.T @ x) * torch.linalg.matrix_norm(y.T @ y)
     return float(torch.linalg.matrix_norm(y.T @ x).square() / norm)
@@ -34,7 +35,7 @@ def mean_cka(features: Sequence[Tensor]) -> float:
         UserError: if there are fewer than two.
     """
     if len(features) < 2:
-        raise UserError(f"CKA: {len(features)} models: expected at least two, for a pair")
+        raise bad_value("CKA", "models", len(features), "at least two, for a pair")
     return mean([linear_cka(one, other) for one, other in combinations(features, 2)])
 
 
