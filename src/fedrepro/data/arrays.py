@@ -19,7 +19,7 @@ from fedrepro.data.readers.arrays import (
 )
 from fedrepro.data.readers.packing import Packing, packed
 from fedrepro.data.reading import Columns, ReadAnew, columns
-from fedrepro.support.errors import UserError, bad_value, listed, refusal
+from fedrepro.support.errors import bad_value, listed, refusal
 
 NAME = "arrays"
 WHERE = "fedrepro.train"
@@ -81,7 +81,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     ends = np.cumsum([len(part.y) for part in parts])
     redraw = ReadAnew(WHERE, sets, ends, x.shape[1:]) if any(each.draws for each in read) else None
     if redraw and packing:
-        raise UserError(f"{WHERE}: clients: several inputs that are drawn: expected one input")
+        why = "clients: several inputs that are drawn: expected one input"
+        raise refusal(WHERE, why, "clients")
     digest = hashlib.sha256(repr(packing).encode() if packing else b"")
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
@@ -153,7 +154,7 @@ def _classes_of(splits: Sequence[Split], task: str) -> int:
         raise bad_value(WHERE, "clients", f"classes from {low} to {high}", wanted)
     classes = 1 + max(int(split.y.max()) for split in splits)
     if classes < 2:
-        raise UserError(f"{WHERE}: clients: 1 class: expected at least 2 classes")
+        raise refusal(WHERE, "clients: 1 class: expected at least 2 classes", "clients")
     if task == "binary" and classes > 2:
         raise bad_value(WHERE, "task", task, f"classification, as there are {classes} classes")
     _refuse_untrained(splits, classes)
@@ -174,7 +175,8 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
     if any(missing in split.y for split in splits[1:]):
         key, repair = "test", "leave it out, or give clients some"
     expected = f"expected some of each class from 0 to {classes - 1}: {repair}"
-    raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
+    why = f"{key}: class {missing}: no training samples: {expected}"
+    raise refusal(WHERE, why, key, missing)
 
 
 def _samples(key: str, samples: Columns, task: str) -> _Samples:
@@ -233,7 +235,7 @@ def _array(key: str, values: Any) -> NDArray[Any]:
         UserError: for rows of different shapes, and for what is no array at all.
     """
     if np.ma.is_masked(values):
-        raise UserError(f"{WHERE}: {key}: a masked array: expected a value in every place")
+        raise refusal(WHERE, f"{key}: a masked array: expected a value in every place", key)
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -241,7 +243,7 @@ def _array(key: str, values: Any) -> NDArray[Any]:
             if _shape(row) != _shape(values[0]):
                 wanted = f"the shape {_shape(values[0])} of row 0"
                 raise bad_value(WHERE, f"{key}, row {number}", _shape(row), wanted) from None
-        raise UserError(f"{WHERE}: {key}: expected an array: {error}") from None
+        raise refusal(WHERE, f"{key}: expected an array: {error}", key) from None
 
 
 def _shape(row: Any) -> list[int] | str:

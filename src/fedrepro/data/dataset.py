@@ -112,10 +112,9 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
     meta = read_meta(folder)
     if meta is None:
         prepared = [path.parent.name for path in root.glob("[!.]*/meta.json")]
-        raise UserError(
-            f"{folder}: the data set has not been prepared: "
-            f"run `fedrepro prepare {name}`{nearest(name, prepared)}"
-        )
+        repair = f"run `fedrepro prepare {name}`{nearest(name, prepared)}"
+        why = f"the data set has not been prepared: {repair}"
+        raise refusal(folder, why, value=name, code="missing")
     try:
         splits = {
             split: Split(

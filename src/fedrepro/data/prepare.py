@@ -28,7 +28,7 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support.checksummed_json import checked, sealed
-from fedrepro.support.errors import UserError, brief, cannot_write, listed, refusal
+from fedrepro.support.errors import UserError, bad_value, brief, cannot_write, listed, refusal
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 
@@ -152,9 +152,10 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         if samples is None:
             continue
         if len(samples.y) == 0:
-            raise UserError(f"{name}: the {split} split has no samples")
+            raise refusal(name, f"the {split} split has no samples", split)
         if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
-            raise UserError(f"{name}: {split}: a value is NaN, infinite or too large for float32")
+            why = f"{split}: a value is NaN, infinite or too large for float32"
+            raise refusal(name, why, split)
         if spec.task in NUMBERS:
             _check_targets(samples, spec.task, f"{name}: {split}")
             continue
@@ -166,32 +167,30 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
     numbers = spec.task in NUMBERS
     if not numbers and (classes < 2 or (spec.task == "binary" and classes != 2)):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
-        raise UserError(f"{name}: {classes} classes: expected {expected}")
+        raise refusal(name, f"{classes} classes: expected {expected}", "classes", classes)
     if (
         spec.every_class and content.train.y.ndim == 1 and not numbers
     ):  # a model has an output for each, but would never learn this one
         counts = np.bincount(content.train.y, minlength=classes)
         for empty in np.flatnonzero(counts == 0):
-            raise UserError(
-                f"{name}: class {brief(content.class_names[empty])}: no training samples: expected "
-                f"some of each class: {listed(content.class_names)}"
-            )
+            own = content.class_names[empty]
+            wanted = f"expected some of each class: {listed(content.class_names)}"
+            why = f"class {brief(own)}: no training samples: {wanted}"
+            raise refusal(name, why, "classes", own)
     if spec.mean is not None and len(spec.mean) != content.train.x.shape[1]:
         channels = content.train.x.shape[1]
-        raise UserError(f"{name}: mean: {list(spec.mean)}: expected {channels} numbers")
+        raise bad_value(name, "mean", list(spec.mean), f"{channels} numbers")
 
 
 def _check_targets(samples: RawSamples, task: str, where: str) -> None:
     """Refuse targets that are no finite numbers, or of several labels not 0 or 1."""
     if samples.y.dtype.kind != "f":
-        raise UserError(
-            f"{where}: task: {task!r}: its samples have classes: expected data with numbers, "
-            "such as a column of kind tabular_csv, or kind arrays"
-        )
+        kinds = "a column of kind tabular_csv, or kind arrays"
+        raise bad_value(where, "task", task, f"data with numbers, not classes, such as {kinds}")
     if not (np.abs(samples.y) < LARGEST).all():
-        raise UserError(f"{where}: a target is NaN, infinite or too large for float32")
+        raise refusal(where, "a target is NaN, infinite or too large for float32")
     if task == "multi_label" and not np.isin(samples.y, (0, 1)).all():
-        raise UserError(f"{where}: task: {task!r}: a target is neither 0 nor 1")
+        raise bad_value(where, "task", task, "every target to be 0 or 1")
 
 
 def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.support import rng
-from fedrepro.support.errors import UserError, bad_value, listed, refusal
+from fedrepro.support.errors import UserError, bad_value, listed, refusal, text_of
 
 LABELS = ("label", "labels", "y", "target", "targets")
 READ_AGAIN = 32  # samples, to tell whether a seed determines them
@@ -93,16 +93,15 @@ def columns(where: str, samples: Any) -> Columns:
             x, y = map(_stacked, zip(*pairs, strict=True))
         except (TypeError, ValueError, RuntimeError, KeyError) as error:
             wanted = "expected (x, y), or a data set of such pairs"
-            raise UserError(f"{where}: {wanted}: {error}") from None
+            raise refusal(where, f"{wanted}: {error}") from None
     parts = {".x": x} if not isinstance(x, Mapping) else {f".x.{name}": x[name] for name in x}
     for name, part in {**parts, ".y": y}.items():
         if hasattr(part, "columns"):
             names[name] = [*map(str, part.columns)]
         if not _same_rows(getattr(part, "index", None), getattr(y, "index", None)):
-            raise UserError(
-                f"{where}{name}: its index is not that of y: expected the same rows in the same "
-                "order: call reset_index(drop=True) on both if they are"
-            )
+            repair = "call reset_index(drop=True) on both if they are"
+            wanted = f"expected the same rows in the same order: {repair}"
+            raise refusal(f"{where}{name}", f"its index is not that of y: {wanted}")
     return Columns(x, y, draws, names)
 
 
@@ -148,10 +147,9 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
         raise
     except Exception as error:  # of the user's code
         instead = ": pass its `dataset`" if hasattr(samples, "dataset") else ""
-        raise UserError(
-            f"{where}: {type(samples).__name__}: expected (x, y), or a data set of such "
-            f"pairs that has a length and an index: {error}{instead}"
-        ) from None
+        kind = type(samples).__name__
+        wanted = "expected (x, y), or a data set of such pairs that has a length and an index"
+        raise refusal(where, f"{kind}: {wanted}: {error}{instead}", value=kind) from None
     keys = [*map(_keys, read)]
     for at, own in enumerate(keys):
         if own != keys[0]:
@@ -228,8 +226,8 @@ class ReadAnew:
         except UserError:
             raise
         except Exception as error:  # of the user's code
-            raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+            raise refusal(where, text_of(error)) from error
         if x.shape != self.shape:
             wanted = f"{list(self.shape)}, as when it was first read"
-            raise UserError(f"{where}: {list(x.shape)}: expected {wanted}")
+            raise refusal(where, f"{list(x.shape)}: expected {wanted}", value=list(x.shape))
         return x

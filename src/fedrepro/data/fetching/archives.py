@@ -44,7 +44,7 @@ def unpack(archive: Path, target: Path) -> None:
         elif tarfile.is_tarfile(archive):
             _unpack_tar(archive, folder)
         else:
-            raise UserError(f"{archive}: truncated, or not a zip or tar archive")
+            raise refusal(archive, "truncated, or not a zip or tar archive", code="damaged")
 
 
 def opened(path: Path, scratch: Path) -> Path:
@@ -71,7 +71,7 @@ def opened_around(archive: Path, scratch: Path, *names: str) -> Path:
     root = next((path.parent for path in sorted(whole.rglob(names[0]))), whole)
     for name in names:
         if not (root / name).is_file():
-            raise _lacking(archive, name)
+            raise lacking(archive, name)
     return root
 
 
@@ -98,10 +98,11 @@ def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
             if source is not None and PurePosixPath(member.name).name == name:
                 _copy(source, target, limit, archive)
                 return
-    raise _lacking(archive, name)
+    raise lacking(archive, name)
 
 
-def _lacking(archive: Path, name: str) -> UserError:
+def lacking(archive: Path, name: str) -> UserError:
+    """The error for an archive, or a folder, without a file that it must have."""
     return refusal(archive, f"{name} is missing", name, code="missing")
 
 

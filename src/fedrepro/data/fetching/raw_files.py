@@ -54,10 +54,11 @@ def download(
     path = _own_path(name, spec.path, archives)
     digest = with_code(spec, digest_of(path))
     if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
-        raise UserError(
-            f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "
-            f"`sha256` of {name} in config/datasets.yaml to use your own file"
+        why = (
+            f"sha256 {digest}: expected {spec.sha256}: replace the file, or remove `sha256` of "
+            f"{name} in config/datasets.yaml to use your own file"
         )
+        raise refusal(path, why, "sha256", digest, "damaged")
     _record(folder, {spec.path: {"sha256": digest, "from": "your own"}})
     return Raw(path, digest)
 

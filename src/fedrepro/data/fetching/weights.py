@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.raw_files import DOWNLOADS
-from fedrepro.support.errors import UserError, unreadable
+from fedrepro.support.errors import UserError, missing_value, refusal, unreadable
 from fedrepro.support.files import make_folder, sha256_of, write_atomically
 from fedrepro.support.locks import exclusive_lock
 
@@ -34,7 +34,7 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
                 shutil.copyfile(candidate, temporary)
             return kept
         if spec.sha256 is None:
-            raise UserError(_unknown(name))
+            raise _unknown(name)
         reasons = []
         with Fetcher(name) as fetcher:
             for url in spec.urls:
@@ -48,10 +48,9 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
                 part.replace(kept)
                 return kept
     why = "; ".join(reasons) or "no source is given"
-    raise UserError(
-        f"{name}: cannot get {spec.name} ({why}): put it into {FOLDER}, the folder of archives"
-        f"{f' or to {spec.path}' if spec.path else ''}"
-    )
+    places = f"{FOLDER}, the folder of archives{f' or to {spec.path}' if spec.path else ''}"
+    line = f"cannot get {spec.name} ({why}): put it into {places}"
+    raise refusal(name, line, spec.name, code="missing")
 
 
 def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
@@ -62,9 +61,8 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
     """
     path = _given(spec)
     if path is None:
-        raise UserError(
-            f"{FOLDER / spec.name}: there is no such file: run `fedrepro download {name}`"
-        )
+        why = f"there is no such file: run `fedrepro download {name}`"
+        raise refusal(FOLDER / spec.name, why, code="missing")
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -91,12 +89,12 @@ def _fault(spec: Weights, path: Path) -> str | None:
 
 def _refuse_other(name: str, spec: Weights, path: Path, digest: str) -> None:
     if spec.sha256 is None:
-        raise UserError(f"{_unknown(name)}; that of {path} is {digest}")
+        raise _unknown(name, f"; that of {path} is {digest}")
     if not digest.startswith(spec.sha256):
         said = f"{spec.sha256}, from weights.{name} in {CATALOGUE}"
-        raise UserError(f"{path}: sha256 {digest}: expected {said}")
+        raise refusal(path, f"sha256 {digest}: expected {said}", "sha256", digest, "damaged")
 
 
-def _unknown(name: str) -> str:
-    wanted = "the SHA-256 of a file that you trust"
-    return f"{CATALOGUE}: weights.{name}.sha256: missing: expected {wanted}"
+def _unknown(name: str, found: str = "") -> UserError:
+    wanted = f"the SHA-256 of a file that you trust{found}"
+    return missing_value(CATALOGUE, f"weights.{name}.sha256", wanted)

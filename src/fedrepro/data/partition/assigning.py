@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, bad_value, refusal
+from fedrepro.support.errors import bad_value, refusal
 
 Indices = NDArray[np.int64]
 
@@ -77,11 +77,11 @@ def dirichlet(
             close = close or bool(np.count_nonzero(sizes < minimum) < HOPELESS_CLIENTS)
         if drawn >= HOPELESS_DRAWS and not close:
             break
-    raise UserError(
-        f"partition: dirichlet: none of {tried} draws gave each of {clients} clients "
-        f"at least {minimum} samples at alpha {alpha:g}: lower `minimum`, or use the scheme "
-        "`grouped_dirichlet`"
+    why = (
+        f"none of {tried} draws gave each of {clients} clients at least {minimum} samples at "
+        f"alpha {alpha:g}: lower `minimum`, or use the scheme `grouped_dirichlet`"
     )
+    raise refusal("partition: dirichlet", why, "minimum", minimum)
 
 
 def _dirichlet_draw(
@@ -159,10 +159,11 @@ def _one_group(
         cut, sizes = _dirichlet_draw(members, clients, alpha, len(indices), random, shuffle=False)
         if sizes.sum() and sizes.min() >= least:
             return _pieces_of(cut, clients)
-    raise UserError(
-        f"partition: grouped_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} left a client "
-        "with less than half of the mean: raise `alpha` or lower `clients`"
+    why = (
+        f"{DIRICHLET_TRIES} draws at alpha {alpha:g} left a client with less than half of the "
+        "mean: raise `alpha` or lower `clients`"
     )
+    raise refusal("partition: grouped_dirichlet", why, "alpha", alpha)
 
 
 def labels(
@@ -254,10 +255,11 @@ def reusing_dirichlet(
         while counted < ideal:
             tries += 1
             if tries > DIRICHLET_TRIES:
-                raise UserError(
-                    f"partition: reusing_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} "
-                    f"gave a client no more than {least} samples of any class: lower `clients`"
+                why = (
+                    f"{DIRICHLET_TRIES} draws at alpha {alpha:g} gave a client no more than "
+                    f"{least} samples of any class: lower `clients`"
                 )
+                raise refusal("partition: reusing_dirichlet", why, "clients", clients)
             proportions = _dirichlet_of_small(alpha * random.uniform(size=len(left)), random)
             drawn = random.choice(len(left), ideal, p=proportions)
             for label, count in zip(*np.unique(drawn, return_counts=True), strict=True):

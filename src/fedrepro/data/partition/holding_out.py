@@ -31,7 +31,7 @@ def hold_out(
         elif hasattr(spec, "minimum"):
             repair += " or raise `minimum`"
         why = f"has {len(indices)} sample: expected at least 2, to hold one out: {repair}"
-        raise _refused(spec, client, why)
+        raise client_refused(spec, client, why)
     wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
     chosen = stratified_choice(own, wanted, random)
@@ -55,7 +55,7 @@ def hold_out_of_group(
         why = f"has a single sample of class {values[counts.argmin()]}"
         both = "which cannot be used for both training and testing"
         repair = "set `stratified: false`, or use other data"
-        raise _refused(spec, client, f"{why}, {both}: {repair}")
+        raise client_refused(spec, client, f"{why}, {both}: {repair}")
     random = RandomState(seed)
     wanted = int(np.ceil(spec.test_fraction * len(own)))
     kept = _drawn_mode(counts, len(own) - wanted, random)
@@ -66,7 +66,8 @@ def hold_out_of_group(
     return indices[~chosen], indices[chosen]
 
 
-def _refused(spec: PartitionSpec, client: str, why: str) -> UserError:
+def client_refused(spec: PartitionSpec, client: str, why: str) -> UserError:
+    """The error for a client whose samples are too few for its partition."""
     return refusal(f"partition {spec.name}", f"client {client} {why}", f"client {client}")
 
 

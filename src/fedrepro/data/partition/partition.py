@@ -12,10 +12,10 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import Indices, of_server
-from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
+from fedrepro.data.partition.holding_out import client_refused, hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, bad_value, brief, damaged, listed
+from fedrepro.support.errors import UserError, bad_value, brief, damaged, listed, refusal
 from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -168,7 +168,8 @@ class Partition:
             partition._refuse_damage()
             return partition
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename or error}: there is no such partition") from None
+            missing, why = error.filename or error, "there is no such partition"
+            raise refusal(missing, why, code="missing") from None
         except Exception as error:  # damaged archives raise many kinds of exceptions
             reason = brief(str(error).partition("\n")[0])
             raise damaged(path, f"{reason}: delete it and make it again") from None
@@ -228,7 +229,7 @@ def make_partition(
         raise bad_value("partition", "scheme", spec.scheme, wanted)
     labels = _one_dimensional(np.asarray(labels))
     if labels.size == 0:
-        raise UserError(f"partition {spec.name}: there are no samples to partition")
+        raise refusal(f"partition {spec.name}", "there are no samples to partition")
     given_test = isinstance(spec, Natural) and spec.given_test
     if given_test and held_out is None:
         raise _without_test(spec, "the data set")
@@ -309,11 +310,12 @@ def _marked(
         raise _without_test(spec, "of these clients, the data set")
     for name, rows in zip(names, kept, strict=True):
         if not len(rows):
-            raise UserError(
-                f"partition {spec.name}: given_test: True: client {name} has test samples "
-                "only: expected some of each client for training, as LEAF splits them with "
-                "`-t sample`: or set `test_fraction` instead"
+            why = (
+                f"given_test: True: client {name} has test samples only: expected some of each "
+                "client for training, as LEAF splits them with `-t sample`: or set "
+                "`test_fraction` instead"
             )
+            raise refusal(f"partition {spec.name}", why, "given_test", True)
     return kept, test
 
 
@@ -323,17 +325,15 @@ def _unzipped(pairs: Iterable[tuple[Indices, Indices]]) -> tuple[list[Indices], 
 
 
 def _without_test(spec: PartitionSpec, where: str) -> UserError:
-    return UserError(
-        f"partition {spec.name}: given_test: True: {where} marks no test samples: expected False, "
-        "with a `test_fraction`"
-    )
+    wanted = f"False, with a `test_fraction`, as {where} marks no test samples"
+    return bad_value(f"partition {spec.name}", "given_test", True, wanted)
 
 
 def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
     empty = next((number for number, indices in enumerate(clients) if len(indices) == 0), None)
     if empty is not None:
         repair = f": use fewer than {len(clients)} clients" if spec.clients else ""
-        raise UserError(f"partition {spec.name}: client {empty} would get no samples{repair}")
+        raise client_refused(spec, str(empty), f"would get no samples{repair}")
 
 
 def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected, later
 
 if TYPE_CHECKING:
@@ -424,13 +424,8 @@ def own_scheme(file: Path) -> type[Scheme]:
     """
     classes = plugins.classes_in(plugins.import_file("partitions", file), Scheme)
     if len(classes) != 1 or classes[0].assign is Scheme.assign:
-        raise UserError(
-            f"{file}: expected exactly one class that extends Scheme and has `assign`, "
-            f"found {len(classes)}",
-            code="value",
-            file=file,
-            value=len(classes),
-        )
+        wanted = "expected exactly one class that extends Scheme and has `assign`"
+        raise refusal(file, f"{wanted}, found {len(classes)}", value=len(classes))
     return classes[0]
 
 

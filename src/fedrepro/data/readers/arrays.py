@@ -34,7 +34,8 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDAr
         reason = str(error).strip("\"'").partition("\n")[0]
         raise unreadable(path, reason, "an npz archive") from None
     except TypeError:  # the file of a single array
-        raise UserError(f"{path}: one array without a name: expected an npz archive") from None
+        why = "one array without a name: expected an npz archive"
+        raise refusal(path, why, code="unreadable") from None
 
 
 def unlike(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError:

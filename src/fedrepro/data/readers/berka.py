@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import Berka
-from fedrepro.data.fetching.archives import opened
+from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, bad_value, refuse_unknown
+from fedrepro.support.errors import bad_value, refusal, refuse_unknown
 
 TABLES = {
     "loan": ("account_id", "date", "amount", "duration", "payments", "status"),
@@ -61,7 +61,8 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
     if len(joined) != len(tables["loan"]) or joined[[*orders.to_frame(), *moved]].isna().any(
         axis=None
     ):
-        raise UserError(f"{archive}: a loan has no account, district, order or transaction")
+        why = "a loan has no account, district, order or transaction"
+        raise refusal(archive, why, code="damaged")
     joined["days_between"] = (
         _dates(joined["date"], archive) - _dates(joined["date_account"], archive)
     ).dt.days
@@ -94,7 +95,7 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
 def _table(archive: Path, folder: Path, name: str) -> pd.DataFrame:
     path = next(iter(sorted(folder.rglob(f"{name}.asc"))), None)
     if path is None:
-        raise UserError(f"{archive}: {name}.asc is missing")
+        raise lacking(archive, f"{name}.asc")
     where = f"{archive}: {name}.asc"
     return read_table(path, TABLES[name], where, sep=";", low_memory=False)[list(TABLES[name])]
 

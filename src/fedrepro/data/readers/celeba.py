@@ -8,7 +8,7 @@ from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, refuse_unknown, unreadable
+from fedrepro.support.errors import refusal, refuse_unknown, unreadable
 from fedrepro.support.files import read_text
 
 
@@ -32,7 +32,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     }
     lacking = next((name for name in owners if labels.get(name) not in ("1", "-1")), None)
     if lacking:
-        raise UserError(f"{where}: {lacking}: expected 1 or -1")
+        raise refusal(where, f"{lacking}: expected 1 or -1", lacking, labels.get(lacking))
     people, counts = np.unique(list(owners.values()), return_counts=True)
     kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
     chosen = sorted(name for name, person in owners.items() if person in kept)
@@ -56,7 +56,7 @@ def _lines(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
     if len(lines) < 2:
-        raise UserError(f"{path}: truncated: {len(lines)} lines")
+        raise refusal(path, f"truncated: {len(lines)} lines", code="damaged")
     return lines
 
 
@@ -64,5 +64,6 @@ def _words(path: Path, skip: int, wanted: int) -> list[list[str]]:
     rows = [line.split() for line in _lines(path)[skip:] if line.strip()]
     for number, row in enumerate(rows, 1):
         if len(row) != wanted:
-            raise UserError(f"{path}:{number}: {len(row)} words: expected {wanted}")
+            why = f"line {number}: {len(row)} words: expected {wanted}"
+            raise refusal(path, why, f"line {number}", len(row), "damaged")
     return rows

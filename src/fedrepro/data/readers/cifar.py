@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.scaled import resized
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.files import read_text
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
@@ -66,7 +66,7 @@ def _samples(
     for name in names:
         content = np.fromfile(root / name, np.uint8)
         if content.size == 0 or content.size % width:
-            raise UserError(f"{source}: {name} is truncated")
+            raise refusal(source, f"{name} is truncated", name, code="damaged")
         parts.append(content.reshape(-1, width))
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)

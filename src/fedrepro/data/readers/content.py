@@ -11,7 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import stratified_choice
-from fedrepro.support.errors import UserError, bad_value, brief
+from fedrepro.support.errors import UserError, bad_value, brief, refusal, unreadable
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
 LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
@@ -83,11 +83,10 @@ def read_as(kind: str, where: object) -> Iterator[None]:
     except (UserError, OSError):
         raise
     except MemoryError:
-        raise UserError(f"{where}: not enough memory to read it as {kind}") from None
+        raise unreadable(where, "not enough memory", kind) from None
     except Exception as error:
         reason = brief(str(error).strip().partition("\n")[0])
-        line = f"{where}: can't be read as {kind}: {type(error).__name__}: {reason}"
-        raise UserError(line) from error
+        raise unreadable(where, f"{type(error).__name__}: {reason}", kind) from error
 
 
 def split_by(
@@ -113,7 +112,7 @@ def split_by(
         raise bad_value(where, key, str(cells[row]), wanted, SPLITS)
     is_test = cells == "test"
     if is_test.all():
-        raise UserError(f"{where}: {key}: no sample has 'train'")
+        raise refusal(where, f"{key}: no sample has 'train'", key)
     return samples.take(~is_test), samples.take(is_test) if is_test.any() else None
 
 
@@ -131,10 +130,8 @@ def held_out(
         return samples, None
     wanted = round(fraction * len(samples.y))
     if not 0 < wanted < len(samples.y):
-        raise UserError(
-            f"{where}: test_fraction: {fraction}: expected a share of the "
-            f"{len(samples.y)} samples that leaves some on both sides"
-        )
+        share = f"a share of the {len(samples.y)} samples that leaves some on both sides"
+        raise bad_value(where, "test_fraction", fraction, share)
     one = samples.y.ndim == 1 and samples.y.dtype.kind != "f"
     labels = samples.y if one else np.zeros(len(samples.y), np.int64)
     mask = stratified_choice(labels, wanted, RandomState(0))

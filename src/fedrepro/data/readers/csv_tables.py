@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.support.errors import UserError, refuse_unknown, unreadable
+from fedrepro.support.errors import refusal, refuse_unknown, unreadable
 from fedrepro.support.files import plain
 
 
@@ -27,7 +27,8 @@ def read_table(
     try:
         table: pd.DataFrame = pd.read_csv(plain(path), **options)
     except UnicodeDecodeError:
-        raise UserError(f"{where}: expected text in UTF-8: save the table as CSV UTF-8") from None
+        why = "expected text in UTF-8: save the table as CSV UTF-8"
+        raise refusal(where, why, code="unreadable") from None
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise unreadable(where, reason, "CSV") from None

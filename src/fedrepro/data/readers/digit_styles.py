@@ -12,7 +12,7 @@ from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out, joined
 from fedrepro.data.readers.images import pixel_rows
 from fedrepro.data.readers.scaled import resized
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 Pixels = NDArray[np.uint8]
 MNIST_SIDE, OPTICAL_SIDE, OPTICAL_MOST = 28, 8, 16
@@ -46,8 +46,9 @@ def read_digit_styles(
     """
     path = folder / spec.files.optical.name
     optical = pixel_rows(path, OPTICAL_SIDE, OPTICAL_SIDE)
-    if optical.x.max(initial=0) > OPTICAL_MOST:
-        raise UserError(f"{path}: pixels up to {optical.x.max()}: expected 0 to {OPTICAL_MOST}")
+    most = int(optical.x.max(initial=0))
+    if most > OPTICAL_MOST:
+        raise refusal(path, f"pixels up to {most}: expected 0 to {OPTICAL_MOST}", "pixels", most)
     left = pixel_rows(folder / spec.files.mnist.name, MNIST_SIDE, MNIST_SIDE)
     random, wanted = RandomState(0), len(left.y) // len(STYLES)
     domains: list[RawSamples] = []

@@ -7,12 +7,13 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
-from fedrepro.data.fetching.archives import opened
+from fedrepro.data.fetching.archives import lacking, opened
+from fedrepro.data.readers.arrays import unlike
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, read_images
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.data.readers.scaled import resized
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import bad_value, refusal
 
 DIGITS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
 SIDE = 28
@@ -27,7 +28,8 @@ def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
     root = first[0].parent if first else root
     for domain in domains:
         if not (root / domain).is_dir():
-            raise UserError(f"{path}: {domain} is missing: expected folders {', '.join(domains)}")
+            why = f"{domain} is missing: expected folders {', '.join(domains)}"
+            raise refusal(path, why, domain, code="missing")
     return root
 
 
@@ -48,7 +50,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
             for name in names:
                 file = root / domain / name
                 if not file.is_file():
-                    raise UserError(f"{path}: {domain}/{name} is missing")
+                    raise lacking(path, f"{domain}/{name}")
                 x, y = _digits(file)
                 parts[split].append(RawSamples(x, y, np.full(len(y), number)))
         progress((number + 1) / len(DIGITS))
@@ -59,12 +61,12 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
 def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     arrays = read_arrays(file)
     if len(arrays) != 2 or arrays[0].dtype != np.uint8 or len(arrays[0]) != arrays[1].size:
-        raise UserError(f"{file}: expected images as bytes, and as many labels")
+        raise refusal(file, "expected images as bytes, and as many labels", code="damaged")
     images, labels = arrays[0], arrays[1].reshape(-1).astype(np.int64)
     if images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.shape[3] not in (1, 3):
-        raise UserError(f"{file}: images of shape {images.shape}: expected grey or coloured ones")
+        raise unlike(file, "images", images, "grey or coloured ones")
     planes = np.repeat(images, 3, axis=3) if images.shape[3] == 1 else images
     planes = planes.transpose(0, 3, 1, 2)
     return (planes if planes.shape[2:] == (SIDE, SIDE) else resized(planes, SIDE)), labels
@@ -86,7 +88,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
     for group, domain in enumerate(PACS):
         own = _folders(root / domain)
         if own != names:
-            raise UserError(f"{path}: {domain}: classes {own}: expected {names} as in {PACS[0]}")
+            raise bad_value(path, f"{domain}: classes", own, f"{names} as in {PACS[0]}")
         images = [
             (image, number)
             for number, name in enumerate(names)

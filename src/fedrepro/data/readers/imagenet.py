@@ -12,7 +12,7 @@ from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers.arrays import read_npz, unlike
 from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
-from fedrepro.support.errors import UserError, refuse_unknown
+from fedrepro.support.errors import bad_value, refusal, refuse_unknown
 from fedrepro.support.files import read_text
 
 BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
@@ -49,7 +49,8 @@ def _found(name: str, *folders: Path) -> Path:
     for folder in folders:
         for path in sorted(folder.rglob(name)):
             return path
-    raise UserError(f"{folders[0]}: {name} is missing, there and in its zip archives")
+    why = f"{name} is missing, there and in its zip archives"
+    raise refusal(folders[0], why, name, code="missing")
 
 
 def _classes(path: Path) -> dict[str, int]:
@@ -58,10 +59,10 @@ def _classes(path: Path) -> dict[str, int]:
     for line in read_text(path).splitlines():
         name, number, *_ = [*line.split(), "", ""]
         if not number.isascii() or not number.isdigit():
-            raise UserError(f"{path}: {line!r}: expected a line like 'n02119789 1 kit_fox'")
+            raise bad_value(path, "line", line, "one like 'n02119789 1 kit_fox'")
         classes[name] = int(number)
     if not classes:
-        raise UserError(f"{path}: it has no lines")
+        raise refusal(path, "it has no lines", code="damaged")
     return classes
 
 
@@ -72,7 +73,7 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
         wanted = f"uint8 {(len(labels), 3 * side * side)}, {side} x {side} pixels"
         raise unlike(path, "data", pixels, wanted)
     if len(labels) and not 0 < labels.min() <= labels.max() < len(numbers):
-        raise UserError(f"{path}: a label is not in {CLASSES}")
+        raise refusal(path, f"a label is not in {CLASSES}", "labels")
     wanted = numbers[labels]
     kept = wanted >= 0
     return RawSamples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])

@@ -15,7 +15,7 @@ from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
-from fedrepro.data.fetching.archives import opened
+from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import (
     FIRST,
     Content,
@@ -27,7 +27,7 @@ from fedrepro.data.readers.content import (
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.data.readers.tables import refuse_alike
-from fedrepro.support.errors import UserError, listed, refusal, refuse_unknown, unreadable
+from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import files_below, plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
@@ -56,11 +56,12 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     axes = content[3] if len(content) >= 4 else 0
     start = 4 + 4 * axes
     if content[:3] != bytes([0, 0, IDX_BYTES]) or len(content) < start:
-        raise UserError(f"{path}: not an IDX file of bytes")
+        raise refusal(path, "not an IDX file of bytes", code="damaged")
     shape = np.frombuffer(content, ">u4", axes, offset=4).tolist()
     values = np.frombuffer(content, np.uint8, offset=start)
     if values.size != math.prod(shape):
-        raise UserError(f"{path}: truncated: {values.size} values for the shape {shape}")
+        why = f"truncated: {values.size} values for the shape {shape}"
+        raise refusal(path, why, code="damaged")
     return values.reshape(shape)
 
 
@@ -70,7 +71,8 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
     def split(images: str, labels: str) -> RawSamples:
         x, y = read_idx(folder / images), read_idx(folder / labels)
         if x.ndim != 3 or y.shape != x.shape[:1]:
-            raise UserError(f"{folder / labels}: {y.shape} labels for {x.shape} images")
+            why = f"{y.shape} labels for {x.shape} images"
+            raise refusal(folder / labels, why, code="damaged")
         grey = x[:, None]
         return RawSamples(grey if spec.side is None else resized(grey, spec.side), y)
 
@@ -98,7 +100,8 @@ def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if rows.shape[1] != height * width + 1:
-        raise UserError(f"{path}: {rows.shape[1]} columns: expected {height * width + 1}")
+        why = f"{rows.shape[1]} columns: expected {height * width + 1}"
+        raise refusal(path, why, "columns", rows.shape[1])
     return RawSamples(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
 
 
@@ -122,14 +125,15 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable(path, error, "parquet") from None
     if not len(table):
-        raise UserError(f"{path}: no rows: expected at least one image")
+        raise refusal(path, "no rows: expected at least one image")
     for column, (words, fitting) in columns.items():
         kind = table.schema.field(column).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
         if not any(fits(kind) for fits in fitting):
-            raise UserError(f"{path}: {column}: a column of {kind}: expected {words}")
+            why = f"{column}: a column of {kind}: expected {words}"
+            raise refusal(path, why, column, str(kind))
         if table[column].null_count:
-            raise UserError(f"{path}: {column}: expected a value in every row")
+            raise refusal(path, f"{column}: expected a value in every row", column)
     split = np.asarray(table["split"].cast(pyarrow.string()).to_pylist())
     labels = table["label"].to_numpy().astype(np.int64)
     group, notes = None, dict[str, Any]()
@@ -142,7 +146,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     for row, encoded in enumerate(table["jpeg"]):
         image = decode(encoded.as_py(), f"{path}: row {row}", 3, size, spec.background)
         if image.shape != first.shape:
-            raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
+            raise bad_value(path, f"row {row}", image.shape, f"{first.shape} as in row 0")
         images[row] = image
         progress((row + 1) / len(table))
     train, test = split_by(RawSamples(images, labels, group), split, path)
@@ -168,7 +172,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     classes, clients = names("train", "class"), names("train", "client")
     if not classes:
         expected = f"expected folders train/{'/'.join(levels).upper()} with images in them"
-        raise UserError(f"{path}: {expected}")
+        raise refusal(path, expected, "train", code="missing")
     files = {
         split: [
             (image, folder)
@@ -179,7 +183,8 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         for split in ("train", "test")
     }
     if not files["train"]:
-        raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
+        why = f"no images in train: expected one of {sorted(IMAGE_SUFFIXES)}"
+        raise refusal(path, why, "train", code="missing")
     images = [image.relative_to(root) for pairs in files.values() for image, _ in pairs]
     if spec.layout is None:
         _refuse_deeper(path, images)
@@ -290,7 +295,7 @@ def read_images(
     images = np.empty((len(paths), 3, side, side), np.uint8)
     for row, path in enumerate(paths):
         if not path.is_file():
-            raise UserError(f"{archive}: {path.name} is missing")
+            raise lacking(archive, path.name)
         image = decode(path.read_bytes(), f"{archive}: {path.name}", 3, size)
         top, left = (round((length - side) / 2) for length in image.shape[1:])
         images[row] = image[:, top : top + side, left : left + side]
@@ -352,10 +357,9 @@ def _decoded(
         raise refusal(where, f"{depth}: expected {wanted}")
     if low < high and pixels.getcolors(1):
         other = "black" if background == "white" else "white"
-        raise UserError(
-            f"{where}: background: {background!r}: the image, parts of which are transparent, is "
-            f"all of one colour on it: expected {other!r}"
-        )
+        image_is = "the image, parts of which are transparent, is all of one colour"
+        wanted = f"{other!r}, as {image_is} on {background!r}"
+        raise bad_value(where, "background", background, wanted)
     return pixels, Look(mode, pixels.size, several, turned, low < 255)
 
 

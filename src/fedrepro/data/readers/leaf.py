@@ -17,7 +17,7 @@ from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError, refusal
+from fedrepro.support.errors import refusal
 from fedrepro.support.files import read_json
 
 Item = TypeVar("Item")
@@ -119,7 +119,7 @@ def _together(
         if len(arrays[1])
     ]
     if not samples:
-        raise UserError(f"{path}: no samples")
+        raise refusal(path, "no samples")
     samples.sort(key=lambda each: each[:2])
     names = sorted({user for user, *_ in samples})
     sizes = [len(y) for *_, y in samples]

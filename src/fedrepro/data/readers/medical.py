@@ -11,7 +11,7 @@ from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, bad_value, refuse_unknown
+from fedrepro.support.errors import bad_value, refusal, refuse_unknown
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
 # Words of the table -> UCI's codes, whose mean replaces missing values.
@@ -40,7 +40,8 @@ def read_heart_disease(
     table = read_table(path, (*COLUMNS, "num"), dtype=str)
     sizes = list(spec.hospitals.values())
     if len(table) != sum(sizes):
-        raise UserError(f"{path}: {len(table)} rows: expected {sum(sizes)}, those of `hospitals`")
+        why = f"{len(table)} rows: expected {sum(sizes)}, those of `hospitals`"
+        raise refusal(path, why, "hospitals", len(table))
     group = np.repeat(np.arange(len(sizes)), sizes)
     values = pd.DataFrame({"num": _numbers(table["num"], path)})
     for column in COLUMNS:
@@ -51,7 +52,7 @@ def read_heart_disease(
             raise bad_value(path, column, unknown.iloc[0], "a value that UCI has")
         values[column] = coded
     if values["num"].isna().any():
-        raise UserError(f"{path}: num: expected a value in every row")
+        raise refusal(path, "num: expected a value in every row", "num")
     if spec.missing == "drop":
         kept = values.notna().all(axis=1).to_numpy()
         values, group = values[kept], group[kept]

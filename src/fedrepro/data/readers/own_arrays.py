@@ -74,14 +74,15 @@ def content_of(
     wanted = f"one of {', '.join(NAMES)}, or x_NAME for each of several inputs"
     refuse_unknown(where, "array", [name for name in arrays if name not in several], NAMES, wanted)
     if several and "x" in arrays:
-        raise UserError(f"{where}: x and {listed([*several])}: expected x, or several inputs")
+        raise refusal(where, f"x and {listed([*several])}: expected x, or several inputs", "x")
     for name in NAMES[:2]:
         if name not in arrays and not (several and name == "x"):
-            raise UserError(f"{where}: no array {name}: it has {listed(list(arrays))}")
+            why = f"no array {name}: it has {listed(list(arrays))}"
+            raise refusal(where, why, name, code="missing")
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if min(lengths.values()) == 0 or len({*lengths.values()}) > 1:
         said = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        raise UserError(f"{where}: {said}: expected as many samples in each, at least one")
+        raise refusal(where, f"{said}: expected as many samples in each, at least one")
     notes = dict[str, Any]()
     if several:
         x, notes["packing"] = _several(several, where)

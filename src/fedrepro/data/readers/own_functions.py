@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.kinds import Plugin
 from fedrepro.data.readers.content import Content, Progress
 from fedrepro.data.readers.own_arrays import SEVERAL, content_of
 from fedrepro.support import plugins, rng
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 
 def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -> Content:
@@ -22,13 +22,15 @@ def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -
     assert file is not None
     function = getattr(plugins.import_file("data", file), spec.function, None)
     if not callable(function):
-        raise UserError(f"{file}: expected a function {spec.function}")
+        why = f"expected a function {spec.function}"
+        raise refusal(file, why, spec.function, code="missing")
     given = {} if path.absolute() == file.absolute() else {"path": path}
     with plugins.blamed(), rng.seeded(0):
         made = function(**given, **spec.arguments)
     if not isinstance(made, Mapping):
         kind = type(made).__name__
-        raise UserError(f"{file}: returned a {kind}: expected a dict of arrays x, y, client, split")
+        wanted = "a dict of arrays x, y, client, split"
+        raise refusal(file, f"returned a {kind}: expected {wanted}", spec.function, kind)
     x = made.get("x")
     inputs = x if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
     several = {f"{SEVERAL}{name}": values for name, values in inputs.items()}

@@ -16,7 +16,7 @@ from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
 from fedrepro.data.readers.tables import header_of, table_of
 from fedrepro.data.readers.texts import MARKS, UNKNOWN
-from fedrepro.support.errors import UserError, bad_value, listed, refusal, refuse_unknown
+from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown
 from fedrepro.support.files import parse_json, read_text
 
 PADDING, BEGIN, END = (MARKS.index(mark) for mark in ("<PAD>", "<BOS>", "<EOS>"))
@@ -139,7 +139,7 @@ def _columns(spec: Text, path: Path) -> dict[str, Strings]:
         cells = np.array([str(cell) for cell in table[name]], object)
         for row, (cell, value) in enumerate(zip(cells, table[name], strict=True), 1):
             if not cell.strip() or value != value:  # NaN
-                raise UserError(f"{path}: {name}: row {row} is empty: expected some text")
+                raise refusal(path, f"{name}: row {row} is empty: expected some text", name)
         read[name] = cells
     return read
 
@@ -169,7 +169,8 @@ def _numbers(cells: Strings, path: Path) -> NDArray[np.float64]:
     try:
         return cells.astype(np.float64)
     except ValueError as error:
-        raise UserError(f"{path}: label: {error}: expected numbers for a regression") from None
+        why = f"label: {error}: expected numbers for a regression"
+        raise refusal(path, why, "label") from None
 
 
 def _by_transformers(spec: Text, texts: list[str], where: Path) -> NDArray[np.int32]:
@@ -184,10 +185,9 @@ def _by_transformers(spec: Text, texts: list[str], where: Path) -> NDArray[np.in
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise UserError(
-            f"tokenizer {spec.tokenizer}: transformers is not installed: `pip install "
-            f"'fedrepro[text]'`, or use {' or '.join(SPLITTERS)}"
-        ) from None
+        repair = f"`pip install 'fedrepro[text]'`, or use {' or '.join(SPLITTERS)}"
+        why = f"tokenizer {spec.tokenizer}: transformers is not installed: {repair}"
+        raise refusal(where, why, "tokenizer", spec.tokenizer, "missing") from None
     try:
         tokenizer = AutoTokenizer.from_pretrained(spec.tokenizer)
         made = tokenizer(texts, truncation=True, padding="max_length", max_length=spec.length)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import unreadable
 from fedrepro.support.files import plain
 
 NUMBERS = re.compile(r"[<>|=]?(b1|[iuf][1248])")  # names of the types of numbers
@@ -71,7 +71,7 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
             raise ValueError("something other than arrays")
         return [array for array in arrays if array is not None]
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise UserError(f"{path}: expected a pickled tuple of numeric arrays: {error}") from None
+        raise unreadable(path, error, "a pickled tuple of numeric arrays") from None
 
 
 def _follow(content: bytes) -> Any:

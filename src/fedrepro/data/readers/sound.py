@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.support.errors import UserError, refuse_unknown, unreadable
+from fedrepro.support.errors import refusal, refuse_unknown, unreadable
 from fedrepro.support.files import plain, read_text
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -33,7 +33,7 @@ def read_speech_commands(
         if "_nohash_" in path.name and path.relative_to(root).as_posix() not in aside
     ]
     if not clips:
-        raise UserError(f"{archive}: expected WORD/SPEAKER_nohash_NUMBER.wav")
+        raise refusal(archive, "expected WORD/SPEAKER_nohash_NUMBER.wav", code="missing")
     numbers = {name: at for at, name in enumerate(spec.class_names)}
     words = sorted({path.parent.name for path in clips})
     refuse_unknown(archive, "word", words, spec.class_names, "one of `class_names`")
@@ -60,5 +60,5 @@ def _read(path: Path, where: str) -> NDArray[np.int16]:
     except (wave.Error, EOFError) as error:
         raise unreadable(where, error, "sound") from None
     if shape != (1, 2, RATE) or len(content) != wanted:
-        raise UserError(f"{where}: expected whole 16-bit sound, one channel, {RATE} a second")
+        raise refusal(where, f"expected whole 16-bit sound, one channel, {RATE} a second")
     return np.frombuffer(content, "<i2")

@@ -26,7 +26,7 @@ from fedrepro.data.readers.content import (
     split_by,
 )
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, brief, listed, refuse_unknown
+from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, refuse_unknown
 from fedrepro.support.files import plain
 
 MOST_VALUES = 1000  # distinct values of a text column
@@ -46,12 +46,12 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     aside = {*spec.labels, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
     if features.columns.empty:
-        raise UserError(f"{path}: no column is left as a feature")
+        raise refusal(path, "no column is left as a feature")
     predicted = [("label", label) for label in spec.labels]
     for key, column in (*predicted, ("group", spec.group)):
         if table.empty or (column is not None and table[column].isna().any()):
             where = "" if table.empty else f": none in {_place(spec, table, table[column].isna())}"
-            raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
+            raise bad_value(path, key, column, f"a value in every row{where}")
     for column in (*spec.labels, *_to_look_at(features)):
         _refuse_wrong_cell(spec, table, column, path)
     texts = features.select_dtypes(exclude=["number", "bool"]).columns
@@ -69,10 +69,11 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     features = _with_indicators(features, path)
     everything = RawSamples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
-        raise UserError(
-            f"{path}: standardise: 'per_client': expected `test_fraction: 0` and no `split`: "
-            "use the partition's `test_fraction`, with which clients hold out their own samples"
+        wanted = (
+            "`test_fraction: 0` and no `split`: use the partition's `test_fraction`, with which "
+            "clients hold out their own samples"
         )
+        raise bad_value(path, "standardise", spec.standardise, wanted)
     if spec.split is None:
         train, test = held_out(everything, spec.test_fraction, path)
     else:
@@ -126,10 +127,11 @@ def _with_indicators(features: pd.DataFrame, path: Path) -> pd.DataFrame:
     for column in text:
         different = features[column].nunique()
         if different > MOST_VALUES:
-            raise UserError(
-                f"{path}: {column}: {different} different texts: expected at most {MOST_VALUES}, "
+            why = (
+                f"{column}: {different} different texts: expected at most {MOST_VALUES}, "
                 "because each becomes a feature: add the column to `drop` if it is not a feature"
             )
+            raise refusal(path, why, column, different)
     return pd.get_dummies(features, columns=text, dtype=float)
 
 
@@ -164,14 +166,13 @@ def header_of(path: Path) -> list[str]:
         names = read_table(path, header=None, **keys).iloc[0].tolist()
     if len(names) == 1 and (others := set(OTHER_SEPARATORS) & set(names[0])):
         separator = OTHER_SEPARATORS[max(others, key=names[0].count)]
-        raise UserError(
-            f"{path}: header: {brief(names[0])}: expected columns separated by ',': the "
-            f"separator seems to be {separator}: save the table as CSV with ','"
-        )
+        seems = f"the separator seems to be {separator}: save the table as CSV with ','"
+        raise bad_value(path, "header", names[0], f"columns separated by ',': {seems}")
     name, times = Counter(names).most_common(1)[0]
     if times > 1:
         wanted = "expected a name of its own for each"
-        raise UserError(f"{path}: header: {brief(name)} names {times} columns: {wanted}")
+        why = f"header: {brief(name)} names {times} columns: {wanted}"
+        raise refusal(path, why, "header", name)
     return names
 
 
@@ -192,8 +193,7 @@ def table_of(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.Dat
             # Without `low_memory`, a long column has one type, not one for each part of the file.
             table = read_table(path, index_col=False, low_memory=False, na_values=missing)
         except pd.errors.ParserWarning:
-            expected = f"expected {len(names)} cells in every row, as in the header"
-            raise UserError(f"{path}: rows are longer than the header: {expected}") from None
+            raise _uneven(path, "rows are longer than the header", len(names)) from None
     named = [column for column in names if column in words]
     if named:
         keys: dict[str, Any] = {"usecols": named, "dtype": str, "keep_default_na": False}
@@ -212,10 +212,11 @@ def _refuse_short_rows(path: Path, width: int) -> None:
         rows = (row for row in csv.reader(file) if row)
         for number, row in enumerate(rows):
             if len(row) < width:
-                raise UserError(
-                    f"{path}: row {number} has {len(row)} cells: "
-                    f"expected {width} cells in every row, as in the header"
-                )
+                raise _uneven(path, f"row {number} has {len(row)} cells", width)
+
+
+def _uneven(path: Path, rows: str, width: int) -> UserError:
+    return refusal(path, f"{rows}: expected {width} cells in every row, as in the header")
 
 
 def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -> None:
@@ -245,20 +246,22 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     cells = table[column]
     number = column in spec.labels and spec.task in NUMBERS
     whole = column in spec.labels and not number
+
+    def refused(value: object, wrong: "pd.Series[bool]", expected: str) -> UserError:
+        value = float(value) if isinstance(value, np.floating) else value
+        key = f"label: {column}" if column in spec.labels else column
+        found = f"{brief(value)} in {_place(spec, table, wrong)}"
+        return refusal(path, f"{key}: {found}: expected {expected}", column, value)
+
     if cells.isna().all():
-        raise UserError(
-            f"{path}: {column}: every cell is empty: expected a value in some row: "
-            "add the column to `drop`"
-        )
+        repair = "expected a value in some row: add the column to `drop`"
+        raise refusal(path, f"{column}: every cell is empty: {repair}", column)
     expected, repair = f"finite numbers up to {LARGEST:.2g}", ""
     if pd.api.types.is_bool_dtype(cells):
         return
     if number and not pd.api.types.is_numeric_dtype(cells):
         wrong = pd.to_numeric(cells, errors="coerce").isna()
-        raise UserError(
-            f"{path}: label: {column}: {brief(str(cells[wrong].iloc[0]))} in "
-            f"{_place(spec, table, wrong)}: expected a number, as task is {spec.task!r}"
-        )
+        raise refused(cells[wrong].iloc[0], wrong, f"a number, as task is {spec.task!r}")
     if whole and (values := pd.to_numeric(cells, errors="coerce")).notna().all():
         cells, expected = values, "whole numbers or words"
         wrong = np.isinf(cells) | (cells != np.floor(cells))
@@ -283,11 +286,7 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         value = cells[wrong].iloc[0]
         if isinstance(value, str) and "," in value and decimal[wrong].iloc[0]:
             repair = ": write decimals with a point"
-        raise UserError(
-            f"{path}: {'label: ' if whole else ''}{column}: "
-            f"{brief(float(value) if isinstance(value, np.floating) else value)} in "
-            f"{_place(spec, table, wrong)}: expected {expected}{repair}"
-        )
+        raise refused(value, wrong, f"{expected}{repair}")
 
 
 def refuse_alike(names: Iterable[str], where: str) -> None:
@@ -298,10 +297,8 @@ def refuse_alike(names: Iterable[str], where: str) -> None:
     spelt: dict[str, str] = {}
     for name in names:
         if (other := spelt.setdefault(unicodedata.normalize("NFC", name.strip()), name)) != name:
-            raise UserError(
-                f"{where}: {other!a} and {name!a}: expected names that look different: "
-                "write both in one way"
-            )
+            wanted = "expected names that look different: write both in one way"
+            raise refusal(where, f"{other!a} and {name!a}: {wanted}", value=name)
 
 
 def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> str:

@@ -10,7 +10,7 @@ from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, unreadable
+from fedrepro.support.errors import refusal, unreadable
 
 # The first ids of Reddit's vocabulary; they are not words (fedrepro.engine.task.WORDLESS).
 MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
@@ -29,7 +29,7 @@ def read_question_pairs(
     columns = ["doctor", "first", "second", "label"]
     table = read_table(path, header=None, names=columns, index_col=False)
     if table.empty or table.isna().any(axis=None) or not table["label"].isin([0, 1]).all():
-        raise UserError(f"{path}: expected rows of doctor, question, question, 0 or 1")
+        raise refusal(path, "expected rows of doctor, question, question, 0 or 1")
     tokenizer = _tokenizer(spec)
     pairs = tokenizer.encode_batch(list(zip(table["first"], table["second"], strict=True)))
     x = np.array([[pair.ids, pair.attention_mask] for pair in pairs], np.int32)
@@ -44,16 +44,14 @@ def read_question_pairs(
 def _tokenizer(spec: QuestionPairs) -> Any:
     words = Path(spec.tokenizer) / "vocab.txt"
     if not words.is_file():
-        raise UserError(
-            f"{words}: there is no such file: put vocab.txt of distilbert-base-uncased into "
-            f"{spec.tokenizer}, or change `tokenizer` in config/datasets.yaml"
-        )
+        repair = f"put vocab.txt of distilbert-base-uncased into {spec.tokenizer}"
+        why = f"{repair}, or change `tokenizer` in config/datasets.yaml"
+        raise refusal(words, f"there is no such file: {why}", code="missing")
     try:
         from tokenizers import BertWordPieceTokenizer
     except ImportError:
-        raise UserError(
-            "tokenizers is not installed: `pip install '.[text]'` in the clone"
-        ) from None
+        why = "it needs tokenizers, which is not installed: `pip install '.[text]'` in the clone"
+        raise refusal(words, why, "tokenizers", code="missing") from None
     try:
         tokenizer = BertWordPieceTokenizer(str(words), lowercase=True)
     except Exception as error:  # the library raises plain exceptions
@@ -78,7 +76,7 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
         for part, users in leaf.parts(path, scratch, _pieces).items()
     }
     if not pieces["train"]:
-        raise UserError(f"{path}: train: no samples")
+        raise refusal(path, "train: no samples", "train")
     counts = Counter(word for _, x, _ in pieces["train"] for word in x if word not in MARKS)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[: spec.words - len(MARKS)]
     vocabulary = {word: number for number, word in enumerate((*MARKS, *ranked))}
@@ -90,7 +88,7 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
         if user in users
     ]
     if len({len(words) for _, x, y, _ in known for words in (x, y)}) != 1:
-        raise UserError(f"{path}: expected pieces of one length")
+        raise refusal(path, "expected pieces of one length", code="damaged")
 
     def numbers(words: list[str]) -> list[int]:
         return [vocabulary.get(word, UNKNOWN) for word in words]

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import TinyImageNet
-from fedrepro.data.fetching.archives import opened_around
+from fedrepro.data.fetching.archives import lacking, opened_around
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import UserError, refuse_unknown
+from fedrepro.support.errors import refuse_unknown
 from fedrepro.support.files import read_text
 
 
@@ -31,7 +31,7 @@ def read_tiny_imagenet(
     ]
     annotations = root / "val" / "val_annotations.txt"
     if not annotations.is_file() or not training:
-        raise UserError(f"{archive}: train or val/val_annotations.txt is missing")
+        raise lacking(archive, "train or val/val_annotations.txt")
     testing = []
     for line in read_text(annotations).splitlines():
         image, name, *_ = [*line.split("\t"), ""]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Split
 from fedrepro.data.partition.partition import Partition
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.rng import numpy_stream
 
 Labels = NDArray[np.int64]
@@ -90,7 +90,5 @@ def _one_each(split: Split, key: str) -> Labels:
         UserError: if samples have several, or numbers as targets.
     """
     if split.y.ndim > 1 or split.y.dtype.kind == "f":
-        raise UserError(
-            f"{key}: expected data with one class for each sample, not texts or numbers"
-        )
+        raise refusal(key, "expected data with one class for each sample, not texts or numbers")
     return np.asarray(split.y)

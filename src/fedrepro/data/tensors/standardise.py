@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 
 def standardised(dataset: Dataset, partition: Partition) -> Dataset:
@@ -30,10 +30,9 @@ def standardised(dataset: Dataset, partition: Partition) -> Dataset:
     if not len(columns):
         return dataset
     if dataset.test is not None:
-        raise UserError(
-            f"{dataset.name}: a global test set cannot be standardised per client: use "
-            "`standardise: true`, or no test set"
-        )
+        repair = "use `standardise: true`, or no test set"
+        why = f"a global test set cannot be standardised per client: {repair}"
+        raise refusal(dataset.name, why, "standardise")
     x = np.array(dataset.train.x)
     for client, train in enumerate(partition.train):
         rows = x[np.ix_(train, columns)].astype(np.float64)
