@@ -98,8 +98,8 @@ def test_ids_of_words_stay_whole() -> None:
         ),
         (X, Y - 1, {"key": "clients.0.y, row 0", "value": -1, "names": ("clients.0.y", "row")}),
         (X, np.where(Y == 0, np.nan, Y), {"key": "clients.0.y", "value": "float64"}),
-        (X, Y * 2, {"names": ("1", "training")}),
-        (X, Y * 0, {"names": ("1", "class", "2")}),
+        (X, Y * 2, {"key": "clients", "value": 1}),
+        (X, Y * 0, {"key": "clients", "names": ("1", "2")}),
         (X[:0], Y[:0], {"key": "clients.0", "value": "[0, 4] and [0]"}),
         (X.astype(complex), Y, {"key": "clients.0.x", "value": "complex128", "names": "numbers"}),
         (X.astype(object), Y, {"key": "clients.0.x", "value": "object", "names": "numbers"}),
@@ -109,7 +109,7 @@ def test_ids_of_words_stay_whole() -> None:
             {"key": "clients.0.x", "value": "datetime64[s]", "names": "numbers"},
         ),
         (np.where(X == 3, np.inf, X), Y, {"key": "clients.0.x, row 1", "names": "finite"}),
-        (np.ma.masked_equal(X, 3), Y, {"names": ("clients.0.x", "array")}),
+        (np.ma.masked_equal(X, 3), Y, {"key": "clients.0.x", "names": "masked"}),
     ],
 )
 def test_arrays_that_are_not_what_they_should_be(x: Any, y: Any, fault: Fault) -> None:
@@ -130,7 +130,7 @@ PLAIN = X.astype(np.float32)
         ([(PIXELS, Y), (PIXELS, Y)], (PLAIN, Y), "", {"key": "test", "names": "uint8"}),
         ([(PLAIN, Y)], (PLAIN[:, :3], Y), "", {"key": "test", "names": "4"}),
         ([(PLAIN, Y)], None, "binary", {"key": "task", "value": "binary", "names": "3"}),
-        ([(PLAIN, Y % 2)], (PLAIN, Y), "", {"names": ("test", "2", "training")}),
+        ([(PLAIN, Y % 2)], (PLAIN, Y), "", {"key": "test", "value": 2}),
         ([(PLAIN, Y + 1)], None, "", {"names": "1"}),
         ([(PLAIN, np.roll(Y, -1) - 1)], None, "", {"key": "clients.0.y, row 2", "value": -1}),
         ([(PLAIN, PLAIN), (PLAIN, PLAIN[:, 0])], None, "regression", {"key": "clients.1"}),

@@ -13,7 +13,6 @@ from fedrepro.data import dataset as opening
 from fedrepro.data import prepare as preparing
 from fedrepro.data.dataset import open_dataset, refuse_damage
 from fedrepro.data.prepare import prepare
-from fedrepro.support.errors import UserError
 from fedrepro.support.files import new_token
 from support.raw_data import idx, idx_entry, idx_files, write_packed
 from support.refusals import refused
@@ -87,7 +86,7 @@ def test_a_changed_entry_or_file_is_prepared_again(tmp_path: Path) -> None:
 
 def test_not_prepared(tmp_path: Path) -> None:
     make(tmp_path)
-    with refused(names=("`fedrepro prepare dd`", "'d'")):
+    with refused("missing", file="data/dd", names="`fedrepro prepare dd`", near="d"):
         open_dataset("dd", tmp_path / "data")
 
 
@@ -99,7 +98,7 @@ def test_a_truncated_file_is_not_opened_and_prepare_recovers(
     folder = make(tmp_path)
     path = folder / name
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match=r"data/d: damaged .*fedrepro prepare d") as raised:
+    with refused("damaged", file="data/d", names="fedrepro prepare d") as raised:
         open_dataset("d", tmp_path / "data")
     assert "\n" not in str(raised.value)
     make(tmp_path)
@@ -146,7 +145,7 @@ def test_what_a_killed_call_left_is_not_taken(tmp_path: Path) -> None:
     left = tmp_path / "data" / f".d.{new_token()}.tmp"
     left.mkdir(parents=True)
     (left / "train_x.npy").write_bytes(b"half")
-    with refused(names=("prepared", "been")):
+    with refused("missing", file="data/d"):
         open_dataset("d", tmp_path / "data")
     make(tmp_path)
     assert len(open_dataset("d", tmp_path / "data").train) == 60

@@ -179,7 +179,7 @@ def test_a_region_that_is_left_out_is_one_of_the_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "fault"),
     [
-        ("trans.asc", None, None, {"names": ("trans.asc", "missing")}),
+        ("trans.asc", None, None, {"code": "missing", "key": "trans.asc"}),
         (
             "loan.asc",
             b'"status"',
@@ -194,8 +194,8 @@ def test_a_region_that_is_left_out_is_one_of_the_data(tmp_path: Path) -> None:
             b"ROK",
             {"key": "frequency", "value": "POPLATEK ROK", "names": ("POPLATEK", "ROK")},
         ),
-        ("trans.asc", b";24;940101", b";1;940101", {"names": ("district", "account")}),
-        ("trans.asc", b";100.0;", b";-1e300;", {"names": ("train", "float32")}),
+        ("trans.asc", b";24;940101", b";1;940101", {"code": "damaged", "names": "account"}),
+        ("trans.asc", b";100.0;", b";-1e300;", {"key": "train", "names": "float32"}),
     ],
 )
 def test_damaged_tables_of_a_bank(
@@ -287,7 +287,7 @@ def test_isic(tmp_path: Path) -> None:
         ),
         (
             {"ISIC_2019_Training_Input__zip": raw.zipped({"x": b""})},
-            {"names": ("ISIC_1.jpg", "missing")},
+            {"code": "missing", "key": "ISIC_1.jpg"},
         ),
     ],
 )
@@ -302,12 +302,21 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     assert dataset.train.y.tolist() == [0, 0, 1, 1]
     assert dataset.test is not None
     assert dataset.test.y.tolist() == [1]
-    for damage, line in (
-        ({"val/val_annotations__txt": b"val_0.JPEG\tn03\n"}, "'n03': expected a class of wnids"),
-        ({"val/val_annotations__txt": b"val_1.JPEG\tn01\n"}, "val_1.JPEG is missing"),
-        ({"train/n01/images/n01_0__JPEG": b"none"}, "can't be read as an image"),
+    for damage, fault in (
+        (
+            {"val/val_annotations__txt": b"val_0.JPEG\tn03\n"},
+            Fault(key="val_annotations.txt", value="n03"),
+        ),
+        (
+            {"val/val_annotations__txt": b"val_1.JPEG\tn01\n"},
+            Fault(code="missing", key="val_1.JPEG"),
+        ),
+        (
+            {"train/n01/images/n01_0__JPEG": b"none"},
+            Fault(code="unreadable", file="n01_0.JPEG"),
+        ),
     ):
-        with pytest.raises(UserError, match=line):
+        with refused(**fault):
             archived(tmp_path, raw.tiny_imagenet(None, **damage))
 
 
@@ -331,7 +340,7 @@ def test_reddit(tmp_path: Path) -> None:
     assert partition.test is not None
     assert [each.tolist() for each in partition.train] == [[2], [0, 1]]
     assert [each.tolist() for each in partition.test] == [[4], [3]]
-    with refused(names=("samples", "marks")):
+    with refused("value", key="given_test", value=True):
         make_partition(train.y, train.group, given, 1)
 
 
@@ -379,7 +388,7 @@ def test_question_pairs(tmp_path: Path) -> None:
 
 
 def test_question_pairs_without_a_tokenizer(tmp_path: Path) -> None:
-    with refused(names=("vocab.txt", "distilbert-base-uncased")):
+    with refused("missing", file="vocab.txt", names="distilbert-base-uncased"):
         archived(tmp_path, raw.question_pairs(PAIRS, str(tmp_path / "none")))
     with refused(names=("0", "1")):
         archived(tmp_path, raw.question_pairs(PAIRS.replace(",0\n", ",2\n"), str(tmp_path)))

@@ -91,10 +91,14 @@ def test_all_classes_and_the_order_of_planes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "keys", "fault"),
     [
-        ({"train_data_batch_10__npz": None}, {}, {"names": ("train_data_batch_10.npz", "missing")}),
-        ({"map_clsloc__txt": None}, {}, {"names": ("map_clsloc.txt", "missing")}),
-        ({"map_clsloc__txt": b"fox"}, {}, {"names": ("'fox'", "line")}),
-        ({"map_clsloc__txt": b""}, {}, {"names": "lines"}),
+        (
+            {"train_data_batch_10__npz": None},
+            {},
+            {"code": "missing", "key": "train_data_batch_10.npz"},
+        ),
+        ({"map_clsloc__txt": None}, {}, {"code": "missing", "key": "map_clsloc.txt"}),
+        ({"map_clsloc__txt": b"fox"}, {}, {"file": "map_clsloc.txt", "value": "fox"}),
+        ({"map_clsloc__txt": b""}, {}, {"code": "damaged", "file": "map_clsloc.txt"}),
         ({}, {"classes": ["n00000004", "n00000003"]}, {"key": "classes", "value": "n00000004"}),
         ({}, {"side": 8}, {"names": ("8", "pixels")}),
         (
@@ -103,8 +107,8 @@ def test_all_classes_and_the_order_of_planes(tmp_path: Path) -> None:
             {"code": "unreadable", "file": "val_data.npz", "names": "read"},
         ),
         ({"val_data__npz": npz({"x": np.zeros(2)})}, {}, {"code": "unreadable", "names": "read"}),
-        ({"val_data__npz": npz(arrays([4], 0))}, {}, {"names": ("map_clsloc.txt", "label")}),
-        ({"val_data__npz": npz(arrays([0], 0))}, {}, {"names": ("map_clsloc.txt", "label")}),
+        ({"val_data__npz": npz(arrays([4], 0))}, {}, {"key": "labels", "names": "map_clsloc.txt"}),
+        ({"val_data__npz": npz(arrays([0], 0))}, {}, {"key": "labels", "names": "map_clsloc.txt"}),
         (
             {"val_data__npz": npz(arrays([1], 0, data=np.array([{}], dtype=object)))},
             {},

@@ -92,9 +92,9 @@ def test_a_run_trains_on_noisy_labels_and_tests_on_clean_ones() -> None:
 def test_texts_are_refused() -> None:
     data = dataset()
     several = replace(data.train, y=np.zeros((150, 4), dtype=np.int64))
-    with refused(names=("noise", "sample")):
+    with refused("value", file="noise", names="sample"):
         with_noise(several, partition(), 3, Noise(kind="pair", rate=0.1), 1)
-    with refused(names=("attack", "label_flip")):
+    with refused("value", file="attack: label_flip"):
         with_reversed_labels(several, partition(), 3, {1})
 
 

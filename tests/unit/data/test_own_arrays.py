@@ -152,8 +152,8 @@ NAN = np.where(X == 3, np.nan, X)
     ("changed", "fault"),
     [
         ({"X": X}, {"key": "array", "value": "X"}),
-        ({"y": None}, {"names": "array"}),
-        ({"x_0": X}, {"names": "x_0"}),
+        ({"y": None}, {"code": "missing", "key": "y"}),
+        ({"x_0": X}, {"key": "x", "names": "x_0"}),
         ({"x": None, "x_0": X, "x_1": NAN}, {"key": "x_1, row 0", "names": ("x_1", "0")}),
         ({"x": None, "x_0": X, "x_1": X[:9]}, {"names": ("samples", "many")}),
         ({"y": np.arange(11) % 3}, {"names": ("samples", "many")}),
@@ -161,7 +161,7 @@ NAN = np.where(X == 3, np.nan, X)
         ({"x": ALL["y"]}, {"key": "x", "value": "str96", "names": "numbers"}),
         ({"x": np.arange(12)}, {"key": "x", "value": [12], "names": "axes"}),
         ({"y": np.arange(12) - 1}, {"key": "y", "value": -1, "names": ("0", "numbers")}),
-        ({"y": np.arange(12) % 3 * 2}, {"names": ("'1'", "training")}),
+        ({"y": np.arange(12) % 3 * 2}, {"key": "classes", "value": "1"}),
         ({"y": np.arange(12) / 2}, {"key": "y", "value": "float64", "names": "classes"}),
         ({"client": np.arange(12) / 2}, {"key": "client", "value": "float64 [12]"}),
         ({"client": np.arange(11)}, {"names": ("samples", "many")}),
@@ -172,7 +172,7 @@ NAN = np.where(X == 3, np.nan, X)
             {"split": np.array(["train", "tset"] * 6)},
             {"key": "split", "value": "tset", "names": ("'train'", "'test'")},
         ),
-        ({"split": np.array(["test"] * 12)}, {"names": ("'train'", "sample")}),
+        ({"split": np.array(["test"] * 12)}, {"key": "split", "names": "'train'"}),
         ({"y": np.array([{}] * 12)}, {"code": "unreadable"}),
     ],
 )

@@ -95,7 +95,7 @@ def test_names_that_look_the_same_are_refused(
 
 def test_a_last_column_without_a_name_is_one_like_any_other(tmp_path: Path) -> None:
     """A comma at the end of each line makes one."""
-    with refused(names=("Unnamed: 2", "drop")):
+    with refused("value", key="Unnamed: 2", names="`drop`"):
         prepared(tmp_path, "x,y,", ["1,a,", "2,b,"])
     assert prepared(tmp_path, "x,y,", ["1,a,", "2,b,"] * 4, drop=["Unnamed: 2"]).input_shape == (1,)
 
@@ -304,7 +304,7 @@ def test_transparent_pixels_show_the_background(mode: str, form: str, channels: 
         assert np.array_equal(layer == 255, ~bar)
     for layer in decode(stored(white, form), "x", channels, background="black"):
         assert np.array_equal(layer == 255, bar)
-    with refused(names=("background", "'white'", "'black'")):
+    with refused("value", key="background", value="white", names="'black'"):
         decode(stored(white, form), "x", channels)
 
 
@@ -423,6 +423,6 @@ def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
     assert empty.meta["missing_sha256"] == other.meta["missing_sha256"]
     with refused(names=("'?'", "21", "missing")):
         prepared(tmp_path, "x,z,y", with_cells("?", "a"))
-    with refused(names=("label", "'y'")):
+    with refused("value", key="label", value="y"):
         prepared(tmp_path, "x,z,y", rows, missing=["1"])
     assert "missing" not in meaning_of(entry("tabular_csv", path="x", label="y", missing=[]))

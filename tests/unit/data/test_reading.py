@@ -85,7 +85,7 @@ def test_further_keys_are_further_inputs() -> None:
     whole = dataset_of([({"user": X[:, :2], "item": X[:, 2:]}, Y)])
     assert whole.packing is not None and dataset_of([rows]).meta == whole.meta
     drawn = Samples(lambda x: {"a": by_torch(x), "b": x})
-    with refused(names=("drawn", "several")):
+    with refused("value", key="clients", names="drawn"):
         dataset_of([drawn])
 
 
@@ -339,11 +339,11 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
         torch.rand(1)
         return x.reshape(2, 3) if folded.calls > 60 else x  # type: ignore[attr-defined]
 
-    for draw, said in (
-        (shorter, r"sample \d+: \[5\]: expected \[6\]"),
-        (folded, r"sample \d+: \[2, 3\]: expected \[6\]"),
-        (fails, "IndexError"),
+    for draw, fault in (
+        (shorter, Fault(value=[5], names="[6]")),
+        (folded, Fault(value=[2, 3], names="[6]")),
+        (fails, Fault(names="IndexError")),
     ):
         draw.calls = 0  # type: ignore[attr-defined]
-        with pytest.raises(UserError, match=said):
+        with refused("value", **fault):
             scores(Samples(draw))
