@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedrepro.report.drawing import curves
 from fedrepro.report.pages import downloads, templates
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.packaged import own_or_packaged
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def lines_of(
                 raise
             gone.append(f"{name}{_divergence(group)}, not drawn")
     if not lines:
-        raise UserError(f"fedrepro: {column}: all runs diverged before they had any")
+        why = f"{column}: all runs diverged before they had any"
+        raise refusal("fedrepro", why, column, code="missing")
     return lines, gone
 
 
@@ -64,7 +65,8 @@ def line_of(name: str, group: "Sequence[Run]", column: str) -> curves.Line:
     named = name + _divergence(group, out if kept else ())
     line = curves.average(named, kept)
     if line is None:
-        raise UserError(f"fedrepro: {named}: {column}: its seeds have no common round with it")
+        why = f"{named}: {column}: its seeds have no common round with it"
+        raise refusal("fedrepro", why, column, code="missing")
     return line
 
 
@@ -108,7 +110,8 @@ def as_png(svg: str) -> bytes:
         UserError: if the extra ``png`` is not installed.
     """
     if not downloads.has_png():
-        raise UserError("vl-convert-python is not installed: save as .svg, or add the extra `png`")
+        why = "not installed: save as .svg, or add the extra `png`"
+        raise refusal("vl-convert-python", why, code="missing")
     return downloads.as_png(svg)
 
 
@@ -118,7 +121,8 @@ def score_of(runs: "Iterator[Run]") -> str:
     for name in ("test_accuracy", "client_accuracy", "test_loss"):
         if all(name in table and table[name].notna().any() for table in tables):
             return name
-    raise UserError("fedrepro: runs: they have no score in common: choose a column with `of`")
+    why = "runs: they have no score in common: choose a column with `of`"
+    raise refusal("fedrepro", why, "runs")
 
 
 def column_of(run: "Run", name: str) -> "pd.Series[float]":

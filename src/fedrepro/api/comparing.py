@@ -10,7 +10,7 @@ from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.provenance.identity import Identity, class_of, may_average
 from fedrepro.report.drawing import curves, frame
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.files import write_atomically
 
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
@@ -58,7 +58,8 @@ def compare(
     named = _named(runs, across=average_across)
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
-            raise UserError(f"fedrepro: {name}: seed {begun.seed}: unfinished: no final score yet")
+            why = f"{name}: seed {begun.seed}: unfinished: no final score yet"
+            raise refusal("fedrepro", why, name, code="missing")
     column = of or charts.score_of(group[0] for group in named.values())
     ends = {
         name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)
@@ -149,7 +150,8 @@ def _named(
     """
     groups = [_listed(group) for group in (runs.values() if isinstance(runs, Mapping) else runs)]
     if not groups or not all(groups):
-        raise UserError("fedrepro: runs: expected at least one run, and one in each list")
+        why = "runs: expected at least one run, and one in each list"
+        raise refusal("fedrepro", why, "runs", code="missing")
     methods = [group[0].method for group in groups]
     numbered = [
         name if methods.count(name) == 1 else f"{name} {number}"
@@ -163,7 +165,8 @@ def _named(
             classes = {identity.arithmetic for identity in identities}
             words = (class_of(identity, across=len(classes) > 1) for identity in identities)
             differing = "; ".join(dict.fromkeys(words))
-            raise UserError(f"fedrepro: {name}: seeds of arithmetic {differing}: not averaged")
+            why = f"{name}: seeds of arithmetic {differing}: not averaged"
+            raise refusal("fedrepro", why, name)
     return named
 
 

@@ -23,9 +23,9 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 from fedrepro.methods.registry import as_own, compose
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
-from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.errors import bad_value, nearest, refusal
 from fedrepro.support.names import Composition
-from fedrepro.support.plugins import NONE, Folders, Kind, classes_in
+from fedrepro.support.plugins import NONE, Folders, Kind, classes_in, taken_name
 
 # How the parts of a run's code are called.
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
@@ -70,9 +70,8 @@ def clients_of(clients: Any) -> Any:
     parts = clients if isinstance(clients, list | tuple) else ()
     if isinstance(clients, Dataset) or any(hasattr(part, "shape") for part in (clients, *parts)):
         what = f"samples that are not shared out ({type(clients).__name__})"
-        raise UserError(
-            f"{WHERE}: clients: {what}: expected a list with (x, y), or a data set, for each client"
-        )
+        wanted = "a list with (x, y), or a data set, for each client"
+        raise refusal(WHERE, f"clients: {what}: expected {wanted}", "clients")
     return clients
 
 
@@ -111,7 +110,7 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
         cls = _class_in(part)
         name = _snake(cls.__name__)
         if name in part_files():
-            raise UserError(f"{WHERE}: class {cls.__name__}: rename it: method {name} is built in")
+            raise taken_name(f"{WHERE}: class {cls.__name__}", "methods", name)
         names.append(name)
         objects.append(("methods", name, as_own(cls, name)))
     return "+".join(names), (*objects,)
@@ -163,7 +162,7 @@ def stop_of(stop: Any, callbacks: Iterable[Callback]) -> Any:
     """What ends a run, by the argument or by a callback."""
     stops = [callback.stop for callback in callbacks if isinstance(callback, EarlyStopping)]
     if len(stops) + (stop is not None) > 1:
-        raise UserError(f"{WHERE}: stop: given more than once, perhaps by EarlyStopping")
+        raise refusal(WHERE, "stop: given more than once, perhaps by EarlyStopping", "stop")
     return stops[0] if stops else stop
 
 
@@ -195,7 +194,8 @@ def starting_from(
                 raise bad_value(WHERE, f"initial.{name}", shapes[0], f"the shape {shapes[1]}")
             # A run keeps neither counters nor what is frozen.
             if name not in tensors and name not in frozen and leaf.is_floating_point():
-                raise UserError(f"{WHERE}: initial: no {name}{nearest(name, tensors)}")
+                why = f"initial: no {name}{nearest(name, tensors)}"
+                raise refusal(WHERE, why, f"initial.{name}", code="missing")
         for name in tensors.keys() - wanted.keys():
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)
         module.load_state_dict(tensors, strict=False)
@@ -218,7 +218,7 @@ def _tensors(initial: Any) -> dict[str, Any]:
         return dict(load_file(initial))
     except (SafetensorError, OSError, ValueError) as error:
         said = f"can't be read as safetensors: {str(error).partition(chr(10))[0]}"
-        raise UserError(f"{WHERE}: initial: {initial}: {said}") from None
+        raise refusal(WHERE, f"initial: {initial}: {said}", "initial", code="unreadable") from None
 
 
 def by_part(
@@ -251,10 +251,10 @@ def by_part(
             choices = sorted({field for own in fields.values() for field in own})
             such = f", as {', '.join(choices)}" * bool(choices)
             choices += arguments
-            raise UserError(
-                f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
-                f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
-            )
+            wanted = f"an argument of train, or a hyperparameter of one part{such}"
+            close = nearest(ELSEWHERE.get(key, key), choices)
+            why = f"hyperparameter: {key!r}: expected {wanted}{close}"
+            raise refusal(WHERE, why, key, code="unknown_key")
         ((part, field),) = having
         by_part[part][field] = value
     return by_part

@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run, partial_of, read_any, read_run
-from fedrepro.support.errors import UserError, unreadable
+from fedrepro.support.errors import UserError, damaged, refusal, unreadable
 from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
@@ -104,10 +104,8 @@ class Run:
         except OSError as error:
             raise unreadable(self.folder / name, error.strerror) from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"].get(name):
-            raise UserError(
-                f"{self.folder}: damaged: {name} differs from the hash in its manifest, or another "
-                "run has replaced this one: load it again"
-            )
+            why = "differs from the hash in its manifest, or another run has replaced this one"
+            raise damaged(self.folder, f"{name} {why}: load it again")
         return content
 
     @cached_property
@@ -121,9 +119,9 @@ class Run:
                 has changed; for an unfinished run; and for a landed result, which keeps none.
         """
         if not self.finished:
-            raise UserError(f"{self.folder}: unfinished: it has no model yet")
+            raise refusal(self.folder, "unfinished: it has no model yet", code="missing")
         if self.tables is not None:
-            raise UserError(f"{self.folder}: models of landed results are not kept")
+            raise refusal(self.folder, "models of landed results are not kept", code="missing")
         from fedrepro.api.stored_model import MODEL, read_model  # which import PyTorch
 
         self._content(MODEL)
@@ -188,7 +186,7 @@ def load(
         if not record.manifest:
             begun = partial_of(folder).exists()
             why = "unfinished: load it by setting, method and seed" if begun else record.why
-            raise UserError(f"{folder}: not the folder of a finished run: {why}")
+            raise refusal(folder, f"not the folder of a finished run: {why}")
     else:
         bench = load_workbench(Path(root))
         plugins = bench.plugins
@@ -212,7 +210,8 @@ def load(
             tables = {"rounds.parquet": so_far.rounds, "clients.parquet": so_far.clients}
             return Run(partial, about, plugins=plugins, tables=tables, finished=False)
         if not record.manifest:
-            raise UserError(f"{record.folder}: {record.why}: run `{named.command}`")
+            code = "damaged" if record.state == "damaged" else "missing"
+            raise refusal(record.folder, f"{record.why}: run `{named.command}`", code=code)
         folder = Path(root) / record.folder
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)
@@ -221,7 +220,7 @@ def load(
                 stands_in = f"a reference result, because the run of this machine is {here.why}"
                 differences = "; ".join(filter(None, (stands_in, differences)))
     if record.state == "damaged":
-        raise UserError(f"{folder}: {record.why}")
+        raise refusal(folder, record.why, code="damaged")
     if differences:
         warnings.warn(f"{folder}: {differences}", stacklevel=2)
     landed = record.archived.tables if record.archived else None

@@ -10,7 +10,7 @@ from fedrepro.models import registry
 from fedrepro.models.weights import untrained
 from fedrepro.run.input_artifacts import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.rng import drawing_on, stream
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def read_model(run: "Run") -> nn.Module:
     """
     tensors, facts = load_tree(run.folder / MODEL)
     if facts.get("part") != "" or facts["clients"] is not None:
-        raise UserError(f"{run.folder}: {run.method} has no shared model")
+        raise refusal(run.folder, f"{run.method} has no shared model", code="missing")
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
     with drawing_on(stream(run.seed, "init")), untrained():  # as in the run
         if run.architecture:

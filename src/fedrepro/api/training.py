@@ -41,7 +41,7 @@ from fedrepro.run.runner import Report
 from fedrepro.run.shared_prefix import KEPT, Sharing
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
@@ -345,13 +345,11 @@ def _refuse_single(dataset: "Dataset", share: float) -> None:
     sizes = np.bincount(np.asarray(dataset.train.group))
     if share and sizes.min() < 2:
         key = f"clients.{sizes.argmin()}"
-        raise UserError(
-            f"{WHERE}: {key}: 1 sample: expected at least 2, to hold one out: leave the client "
-            "out, or set `test_fraction=0`",
-            code="value",
-            file=WHERE,
-            key=key,
+        why = (
+            f"{key}: 1 sample: expected at least 2, to hold one out: leave the client out, or set "
+            "`test_fraction=0`"
         )
+        raise refusal(WHERE, why, key)
 
 
 def _plain(value: Any) -> Any:
@@ -385,10 +383,8 @@ def _architecture(
     try:
         copied(model)
     except (TypeError, RuntimeError) as error:  # of a lock, a file, a generator in it
-        raise UserError(
-            f"{WHERE}: model {type(model).__name__}: cannot be copied: {error}: pass a function "
-            "that builds it"
-        ) from error
+        why = f"cannot be copied: {error}: pass a function that builds it"
+        raise refusal(WHERE, f"model {type(model).__name__}: {why}", "model") from error
 
     def build(shape: tuple[int, ...], outputs: int) -> "nn.Module":
         return model
@@ -413,7 +409,8 @@ def _builder(model: "Architecture") -> "Architecture":
     given = 0 if alone or not _takes(signature, 2) else 2
     wanted = "pass an instance, or a function of a sample's shape and the outputs' number"
     if not _takes(signature, given):
-        raise UserError(f"{WHERE}: model {name}{signature}: needs other arguments: {wanted}")
+        why = f"model {name}{signature}: needs other arguments: {wanted}"
+        raise refusal(WHERE, why, "model")
 
     def build(shape: Any, outputs: int) -> "nn.Module":
         arguments = (shape, outputs)[:given]
@@ -422,7 +419,8 @@ def _builder(model: "Architecture") -> "Architecture":
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"{WHERE}: model {name}{arguments}: {error}: {wanted}") from error
+            why = f"model {name}{arguments}: {error}: {wanted}"
+            raise refusal(WHERE, why, "model") from error
 
     return build
 

@@ -30,7 +30,7 @@ from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, choose_cohort, without_metrics
 from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 
 ROUNDS = 2  # in the second, clients and the server have states
 # The hooks that get a context.
@@ -142,7 +142,7 @@ def _watched(method: Method, every: bool) -> Method:
 def _executed(method: Method, execute: Executor, training: Training) -> Outcome:
     """Clients side by side, trained by ``method`` itself instead of the checked one."""
     own = next(layer for layer in method.layers() if plugins.is_own(type(layer).__module__))
-    where = f"{sys.modules[type(own).__module__].__file__}: client_update"
+    file, name = sys.modules[type(own).__module__].__file__, "client_update"
     try:
         with plugins.blamed():
             updates, after = execute(training._replace(method=method))
@@ -150,11 +150,13 @@ def _executed(method: Method, execute: Executor, training: Training) -> Outcome:
     except UserError:
         raise
     except Mistake as mistake:
-        raise UserError(f"{where}: {mistake}") from None
+        raise refusal(file, f"{name}: {mistake}", name) from None
     except Exception as error:  # from the compiler, which has lost the line of code
         raise plugins.PluginError(
-            f"{where}: cannot run with executor 'vectorised': use 'sequential', or see "
-            f"docs/hooks.md: {type(error).__name__}: {error}"
+            f"{file}: {name}: cannot run with executor 'vectorised': use 'sequential', or see "
+            f"docs/hooks.md: {type(error).__name__}: {error}",
+            file=file,
+            key=name,
         ) from error
     return updates, after
 
@@ -192,7 +194,7 @@ class HookChecks:
                         result = hook(ctx, *given, **named)
                     self._require_form(name, ctx, arguments, result)
                 except Mistake as mistake:
-                    raise UserError(f"{self._where(name)}: {name}: {mistake}") from None
+                    raise refusal(self._where(name), f"{name}: {mistake}", name) from None
                 except KeyError as missing:
                     self._refuse_unsent(name, missing.args[0], arguments.get("updates"))
                     raise
@@ -205,11 +207,12 @@ class HookChecks:
         inherited = inspect.unwrap(getattr(self.cls, name)).__code__
         if updates is None or key in updates or inherited.co_filename == self.module.__file__:
             return
-        raise UserError(
-            f"{self._where('client_update')}: client_update: no `{key}` in the update, which has "
-            f"{', '.join(updates) or 'nothing'}: {inherited.co_qualname} reads it: return it, too, "
-            f"or override {name}"
+        hook, there = "client_update", ", ".join(updates) or "nothing"
+        why = (
+            f"no `{key}` in the update, which has {there}: {inherited.co_qualname} reads it: "
+            f"return it, too, or override {name}"
         )
+        raise refusal(self._where(hook), f"{hook}: {why}", hook)
 
     def _where(self, name: str) -> str:
         """The file of a hook, and its line if it is in the method's own file."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from fedrepro.check.traces import changes, generators, marks
 from fedrepro.engine.losses import aligned
 from fedrepro.engine.task import Task
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 
 def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacked: bool) -> None:
@@ -29,14 +29,12 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
             losses = function(*aligned(task, outputs, targets))
     except Exception as error:  # of the user's code
         shapes = f"outputs {[*outputs.shape]} and targets {[*targets.shape]}"
-        raise UserError(f"{where}: {shapes}: {type(error).__name__}: {error}") from error
+        raise refusal(where, f"{shapes}: {type(error).__name__}: {error}") from error
     if drawn := changes(before[0], generators(targets.device)):
-        raise UserError(
-            f"{where}: draws random numbers ({', '.join(drawn)}), which no seed would repeat: draw "
-            "in the model, in training"
-        )
+        why = f"draws random numbers ({', '.join(drawn)}), which no seed would repeat"
+        raise refusal(where, f"{why}: draw in the model, in training")
     if marks(targets) != before[1]:
-        raise UserError(f"{where}: changed its targets in place: return new tensors instead")
+        raise refusal(where, "changed its targets in place: return new tensors instead")
     wanted = f"a loss for each sample [{len(targets)}], or their mean"
     if not isinstance(losses, Tensor):
         raise bad_value(where, "result", type(losses).__name__, wanted)
@@ -49,7 +47,7 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     if losses.ndim and len(losses) != len(targets):
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:
-        raise UserError(f"{where}: no gradient follows from it: compute with tensors only")
+        raise refusal(where, "no gradient follows from it: compute with tensors only")
     if stacked and not losses.ndim:
         wanted = "'sequential' or 'parallel', or a loss that returns one number per sample"
         raise bad_value(where, "executor", "vectorised", wanted)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedrepro.check.traces import changes, generators
 from fedrepro.engine.task import Measure
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 
 def repeatable(name: str, measure: Measure) -> Measure:
@@ -24,10 +24,11 @@ def repeatable(name: str, measure: Measure) -> Measure:
         drawn = changes(before, generators(torch.device("cpu")))
         again = measure(outputs, targets)
         if drawn or not (first == again or (first != first and again != again)):
-            raise UserError(
-                f"measure {name}: of_outputs: draws random numbers, so that two evaluations of one "
-                "model differ: draw from a generator that it makes with a fixed seed in each call"
+            why = (
+                "draws random numbers, so that two evaluations of one model differ: draw from a "
+                "generator that it makes with a fixed seed in each call"
             )
+            raise refusal(f"measure {name}", f"of_outputs: {why}", "of_outputs")
         return first
 
     return checked

@@ -23,7 +23,7 @@ from fedrepro.engine.modules import (
     replaced,
 )
 from fedrepro.engine.net import Net, Own, Precision
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 SMALL = re.compile("Kernel size|too small")  # in torch's words for images that shrink to nothing
@@ -83,7 +83,7 @@ def own_net(
         own = _observed(where, own, module, given)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
-        raise UserError(f"{where}: all of its parameters are frozen: expected some to train")
+        raise refusal(where, "all of its parameters are frozen: expected some to train")
     return net
 
 
@@ -150,16 +150,16 @@ def _refuse_returned(returned: Any, outputs: Any) -> None:
     """Refuse what a forward pass returned, if it is not one tensor of outputs.
 
     Raises:
-        UserError: also for auxiliary outputs, as torchvision's Inception has them in training.
+        TypeError: also for auxiliary outputs, as torchvision's Inception has them in training.
     """
     if not isinstance(outputs, Tensor) or not outputs.ndim:
         wanted = "a tensor [n, outputs], or an object whose `logits` are one"
-        raise UserError(f"its forward pass returns a {type(outputs).__name__}: expected {wanted}")
+        raise TypeError(f"its forward pass returns a {type(outputs).__name__}: expected {wanted}")
     fields = getattr(returned, "_fields", ())
     for name in fields:
         if name.startswith("aux_logits") and getattr(returned, name) is not None:
             wanted = "a model built with aux_logits=False, as no loss would train them"
-            raise UserError(f"its forward pass returns {name}: expected {wanted}")
+            raise TypeError(f"its forward pass returns {name}: expected {wanted}")
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
@@ -192,16 +192,14 @@ def refuse_unaccepted(
         hint = ": give it larger images" if SMALL.search(str(error)) else ""
         if isinstance(error, IndexError) and not x.is_floating_point():
             hint = f": they have numbers from {int(x.min())} to {int(x.max())}"
-        raise UserError(f"{where}: does not accept samples {sample}: {error}{hint}") from error
+        raise refusal(where, f"does not accept samples {sample}: {error}{hint}") from error
     if tested.drawn:
-        raise UserError(
-            f"{where}: draws random numbers ({', '.join(tested.drawn)}) in testing mode: draw only "
-            "in training, as in F.dropout(x, p, self.training)"
-        )
+        remedy = "draw only in training, as in F.dropout(x, p, self.training)"
+        drawn = ", ".join(tested.drawn)
+        raise refusal(where, f"draws random numbers ({drawn}) in testing mode: {remedy}")
     if changed := sorted(tested.written | tested.replaced):
-        raise UserError(
-            f"{where}: changes {changed[0]} in testing mode: change it only if self.training"
-        )
+        why = f"changes {changed[0]} in testing mode: change it only if self.training"
+        raise refusal(where, why, changed[0])
     if not tested.outputs.is_floating_point():
         raise bad_value(where, "outputs", str(tested.outputs.dtype), "real numbers")
     return tuple(tested.outputs.shape)
@@ -212,28 +210,28 @@ def _observed(where: str, own: Own, module: nn.Module, given: _Given) -> Own:
     try:
         first, again = (_called(module, given, training=True) for _ in range(2))
     except Exception as error:
-        raise UserError(f"{where}: cannot train on two samples: {error}") from error
+        raise refusal(where, f"cannot train on two samples: {error}") from error
     if _differ(first.outputs, again.outputs):
-        raise UserError(
-            f"{where}: the same weights, samples and seed give other outputs in a second forward "
-            "pass in training: keep what changes in buffers, and draw from the global generators"
+        why = (
+            "the same weights, samples and seed give other outputs in a second forward pass in "
+            "training: keep what changes in buffers, and draw from the global generators"
         )
+        raise refusal(where, why)
     buffers = dict(module.named_buffers())
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):
         raise replaced(where, name)
     if not first.trains:
-        raise UserError(
-            f"{where}: no gradient of its outputs reaches a parameter that is trained: leave out "
-            "detach(), no_grad and argmax in its forward pass"
+        why = (
+            "no gradient of its outputs reaches a parameter that is trained: leave out detach(), "
+            "no_grad and argmax in its forward pass"
         )
+        raise refusal(where, why)
     for name in sorted(first.written & buffers.keys()):
         layer = module.get_submodule(name.rpartition(".")[0])
         if not buffers[name].is_floating_point() and not isinstance(layer, Counted):
-            raise UserError(
-                f"{where}: changes {name}, which is {buffers[name].dtype} and cannot be averaged "
-                "over clients: make it a float buffer"
-            )
+            why = f"which is {buffers[name].dtype} and cannot be averaged over clients"
+            raise refusal(where, f"changes {name}, {why}: make it a float buffer", name)
     moving = first.written | _declared(module)
     return own._replace(
         draws=bool(first.drawn),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.errors import UserError, bad_value, nearest, refusal
 from fedrepro.support.plugins import CLOSE
 
 # Parameters of hooks, and what others call the context.
@@ -30,11 +30,12 @@ def refuse_text(file: Path) -> None:
     """
     for node in ast.walk(plugins.parse(file)):
         if isinstance(node, ast.Global):
-            raise UserError(
-                f"{file}:{node.lineno}: global {', '.join(node.names)}: module variables are "
-                "neither saved nor shared between processes: return what must survive a round in "
-                "`server` or `client_state`"
+            names = ", ".join(node.names)
+            why = (
+                f"global {names}: module variables are neither saved nor shared between processes: "
+                "return what must survive a round in `server` or `client_state`"
             )
+            raise refusal(f"{file}:{node.lineno}", why, names)
 
 
 def explain(file: Path, refused: UserError) -> UserError:
@@ -44,7 +45,7 @@ def explain(file: Path, refused: UserError) -> UserError:
     if isinstance(cause, TypeError) and missing:
         return _without_default(file, missing[1])
     if isinstance(cause, TypeError) and "inherit non-frozen dataclass" in str(cause):
-        return UserError(f"{file}: the class is not frozen: {FROZEN}")
+        return refusal(file, f"the class is not frozen: {FROZEN}")
     return refused
 
 
@@ -62,10 +63,8 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
     declares = bool(file.stat().st_size or vars(cls).get("__annotations__"))
     if declares and "__dataclass_fields__" not in vars(cls):
         where = f"{file}:{_line_of(file, cls.__name__)}"
-        raise UserError(
-            f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
-            f"ignored: {FROZEN}"
-        )
+        why = "is not a dataclass, so its hyperparameters would be ignored"
+        raise refusal(where, f"class {cls.__name__} {why}: {FROZEN}", cls.__name__)
     # `inner` is a wrapper's method. A function's name is refused below, with its signature.
     attributes = {"inner", *dir(base)} - {field.name for field in fields(base)}
     for field in fields(cls):
@@ -94,18 +93,17 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
 
 
 def _without_default(file: Path, name: str) -> UserError:
-    return UserError(
-        f"{file}:{_line_of(file, name)}: {name}: a hyperparameter without a plain default: write "
-        f"one, such as `{name}: float = 0.1`"
-    )
+    why = f"a hyperparameter without a plain default: write one, such as `{name}: float = 0.1`"
+    return refusal(f"{file}:{_line_of(file, name)}", f"{name}: {why}", name, code="missing")
 
 
 def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, known: object) -> None:
     """Refuse a hook that cannot be called by position with the default's parameters."""
     hook, names = _plain(value), [*inspect.signature(_plain(known)).parameters]
-    where = f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}"
+    where, key = f"{file}:{_line_of(file, name)}", f"{cls.__name__}.{name}"
     if not inspect.isfunction(hook) or type(value) is not type(known):
-        raise UserError(f"{where}: this is a hook and must be a method: {_signature(name, known)}")
+        why = f"this is a hook and must be a method: {_signature(name, known)}"
+        raise refusal(where, f"{key}: {why}", key)
     signature = inspect.signature(hook)
     try:  # another name is harmless, another position is not
         places = signature.bind(*names).arguments.items()
@@ -113,10 +111,9 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
     except TypeError:
         fits = False
     if not fits:
-        raise UserError(
-            f"{where}({', '.join(signature.parameters)}): wrong parameters: expected "
-            f"{_signature(name, known)}"
-        )
+        given = f"({', '.join(signature.parameters)})"
+        why = f"wrong parameters: expected {_signature(name, known)}"
+        raise refusal(where, f"{key}{given}: {why}", key, given)
 
 
 def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
@@ -131,10 +128,9 @@ def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> N
     function = _plain(vars(cls)[name])
     takes = {*inspect.signature(function).parameters} if inspect.isfunction(function) else set()
     if close or (takes & GIVEN and not name.startswith("_")):
-        raise UserError(
-            f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and "
-            f"nothing in the file uses it{nearest(name, hooks)}"
-        )
+        key = f"{cls.__name__}.{name}"
+        why = f"no hook has this name, and nothing in the file uses it{nearest(name, hooks)}"
+        raise refusal(f"{file}:{_line_of(file, name)}", f"{key}: {why}", key, code="unknown_key")
 
 
 def _is_used(file: Path, name: str) -> bool:

@@ -25,7 +25,7 @@ from fedrepro.methods.facts import (
     defaults_of,
 )
 from fedrepro.methods.files import part_files
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.names import RELEASED, Composition, Part, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.packaged import ORIGIN
@@ -200,9 +200,9 @@ class Experiment(Typed):
             return base, own
         if base in above:
             way = " <- ".join((*above, name, base))
-            raise UserError(
-                f"{EXPERIMENTS}/{self.system}.yaml: methods: variant_of: {way}: circular"
-            )
+            where = f"{EXPERIMENTS}/{self.system}.yaml"
+            why = f"methods: variant_of: {way}: circular"
+            raise refusal(where, why, f"methods.{name}.variant_of", way)
         base, inherited = self.part(setting, base, (*above, name))
         return base, {**inherited, **own}
 

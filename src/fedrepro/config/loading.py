@@ -28,7 +28,7 @@ from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, missing_value, refusal
 from fedrepro.support.files import visible
 from fedrepro.support.names import RELEASED
 from fedrepro.support.old_names import with_new_keys
@@ -56,9 +56,9 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         experiments[experiment.system], files[experiment.system] = experiment, shown
     for path in (*visible(root / EXPERIMENTS, "*.yml"), *visible(root / COMPACT, "*.yml")):
         shown = path.relative_to(root)
-        raise UserError(f"{shown}: rename it: expected the ending .yaml", code="value", file=shown)
+        raise refusal(shown, "rename it: expected the ending .yaml")
     if not experiments:
-        raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
+        raise refusal(EXPERIMENTS, "expected at least one <system>.yaml", code="missing")
     weights = {
         name: (model.weights, catalogue.weights[model.weights])
         for name, model in models.MODELS.items()
@@ -88,9 +88,8 @@ def load_config(root: Path = Path()) -> Config:
         UserError: for the first fault.
     """
     if not (root / CONFIG).exists():
-        raise UserError(
-            f"{CONFIG}: there is no such file: run this in a workbench, which `fedrepro init` makes"
-        )
+        why = "there is no such file: run this in a workbench, which `fedrepro init` makes"
+        raise refusal(CONFIG, why, code="missing")
     written = with_new_keys("config", read_yaml(root / CONFIG, CONFIG), CONFIG)
     return validate(Config, {} if written is None else written, CONFIG)
 
@@ -312,10 +311,9 @@ def _check_keys(
             try:
                 setting.with_keys({key: value}, experiment._own)
             except UserError as error:
-                line, at_key = f"{shown}: {where}.{key}: {error}", f"{where}.{key}"
-                raise UserError(
-                    line, code=error.code, file=shown, key=at_key, value=error.value
-                ) from None
+                at_key = f"{where}.{key}"
+                why = f"{at_key}: {error}"
+                raise refusal(shown, why, at_key, error.value, error.code) from None
 
 
 def _check_searched(
@@ -344,11 +342,9 @@ def _check_searched(
             raise bad_value(shown, f"{where}.published", key, wanted, searched.all_values)
     published = experiment.choice(search, searched)
     if published is None:
-        raise UserError(
-            f"{shown}: {where}.published: missing: expected the paper's "
-            f"{', '.join(searched.all_values)}: `methods` and the method's defaults do not have "
-            "all of it"
-        )
+        why = "`methods` and the method's defaults do not have all of it"
+        wanted = f"the paper's {', '.join(searched.all_values)}: {why}"
+        raise missing_value(shown, f"{where}.published", wanted)
     names = [candidate.method + candidate.suffix for candidate in searched.candidates(published)]
     for candidate, name in zip(searched.candidates(published), names, strict=True):
         variants = searched.variants(candidate).items()

@@ -31,7 +31,7 @@ from fedrepro.config.values import (
 )
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.support import papers
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import nearest, refusal
 from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.plugins import NONE, Folders
@@ -362,7 +362,7 @@ class Setting(OfPapers):
         try:
             copied._refuse_conflicts()
         except ValueError as error:
-            raise UserError(f"{self._name}: expected {error}") from None
+            raise refusal(self._name, f"expected {error}") from None
         return copied
 
     def partition_path(self, seed: int) -> Path:

@@ -30,7 +30,7 @@ from fedrepro.methods.facts import (
     facts_of,
 )
 from fedrepro.methods.files import part_files, unknown_part
-from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.errors import bad_value, nearest, refusal
 from fedrepro.support.names import Composition, Part, SettingName
 from fedrepro.support.plugins import Folders
 
@@ -250,13 +250,8 @@ class Workbench:
         here = f"{name} {method} seed {seed}"
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
-            raise UserError(
-                f"{self._file_of(setting)}: inputs: {way}: circular: a run cannot be its own input",
-                code="value",
-                file=self._file_of(setting),
-                key="inputs",
-                value=way,
-            )
+            why = f"inputs: {way}: circular: a run cannot be its own input"
+            raise refusal(self._file_of(setting), why, "inputs", way)
         facts = facts_of(composition, self.plugins)
         needs = facts.requires
         if unneeded := setting.unneeded_key(needs):
@@ -289,13 +284,9 @@ class Workbench:
         source = setting.inputs.get(need)
         match source:
             case None:
-                raise UserError(
-                    f"{where}: {key}: missing: method {method} requires it: expected 'server', a "
-                    f"run or a file{nearest(need, setting.inputs)}",
-                    code="missing",
-                    file=where,
-                    key=key,
-                )
+                wanted = f"'server', a run or a file{nearest(need, setting.inputs)}"
+                why = f"{key}: missing: method {method} requires it: expected {wanted}"
+                raise refusal(where, why, key, code="missing")
             case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed
                 return self._run_spec(

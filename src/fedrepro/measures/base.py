@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 
 if TYPE_CHECKING:  # declaring a measure needs no arrays
     import numpy as np
@@ -109,11 +109,14 @@ class Measure:
             value = float(self.of_outputs(outputs, targets))
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            raise UserError(f"measure {self.name}: of_outputs: {why}") from error
+            raise self._refusal("of_outputs", why) from error
         if (outputs.tobytes(), targets.tobytes()) != before:
             why = "changed its arguments in place: write to copies instead"
-            raise UserError(f"measure {self.name}: of_outputs: {why}")
+            raise self._refusal("of_outputs", why)
         return value
+
+    def _refusal(self, hook: str, why: str) -> UserError:
+        return refusal(f"measure {self.name}", f"{hook}: {why}", hook)
 
     def of_run(self, record: Record) -> float | None:
         """Its value for a finished run, a share if the unit is "%"; None if the run has none."""
@@ -177,7 +180,7 @@ class Measure:
                     why = (
                         "differs from one call to the next: draw from a generator with a fixed seed"
                     )
-                    raise UserError(f"measure {self.name}: of_run: {why}")
+                    raise self._refusal("of_run", why)
                 if seal:
                     _REPEATED.add((type(self), seal))
             number = float(record.manifest.get("rounds_done", 0))

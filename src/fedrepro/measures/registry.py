@@ -8,7 +8,7 @@ from typing import Any, get_args
 from fedrepro.measures import built_in
 from fedrepro.measures.base import Measure, Per
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.old_names import warn_of_old_name
 
 
@@ -95,7 +95,7 @@ def _load(file: Path) -> Measure:
     """
     classes = plugins.classes_in(plugins.import_file("measures", file), Measure)
     if len(classes) != 1:
-        raise UserError(f"{file}: expected one class that extends Measure, found {len(classes)}")
+        raise refusal(file, f"expected one class that extends Measure, found {len(classes)}")
     return _checked(classes[0], file.stem, file)
 
 
@@ -107,7 +107,7 @@ def _checked(cls: type[Measure], name: str, file: object) -> Measure:
     """
     cls.name = name
     if cls.name in TAKEN or cls.name.startswith(PARTS):
-        raise UserError(f"{file}: rename it: the package already has a column {cls.name}")
+        raise refusal(file, f"rename it: the package already has a column {name}", value=name)
     if hasattr(cls, "rising") and not hasattr(cls, "higher_is_better"):
         warn_of_old_name(f"{file}: rising", "rising", "'higher_is_better' now")
         cls.higher_is_better = cls.rising
@@ -122,9 +122,9 @@ def _checked(cls: type[Measure], name: str, file: object) -> Measure:
         if not isinstance(value, kind) or (choices and value not in choices):
             raise bad_value(file, key, value, expected, choices)
     if (cls.per == "run") != (cls.of_run is not Measure.of_run):
-        raise UserError(f"{file}: of_run: define it in a measure per run, and only there")
+        raise refusal(file, "of_run: define it in a measure per run, and only there", "of_run")
     if cls.per == "run" and cls().from_outputs:
-        raise UserError(f"{file}: of_outputs: a measure per run must not define it")
+        raise refusal(file, "of_outputs: a measure per run must not define it", "of_outputs")
     plugins.refuse_uncalled(cls, Measure, "of_")
     measure: Measure = cls()
     return measure

@@ -11,7 +11,12 @@ from fedrepro.models.classifier import Classifier, require_image
 from fedrepro.models.pooling import FieldMeans
 from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
+
+
+def _not_installed(package: str, extra: str) -> UserError:
+    why = f"not installed: `pip install '.[{extra}]'` in the clone"
+    return refusal(package, why, code="missing")
 
 
 class _FirstToken(nn.Module):
@@ -48,9 +53,7 @@ def distilbert(
     try:
         from transformers import DistilBertConfig, DistilBertModel
     except ImportError:
-        raise UserError(
-            "transformers is not installed: `pip install '.[text]'` in the clone"
-        ) from None
+        raise _not_installed("transformers", "text") from None
     # The defaults are those of distilbert-base-uncased: no configuration file is needed.
     encoder: Any = DistilBertModel(DistilBertConfig())
     load_into(encoder, "distilbert", weights, "distilbert.")
@@ -125,6 +128,6 @@ def mobilevit(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     try:
         import timm
     except ImportError:
-        raise UserError("timm is not installed: `pip install '.[vision]'` in the clone") from None
+        raise _not_installed("timm", "vision") from None
     whole: Any = timm.create_model("mobilevit_xxs", in_chans=input_shape[0], num_classes=0)
     return Classifier(_MobileViTBody(whole), nn.Linear(whole.num_features, outputs))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value, load_valid
+from fedrepro.support.errors import bad_value, load_valid, refusal
 
 if TYPE_CHECKING:
     from torch import nn
@@ -211,8 +211,8 @@ def _own(file: Path) -> ModelEntry:
     nodes = plugins.parse(file).body
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     if file.stem not in functions:
-        line = f"{file}: expected a function {file.stem}(input_shape, outputs)"
-        raise UserError(line, code="missing", file=file, key=file.stem)
+        why = f"expected a function {file.stem}(input_shape, outputs)"
+        raise refusal(file, why, file.stem, code="missing")
     # Of unknown cost: never run its clients side by side, and distribute them over processes early.
     family = "convolutional"
     for node in nodes:
@@ -312,11 +312,10 @@ def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Mo
     module: nn.Module = function(input_shape, outputs)
     is_module = isinstance(module, torch_nn.Module)
     if not is_module:
-        raise UserError(
-            f"model {name}: returned a {type(module).__name__}: expected a torch.nn.Module"
-        )
+        why = f"returned a {type(module).__name__}: expected a torch.nn.Module"
+        raise refusal(f"model {name}", why)
     if next(module.parameters(), None) is None:
-        raise UserError(f"model {name}: has no parameters: expected some to train")
+        raise refusal(f"model {name}", "has no parameters: expected some to train")
     try:
         return copied(module)
     except (TypeError, RuntimeError):  # a lock, a file or a generator in it

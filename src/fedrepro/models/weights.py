@@ -10,7 +10,7 @@ from safetensors.torch import load as from_safetensors
 from torch import Tensor, nn
 
 from fedrepro.models.registry import LearnedWeights
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import missing_value, refusal
 
 _untrained = ContextVar("untrained", default=False)
 
@@ -34,7 +34,7 @@ def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, pref
     if _untrained.get():
         return
     if weights is None:
-        raise UserError(f"config/datasets.yaml: weights.{name}: missing: add an entry")
+        raise missing_value("config/datasets.yaml", f"weights.{name}", "an entry")
     try:
         tensors = _tensors(weights)
         own = {
@@ -46,7 +46,8 @@ def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, pref
     # Any exception: a damaged zip, a class that it refuses to create, a surplus tensor.
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"{weights.file}: not the weights of {name}: {first_line}") from None
+        why = f"not the weights of {name}: {first_line}"
+        raise refusal(weights.file, why, code="damaged") from None
 
 
 def _tensors(weights: LearnedWeights) -> dict[str, Tensor]:

@@ -201,7 +201,7 @@ SAME = {
         "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
     ),
     # measures/base.py: `in_rounds`, `quantity`, `remark`, words, and a refusal
-    "8d3c3cba4da43a91b8ae2e7e0225f41afe680b23bf97019df46810e2f805f272": (
+    "915301575e4c9cb38689d5ab39b6b9ba22a4ccf2ccd5605a46799bfe108281b6": (
         "c900e618f8d28a0d197c8e9d8c33815a9d9d0c388a6209ccff55bd9efc93ca59"
     ),
 }

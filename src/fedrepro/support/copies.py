@@ -5,7 +5,7 @@ import copy
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 
 def copied(module: nn.Module) -> nn.Module:
@@ -16,24 +16,27 @@ def copied(module: nn.Module) -> nn.Module:
             which its copy would lose, or no numbers.
     """
     seen: dict[int, str] = {}
+    where = f"model {type(module).__name__}"
     for name, leaf in module.named_parameters():
         if leaf.is_meta:
             wanted = "a device with numbers: call module.to_empty(device='cpu') and fill it"
-            raise bad_value(f"model {type(module).__name__}", f"{name}: device", "meta", wanted)
+            raise bad_value(where, f"{name}: device", "meta", wanted)
         if leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None):
-            raise UserError(
-                f"model {type(module).__name__}: {name}: has a hook, which training on copies "
-                "would not call: change the weight in `forward`, or register a hook of the layer"
+            why = (
+                f"{name}: has a hook, which training on copies would not call: change the weight "
+                "in `forward`, or register a hook of the layer"
             )
+            raise refusal(where, why, name)
         if (
             not is_lazy(leaf)
             and leaf.data_ptr()
             and (other := seen.setdefault(leaf.data_ptr(), name)) != name
         ):
-            raise UserError(
-                f"model {type(module).__name__}: {other} and {name}: two parameters in the same "
-                "memory: use one, transposed in `forward` if need be, as in F.linear(x, weight.T)"
+            why = (
+                f"{other} and {name}: two parameters in the same memory: use one, transposed in "
+                "`forward` if need be, as in F.linear(x, weight.T)"
             )
+            raise refusal(where, why, name)
     computed = (
         leaf
         for layer in module.modules()

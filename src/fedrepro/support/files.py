@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
+from fedrepro.support.errors import cannot_write, refusal, unreadable
 
 TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
@@ -208,11 +208,9 @@ def real_folder(path: Path) -> Path:
         if path.name in ("", "..") or path.is_symlink():
             path = path.resolve()
         if path.exists() and not path.is_dir():
-            line = f"{path}: expected a folder, not a file"
-            raise UserError(line, code="value", file=path)
+            raise refusal(path, "expected a folder, not a file")
     except (OSError, RuntimeError) as error:  # the second, until Python 3.12
-        line = f"{path}: expected a folder: {error}"
-        raise UserError(line, code="value", file=path) from error
+        raise refusal(path, f"expected a folder: {error}") from error
     return path
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, refusal
 from fedrepro.support.files import make_folder, new_token
 from fedrepro.support.terminal import say
 
@@ -123,12 +123,9 @@ class Held:
         not write to a folder that another process now works on.
         """
         if not _is_the(lock_of(self.folder), self._descriptor):
-            raise UserError(
-                f"{self.folder}: lost the lock to {owner_of(self.folder)} while stalled; let that "
-                "process finish",
-                code="locked",
-                file=self.folder,
-            )
+            owner = owner_of(self.folder)
+            why = f"lost the lock to {owner} while stalled; let that process finish"
+            raise refusal(self.folder, why, code="locked")
 
     def release(self) -> None:
         self._over.set()
@@ -208,8 +205,8 @@ def _lock(folder: Path, busy: str | None) -> Held:
                 os.close(descriptor)
         if busy is not None and refused >= LOOKS:
             owner = owner_of(folder)
-            line = f"{folder}: {busy}{f' ({owner})' if owner else ''}"
-            raise UserError(line, code="locked", file=folder)
+            why = f"{busy}{f' ({owner})' if owner else ''}"
+            raise refusal(folder, why, code="locked")
         if untold is not None and time.monotonic() > untold:
             owner, untold = owner_of(folder), None
             words = f"waiting for {owner or 'another process'}, which is working on {folder}"
@@ -224,14 +221,12 @@ def _open(path: Path) -> tuple[int, bool]:
     """
     while True:
         if path.is_symlink():  # which may lead nowhere: it would be neither opened nor made
-            line = f"{path}: expected a lock, which is a plain file: remove the link"
-            raise UserError(line, code="value", file=path)
+            raise refusal(path, "expected a lock, which is a plain file: remove the link")
         with suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDWR)
             if not _is_ours(descriptor):
                 os.close(descriptor)
-                line = f"{path}: expected a lock of fedrepro: move this file away"
-                raise UserError(line, code="value", file=path)
+                raise refusal(path, "expected a lock of fedrepro: move this file away")
             return descriptor, False
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.terminal import say
 
 Keys = tuple[str, ...]  # a key at the end, those above it before; without places in lists
@@ -62,9 +62,7 @@ def with_new_keys(kind: str, content: Any, shown: object) -> Any:
                 place = ".".join(filter(None, path))
                 if new in node:
                     problem = f"is called {new!r} now, and both are there: remove {key!r}"
-                    raise UserError(
-                        f"{shown}: {place}: {problem}", code="value", file=shown, key=place
-                    )
+                    raise refusal(shown, f"{place}: {problem}", place)
                 places.setdefault((key, new), []).append(place)
             content[new or key] = renamed(value, path)
         return content

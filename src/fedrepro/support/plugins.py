@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NoReturn
 
-from fedrepro.support.errors import UserError, bad_value, text_of, unreadable
+from fedrepro.support.errors import UserError, bad_value, refusal, text_of, unreadable
 from fedrepro.support.files import read_bytes, visible
 
 Kind = Literal["methods", "models", "partitions", "measures", "losses", "data"]
@@ -92,9 +92,7 @@ class Folders:
             return {}
         files = {file.stem: file for file in visible(folder, "*.py") if file.stem[0] != "_"}
         for name in files.keys() & built_in:
-            raise UserError(
-                f"{files[name]}: rename it: {kind.removesuffix('s')} {name} is built in"
-            )
+            raise taken_name(files[name], kind, name)
         for file in files.values():
             if file.exists() and not file.is_file():
                 raise unreadable(file, "it is not a file")
@@ -102,6 +100,11 @@ class Folders:
 
 
 NONE = Folders()
+
+
+def taken_name(where: object, kind: Kind, name: str) -> UserError:
+    """The error for a plug-in that has the name of something built in."""
+    return refusal(where, f"rename it: {kind.removesuffix('s')} {name} is built in", value=name)
 
 
 @cache
@@ -122,9 +125,9 @@ def parse(file: Path) -> ast.Module:
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
         where = f"{file}:{error.lineno}" if error.lineno else file  # none for a NUL
-        raise UserError(f"{where}: syntax error: {error.msg}{text}") from error
+        raise refusal(where, f"syntax error: {error.msg}{text}", code="damaged") from error
     except ValueError as error:  # such as a NUL
-        raise UserError(f"{file}: syntax error: {error}") from error
+        raise refusal(file, f"syntax error: {error}", code="damaged") from error
     except OSError as error:
         raise unreadable(file, error.strerror or error) from error
 
@@ -153,7 +156,8 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     except Exception as error:
         line = _place_of(error)
         where = f"{file}:{line[1]}" if line and line[0] == str(file) else file
-        raise UserError(f"{where}: could not be imported: {text_of(error)}") from error
+        why = f"could not be imported: {text_of(error)}"
+        raise refusal(where, why, code="damaged") from error
     return module
 
 
@@ -227,12 +231,12 @@ def blamed() -> Iterator[None]:
         place = _place_of(error.__cause__) if hasattr(error.__cause__, "real_stack") else None
         if place is None:
             raise
-        raise PluginError("{}:{}: {}: {}".format(*place, error)) from error
+        raise _raised_in(place, str(error), error.code) from error
     except Exception as error:
         place = _place_of(error)
         if place is None:
             raise
-        raise PluginError(_in_words(error, place)) from error
+        raise _raised_in(place, text_of(error)) from error
 
 
 @contextmanager
@@ -258,7 +262,7 @@ def no_exit() -> Iterator[None]:
     except SystemExit as error:
         place = _place_of(error)
         if place:
-            raise PluginError(_in_words(error, place)) from error
+            raise _raised_in(place, text_of(error)) from error
         if error.code in (0, None):
             said = "a method, a model or a library ended the process before it was done"
             raise PluginError(f"{said} (SystemExit: {error.code})") from error
@@ -268,9 +272,9 @@ def no_exit() -> Iterator[None]:
             os._exit = _EXIT
 
 
-def _in_words(error: BaseException, place: tuple[str, int, str]) -> str:
+def _raised_in(place: tuple[str, int, str], text: str, code: str = "") -> PluginError:
     file, number, function = place
-    return f"{file}:{number}: {function}: {text_of(error)}"
+    return PluginError(f"{file}:{number}: {function}: {text}", code=code, file=file, key=function)
 
 
 def _place_of(error: BaseException | None) -> tuple[str, int, str] | None:

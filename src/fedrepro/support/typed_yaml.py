@@ -37,6 +37,7 @@ from fedrepro.support.errors import (
     brief,
     missing_value,
     nearest,
+    refusal,
     unreadable,
 )
 
@@ -286,7 +287,7 @@ def read_text(path: Path, shown: Path | None = None) -> str:
             raise unreadable(shown, f"it has more than {MOST_BYTES} bytes")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UserError(f"{shown}: there is no such file", code="missing", file=shown) from None
+        raise refusal(shown, "there is no such file", code="missing") from None
     except (OSError, UnicodeDecodeError) as error:
         raise unreadable(shown, error) from None
 
