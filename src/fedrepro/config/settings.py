@@ -349,14 +349,10 @@ class Setting(OfPapers):
             else:
                 changes[first] = value
         for first, content in changes.items():
-            info, part = type(self).model_fields[first], getattr(self, first)
-            if isinstance(part, Typed):
-                checked = validate(type(part), content, f"{self._name}: {first}", own)
-            else:
-                definition: Any = {first: (info.annotation, info)}
-                alone = create_model("Key", __base__=Typed, **definition)
-                checked = getattr(validate(alone, {first: content}, self._name, own), first)
-            changes[first] = checked
+            info = type(self).model_fields[first]
+            definition: Any = {first: (info.annotation, info)}
+            alone = create_model("Key", __base__=Typed, **definition)
+            changes[first] = getattr(validate(alone, {first: content}, self._name, own), first)
         copied = self.model_copy(update=changes)
         copied._name = self._name
         try:

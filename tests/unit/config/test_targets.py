@@ -10,7 +10,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 from support.search_world import EXPERIMENT, settle
 
 S = EXPERIMENT["settings"]["s"]
@@ -317,7 +317,7 @@ def test_a_key_with_another_value_is_the_only_difference(bench: Workbench) -> No
     for key, value in others.items():
         assert key in known and known[key] != value, key
         if key == "noise.rate":  # without its other key it is none
-            with pytest.raises(UserError, match="noise"):
+            with refused("missing", key="noise.kind"):
                 plain.with_keys({key: value})
             continue
         changed = plain.with_keys({key: value})
@@ -338,7 +338,7 @@ def test_a_key_with_another_value_is_the_only_difference(bench: Workbench) -> No
         "participation": 1.5,
         "epochs": 1.5,
     }.items():
-        with pytest.raises(UserError, match=key.rpartition(".")[2]):
+        with refused("value", file="own/s", key=key, value=value):
             plain.with_keys({key: value})
 
 
