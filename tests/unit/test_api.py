@@ -209,7 +209,7 @@ def test_runs_of_a_workbench_are_found_by_name() -> None:
         heart = fr.load("aaggff/heart", "fedavg", 2, root=ROOT)  # a committed reference result
     assert (heart.method, heart.seed) == ("fedavg", 2)
     assert heart.rounds["round"].tolist() == list(range(20, 201, 20))
-    with pytest.raises(UserError, match="fedrepro run aaggff/heart fedavg --seed 77"):
+    with refused("missing", names="fedrepro run aaggff/heart fedavg --seed 77"):
         fr.load("aaggff/heart", "fedavg", 77, root=ROOT)
 
 
@@ -459,7 +459,7 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
     first = fr.train("fedavg", "logistic", CLIENTS, rounds=1, folder=tmp_path / "run")
     fr.train("fedavg", "logistic", CLIENTS, rounds=1, seed=2, folder=tmp_path / "other")
     shutil.copy(tmp_path / "other/model.safetensors", tmp_path / "run")
-    with pytest.raises(UserError, match=r"damaged: .*model.safetensors"):
+    with refused("damaged", file="/run", names="model.safetensors"):
         _ = first.model
 
 

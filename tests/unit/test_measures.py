@@ -33,7 +33,6 @@ from fedrepro.run import runner, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
-from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.manifests import follow, write_bare
 from support.places import ROOT
@@ -337,7 +336,7 @@ def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
     for name in ("ece", "update_norm", "test_mine"):
         file = root / f"measures/{name}.py"
         file.write_text((root / "measures/drift.py").read_text())
-        with pytest.raises(UserError, match=f"{name}.py: rename it"):
+        with refused("value", file=f"{name}.py", value=name):
             registry.known("client", folders=load(root).plugins)
         file.unlink()
 
@@ -345,7 +344,7 @@ def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
 def test_what_is_no_number_is_one_line(root: Path) -> None:
     (root / "measures/nothing.py").write_text(FILES[0][1].replace("return np.mean", "np.mean"))
     folders = load(root).plugins
-    with pytest.raises(UserError, match="measure nothing: of_outputs: TypeError"):
+    with refused(file="measure nothing", key="of_outputs", names="TypeError"):
         registry.the("nothing", "client", folders=folders).checked(np.eye(3), np.arange(3))
 
 
@@ -358,7 +357,7 @@ def test_a_measure_that_changes_what_others_get_is_refused() -> None:
             return float(outputs[0, 0])
 
     assert Sorts().checked(np.array([[1.0, 2.0]]), np.array([0])) == 1
-    with refused(names=("sorts", "of_outputs")):
+    with refused(file="measure sorts", key="of_outputs"):
         Sorts().checked(np.array([[2.0, 1.0]]), np.array([0]))
 
 
@@ -402,7 +401,7 @@ def test_a_measure_of_a_run_is_repeated_once_per_result(seal: str | None, calls:
     assert counted == calls
     Counted.drawn = 1.0
     another: Any = SimpleNamespace(manifest={"rounds_done": 3, "seal": "another"})
-    with pytest.raises(UserError, match="counted: of_run: differs from one call to the next"):
+    with refused(file="measure counted", key="of_run"):
         measure.series(another)
 
 

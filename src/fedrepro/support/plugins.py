@@ -274,7 +274,8 @@ def no_exit() -> Iterator[None]:
 
 def _raised_in(place: tuple[str, int, str], text: str, code: str = "") -> PluginError:
     file, number, function = place
-    return PluginError(f"{file}:{number}: {function}: {text}", code=code, file=file, key=function)
+    where = f"{file}:{number}"
+    return PluginError(f"{where}: {function}: {text}", code=code, file=where, key=function)
 
 
 def _place_of(error: BaseException | None) -> tuple[str, int, str] | None:

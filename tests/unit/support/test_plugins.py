@@ -264,9 +264,9 @@ def test_nothing_ends_the_process_as_if_it_were_done(tmp_path: Path) -> None:
         (lambda: module.quit(0), True), (lambda: module.quit(3), True),
         (lambda: os._exit(0), False), (lambda: sys.exit(0), False), (lambda: sys.exit(), False),
     ):  # fmt: skip
-        with pytest.raises(plugins.PluginError) as caught, plugins.no_exit(), plugins.no_exit():
+        place = {"file": f"{file}:3", "key": "quit"} if blamed else {"key": ""}
+        with refused(**place), plugins.no_exit(), plugins.no_exit():
             leave()
-        assert str(caught.value).startswith(f"{file}:3: quit: ") == blamed
         assert os._exit is exit_before
     for leave in (lambda: sys.exit(3), lambda: os._exit(3)):
         with pytest.raises(SystemExit) as ended, plugins.no_exit():
@@ -300,9 +300,8 @@ def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) ->
         file.write_text("def fail():\n    raise KeyError(1)\n", encoding="utf-8")
     modules = [plugins.import_file("methods", file) for file in files]
     for file, module in zip(files, modules, strict=True):
-        with pytest.raises(plugins.PluginError) as caught, plugins.blamed():
+        with refused(file=f"{file}:2", key="fail", names=("KeyError", "1")), plugins.blamed():
             module.fail()
-        assert str(caught.value) == f"{file}:2: fail: KeyError: 1"
 
 
 @pytest.mark.parametrize(("text", "line"), [(b"x = (\n", ":1"), (b"x = 1\0\n", "")])
@@ -311,9 +310,8 @@ def test_a_syntax_error_names_a_line_if_there_is_one(
 ) -> None:
     file = tmp_path / "own.py"
     file.write_bytes(text)
-    with pytest.raises(UserError) as caught:
+    with refused("damaged", file=f"{file}{line}"):
         plugins.import_file("methods", file)
-    assert str(caught.value).startswith(f"{file}{line}: ")
 
 
 def test_a_folder_s_name_need_not_be_utf_8(tmp_path: Path) -> None:
@@ -330,9 +328,8 @@ def test_of_several_functions_the_one_that_failed_is_blamed(tmp_path: Path) -> N
     file.write_text(f"{text}def call(text):\n    return read(text)\n", encoding="utf-8")
     module = plugins.import_file("methods", file)
     for function in (module.read, module.call, lambda text: [*map(module.call, [text])]):
-        with pytest.raises(plugins.PluginError) as caught, plugins.blamed():
+        with refused(file=f"{file}:3", key="read", names="JSONDecodeError"), plugins.blamed():
             function("{")
-        assert str(caught.value).startswith(f"{file}:3: read: JSONDecodeError: ")
 
 
 @pytest.mark.parametrize(
@@ -514,10 +511,10 @@ def test_what_the_compiler_could_not_trace_is_blamed(tmp_path: Path) -> None:
     )
 
     def failed(stack: list[traceback.FrameSummary]) -> str:
-        error = UserError("executor: it failed")
+        error = UserError("executor: it failed", code="value")
         error.__cause__ = RuntimeError("unsupported")
         vars(error.__cause__)["real_stack"] = stack
-        with pytest.raises(UserError) as caught, plugins.blamed():
+        with refused("value") as caught, plugins.blamed():
             raise error
         return str(caught.value)
 
