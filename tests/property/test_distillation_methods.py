@@ -22,7 +22,6 @@ from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
 from fedrepro.methods.fedtgp import class_means
 from fedrepro.models.classifier import Classifier
 from fedrepro.papers.fedgo.given_byzantine import with_liars
-from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 from support.refusals import refused
 from support.worlds import federation
@@ -101,7 +100,7 @@ def test_weights_of_fedgo_sum_to_one(weighting: str) -> None:
 
 
 def test_a_weighting_that_is_not_known_is_refused() -> None:
-    with pytest.raises(UserError, match=r"weighting: 'odd'.*odds"):
+    with refused("value", file="method fedgo", key="weighting", value="odd", near="odds"):
         FedGO(weighting="odd")
 
 

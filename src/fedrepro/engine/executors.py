@@ -25,7 +25,7 @@ from fedrepro.engine.net import TOO_FEW, Net
 from fedrepro.engine.processes import Stacked, can_distribute, distribute
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, bad_value, refusal
+from fedrepro.support.errors import UserError, refusal, refuse_unknown
 
 # Up to this many steps per client, of a model with this few parameters, are compiled into one
 # kernel: there the time goes into launching kernels, not into arithmetic.
@@ -387,9 +387,7 @@ def choose(
             return "vectorised"
         distributed = threads > 1 and client_steps / rounds >= PARALLEL_FROM_STEPS[family]
         return "parallel" if distributed and device == "cpu" and can_distribute() else "sequential"
-    if wanted not in EXECUTORS:
-        names = ["auto", *EXECUTORS]
-        raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
+    refuse_unknown("executor", "name", [wanted], ["auto", *EXECUTORS])
     if wanted == "parallel" and (device != "cpu" or not can_distribute()):
         raise _unfit("needs Linux and device cpu", executor="parallel")
     return wanted

@@ -30,7 +30,7 @@ from fedrepro.engine.method import Artifact, Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import at_least, refuse_unknown
 
 PARTS = ("generator", "discriminator")
 
@@ -52,7 +52,9 @@ class FedCGAN(Method):
 
     def __post_init__(self) -> None:
         at_least(self, 1, "per_class")
-        sets.one_of("fedcgan", "labels_of_fakes", self.labels_of_fakes, ("made", "drawn"))
+        refuse_unknown(
+            "method fedcgan", "labels_of_fakes", [self.labels_of_fakes], ("made", "drawn")
+        )
 
     def check(self, ctx: Context) -> None:
         parts.require_parts("fedcgan", ctx, PARTS, "fedcgan or fedcgan_small")

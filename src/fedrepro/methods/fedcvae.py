@@ -34,7 +34,7 @@ from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import at_least, refuse_unknown
 
 PARTS = ("encoder", "decoder")
 LEAST = 1e-8  # of a standard deviation
@@ -56,7 +56,7 @@ class FedCVAE(Method):
 
     def __post_init__(self) -> None:
         at_least(self, 1, "per_class")
-        sets.one_of("fedcvae", "error", self.error, ("image", "pixel"))
+        refuse_unknown("method fedcvae", "error", [self.error], ("image", "pixel"))
 
     def check(self, ctx: Context) -> None:
         parts.require_parts("fedcvae", ctx, PARTS, "fedcvae or fedcvae_small")

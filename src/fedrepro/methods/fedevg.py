@@ -49,7 +49,7 @@ from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import at_least, refuse_unknown
 
 
 def energies_of(outputs: Tensor, y: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class FedEvg(Method):
         at_least(self, 1, "per_class", "chain_steps")
         at_least(self, 0, "first_step", "last_step", "noise", "chain_step", "chain_noise")
         at_least(self, 0, "synthetic", "clip")
-        sets.one_of("fedevg", "schedule", self.schedule, tuple(sets.SCHEDULES))
+        refuse_unknown("method fedevg", "schedule", [self.schedule], sets.SCHEDULES)
 
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)

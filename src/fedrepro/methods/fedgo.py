@@ -32,7 +32,7 @@ from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.feddf import FedDF, in_batches
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import refuse_unknown
 
 WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 
@@ -54,9 +54,7 @@ class FedGO(FedDF):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weighting not in WEIGHTINGS:
-            one_of = f"one of {', '.join(WEIGHTINGS)}"
-            raise bad_value("method fedgo", "weighting", self.weighting, one_of, WEIGHTINGS)
+        refuse_unknown("method fedgo", "weighting", [self.weighting], WEIGHTINGS)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         given = ctx.artifacts["unlabelled"]

@@ -29,7 +29,7 @@ from fedrepro.engine.method import Method, Wrapper, deviation, require_server_mo
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value, decay
+from fedrepro.support.errors import at_least, decay, refuse_unknown
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -77,9 +77,7 @@ class IMA(Wrapper):
         at_least(self, 0, "start", "least")
         at_least(self, 2, "period")
         decay(self, "decay")
-        if self.scheme not in SCHEMES:
-            expected = f"one of {', '.join(SCHEMES)}"
-            raise bad_value("method ima", "scheme", self.scheme, expected, SCHEMES)
+        refuse_unknown("method ima", "scheme", [self.scheme], SCHEMES)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

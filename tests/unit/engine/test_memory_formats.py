@@ -151,5 +151,5 @@ def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])
     smooth = Net(models.build("superfed_twonn", SHAPE, 3), "bfloat16")
     stacked = replace(low, context=replace(low.context, net=smooth), execute=eager)
-    with refused(names=("'vectorised'", "`precision`")):
+    with refused(file="executor", value="vectorised", names="`precision`"):
         play(stacked, until=1)

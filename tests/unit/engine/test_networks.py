@@ -201,7 +201,7 @@ def test_side_by_side_a_loss_without_a_gradient_is_refused() -> None:
     params = {"a": torch.ones(2, 3)}
     of_all = torch.func.vmap(lambda params: differentiate(lambda p: (p["a"] ** 2).sum(), params))
     assert of_all(params)["a"].tolist() == [[2.0] * 3] * 2
-    with refused(names=("gradient", "detach")):
+    with refused(file="loss", names=("gradient", "detach")):
         torch.func.vmap(lambda params: differentiate(lambda p: p["a"].sum().detach(), params))(
             params
         )
@@ -224,7 +224,7 @@ def test_a_method_that_splits_a_model_needs_something_to_train_in_both(part: str
     Net(module).require_trained_parts("m")
     for leaf in module.get_submodule(part).parameters():
         leaf.requires_grad_(False)
-    with refused(names=("m", part)):
+    with refused(file="method m", key=part):
         Net(module).require_trained_parts("m")
 
 

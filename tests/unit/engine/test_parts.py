@@ -490,7 +490,7 @@ def test_a_model_that_the_compiler_cannot_take_is_one_line(monkeypatch: pytest.M
 
     monkeypatch.setattr(executors, "_compiled", lambda: fail)
     monkeypatch.setattr(executors, "_missing_to_compile", lambda device: "")
-    with refused(names=("Unsupported", "'sequential'")):
+    with refused(value="vectorised", names=("Unsupported", "'sequential'")):
         play(federation(execute=vectorised), until=1)
 
 
@@ -589,12 +589,12 @@ def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("text", "fault"),
     [
         ("import nowhere", {"names": ("imported", "could")}),
-        ("x = 1", {"names": ("dataclass", "exactly", "0")}),
+        ("x = 1", {"file": "broken.py", "value": 0, "names": "dataclass"}),
         (
             "from dataclasses import dataclass\nfrom fedrepro.engine.method import Method\n"
             "@dataclass(frozen=True)\nclass One(Method):\n    pass\n"
             "@dataclass(frozen=True)\nclass Other(Method):\n    pass\n",
-            {"names": ("dataclass", "exactly", "2")},
+            {"file": "broken.py", "value": 2, "names": "dataclass"},
         ),
     ],
 )

@@ -263,7 +263,7 @@ def test_a_missing_result_is_refused() -> None:
 
     with results:
         distribute(put, range(3), 2)
-    with refused(names=("1", "missing")):
+    with refused(file="number 1", names="missing"):
         results.refuse_gaps("number {}".format)
 
 

@@ -136,5 +136,5 @@ def test_float32_is_float32_whatever_a_process_asked_for(backend: str) -> None:
 
 def test_clients_side_by_side_are_refused() -> None:
     world, _ = noted("fedavg", "tf32")
-    with refused(names=("'vectorised'", "`precision`")):
+    with refused(file="executor", value="vectorised", names="`precision`"):
         play(replace(world, execute=eager), until=1)

@@ -243,14 +243,14 @@ def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("losses", "fault"),
     [
-        ("a,b\n1,x\n", {"names": ("numbers", "table")}),
-        ("", {"names": ("numbers", "table")}),
-        ("a,b\n", {"names": "round"}),
-        ("round,client,loss\n1,0,1\n3,0,1\n", {"names": ("2", "1")}),
-        ("round,client,loss\n1,0,1\n1,0,2\n", {"names": ("1", "client")}),
+        ("a,b\n1,x\n", {"code": "unreadable"}),
+        ("", {"code": "unreadable"}),
+        ("a,b\n", {"code": "value", "names": "round"}),
+        ("round,client,loss\n1,0,1\n3,0,1\n", {"key": "round", "value": 2, "names": "1"}),
+        ("round,client,loss\n1,0,1\n1,0,2\n", {"key": "client", "names": "1"}),
         ("round,client,loss\n1,0.5,1\n", {"key": "client", "names": "numbers"}),
-        ("round,client,loss\n1,0,1\n1,-1,2\n", {"names": ("client", "0")}),
-        ("round,client,loss\n1,0,1\n,1,2\n", {"names": ("round", "0")}),
+        ("round,client,loss\n1,0,1\n1,-1,2\n", {"key": "client", "names": "0"}),
+        ("round,client,loss\n1,0,1\n,1,2\n", {"key": "round", "names": "0"}),
     ],
 )
 def test_damaged_logs(tmp_path: Path, losses: str, fault: Fault) -> None:

@@ -21,7 +21,7 @@ from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_value, refuse_unknown
 
 MEMORY = "decision"  # the entry of the server's state with the rule's memory
 
@@ -163,8 +163,7 @@ def check_response(where: str, cdf: str, lower: float, upper: float | None) -> N
     Raises:
         UserError: one line that names the hyperparameter.
     """
-    if cdf not in DISTRIBUTIONS:
-        raise bad_value(where, "cdf", cdf, f"one of {', '.join(DISTRIBUTIONS)}", DISTRIBUTIONS)
+    refuse_unknown(where, "cdf", [cdf], DISTRIBUTIONS)
     if not 0 <= lower < np.inf:
         raise bad_value(where, "lower", lower, "a number of at least 0")
     if upper is not None and not (isinstance(upper, int | float) and lower < upper < np.inf):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.method import SAMPLES, Artifact
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import refusal
 
 SHOWN = 10  # at most this many images of a class on a sample sheet
 
@@ -65,12 +65,6 @@ def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -
     if len(x) != len(y) or not x.isfinite().all():
         why = f"{len(x)} images for {len(y)} classes, or values not finite"
         raise refusal(where, why, code="damaged")
-
-
-def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raises UserError unless a hyperparameter is one of ``choices``."""
-    if value not in choices:
-        raise bad_value(f"method {method}", key, value, f"one of {', '.join(choices)}", choices)
 
 
 def labels_of(classes: int, per_class: int, device: torch.device) -> Tensor:

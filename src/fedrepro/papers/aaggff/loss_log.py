@@ -117,7 +117,7 @@ def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Arra
         rows = rows.sort_values("client", kind="stable")
         cohort = rows["client"].to_numpy().astype(np.int64)
         if len(np.unique(cohort)) < len(cohort):
-            raise refusal(path, f"round {number}: expected every client once", "client", number)
+            raise refusal(path, f"round {number}: expected every client once", "client")
         rounds.append((cohort, rows["loss"].to_numpy()))
     return rounds
 
