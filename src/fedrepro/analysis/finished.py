@@ -16,11 +16,11 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.run.assembly import Plan, compose, make_plan
-from fedrepro.run.input_artifacts import MODEL, data_of_plan, load
+from fedrepro.run.input_artifacts import MODEL, data_of_plan, load, run_with_model
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import RunRecord, changed_files, finished_run
+from fedrepro.run.results import RunRecord
 from fedrepro.run.store import load_tree
-from fedrepro.support.errors import UserError, damaged
+from fedrepro.support.errors import refusal
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Finished:
             UserError: if it left something else, such as samples or a part of its model.
         """
         if self.facts.get("part") != "" or self.facts["clients"] is not None:
-            raise UserError(f"{self.record.folder}: {self.spec.method} has no shared model")
+            raise refusal(self.record.folder, f"{self.spec.method} has no shared model")
         return self.left
 
     @property
@@ -73,9 +73,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     compose(spec)  # raises UserError for an unknown method
     setting = workbench.setting(run.setting)
-    record = finished_run(workbench.root, run)
-    if changed := next(changed_files(workbench.root / run.folder, record.manifest, MODEL), None):
-        raise damaged(run.folder, f"{changed}: {run.command}")
+    record = run_with_model(workbench.root, run)
     refuse_damage(setting.dataset, workbench.root / PREPARED)
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
     torch.set_num_threads(spec.execution.threads)
@@ -86,7 +84,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     listed = other_numbers(differences_of(record, spec, data))
     # A model is read whatever code trained it: its analysis has an identity of its own.
     if why := in_words(change for change in listed if change.about in ("configuration", "data")):
-        raise UserError(f"{run.folder}: {why}: {run.command}")
+        raise refusal(run.folder, f"{why}: {run.command}")
     saved, facts = load_tree(workbench.root / run.folder / MODEL)
     left = tree.apply(lambda leaf: leaf.to(plan.federation.context.net.device), saved)
     return Finished(spec, record, dataset, partition, plan, left, facts)

@@ -19,7 +19,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.run.store import load_tree
-from fedrepro.support.errors import UserError, damaged, nearest
+from fedrepro.support.errors import bad_value, damaged, refusal
 from fedrepro.support.files import sha256_of
 from fedrepro.support.rng import stream
 
@@ -73,10 +73,11 @@ class KeptModels(Finished):
         """Raises UserError, with how to keep models, if the run kept none."""
         if not self.clients:
             run = self.run
-            raise UserError(
-                f"{run.folder}: it kept no models: expected `save_models_at: {{ "
-                f"{run.method}: [ROUND, ...] }}` in the setting {run.setting}, then {run.command}"
+            why = (
+                f"it kept no models: expected `save_models_at: {{ {run.method}: [ROUND, ...] }}` "
+                f"in the setting {run.setting}, then {run.command}"
             )
+            raise refusal(run.folder, why, "save_models_at", code="missing")
 
     def client(self, number: int, client: int) -> KeptModel:
         """A client's kept model after round ``number``."""
@@ -95,15 +96,16 @@ class KeptModels(Finished):
             return self._from_file(Path(word))
         match = MODEL.fullmatch(word)
         if not match:
-            raise UserError(f"landscape: model {word!r}: expected {WORDS}{nearest(word, ['last'])}")
+            raise bad_value("landscape", "model", word, WORDS, ["last"])
         self.require_kept()
         number, which = int(match[1]), match[2]
         if number not in self.clients:
             rounds = ", ".join(map(str, self.clients))
-            raise UserError(f"landscape: model {word!r}: expected a round that was kept: {rounds}")
+            raise bad_value("landscape", "model", word, f"a round that was kept: {rounds}")
         if which is None:
             if f"round{number}-global.safetensors" not in self.record.manifest["files"]:
-                raise UserError(f"landscape: model {word!r}: the run has no global model")
+                wanted = f"{number}.average or the like, as the run has no global model"
+                raise bad_value("landscape", "model", word, wanted)
             name = f"{self.wrapper.upper() or 'global'}, round {number}"
             return KeptModel(name, self._load(f"round{number}-global.safetensors"), number)
         clients = self.clients[number]
@@ -115,14 +117,13 @@ class KeptModels(Finished):
             client = int(which.removeprefix("client"))
             if client not in clients:
                 who = ", ".join(map(str, clients))
-                expectation = f"one of round {number}'s clients: {who}"
-                raise UserError(f"landscape: model {word!r}: expected {expectation}")
+                wanted = f"one of round {number}'s clients: {who}"
+                raise bad_value("landscape", "model", word, wanted)
             return self.client(number, client)
         if not 1 <= int(which) <= len(clients):
-            raise UserError(
-                f"landscape: model {word!r}: expected a number from 1 to {len(clients)}, as "
-                f"round {number} has {len(clients)} clients"
-            )
+            most = len(clients)
+            wanted = f"a number from 1 to {most}, as round {number} has {most} clients"
+            raise bad_value("landscape", "model", word, wanted)
         return self.client(number, clients[int(which) - 1])
 
     def samples(self, most: int) -> tuple[Tensor, Tensor]:
@@ -147,7 +148,7 @@ class KeptModels(Finished):
 
     def _from_file(self, path: Path) -> KeptModel:
         if not (self.record.root / path).is_file():
-            raise UserError(f"landscape: model {str(path)!r}: there is no such file")
+            raise bad_value("landscape", "model", str(path), "an existing file")
         params = self._on_device(load_tree(self.record.root / path)[0])
         require_same_shape([self.shared_model, params])
         return KeptModel(str(path.parent.parent.name or path.stem), params)

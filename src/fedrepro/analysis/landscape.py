@@ -19,7 +19,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 # How to sample a run's landscape.
 DIRECTIONS = "two random directions, filter-normalised"
@@ -68,10 +68,9 @@ def require_same_shape(models: Sequence[Tree]) -> None:
         for name in sorted(first.keys() | other.keys()):
             one, two = first.get(name, "missing"), other.get(name, "missing")
             if one != two:
-                raise UserError(
-                    f"models of different shape: {name} is {one} in one and {two} in another: "
-                    "expected models of one architecture"
-                )
+                why = f"{name} is {one} in one and {two} in another"
+                wanted = "expected models of one architecture"
+                raise refusal("models of different shape", f"{why}: {wanted}", name)
 
 
 def average_of(models: Sequence[Tree], weights: Tensor) -> Tree:
@@ -100,7 +99,7 @@ def plane(first: Tree, second: Tree, third: Tree, *, unit: bool = True) -> Direc
     across = tree.subtract(other, tree.scale(one, float(tree.dot(one, other)) / (squared or 1.0)))
     rest = float(tree.square_norm(across))
     if rest <= 1e-12 * float(tree.square_norm(other)) or not squared:
-        raise UserError("landscape: three models on a line: expected three that span a plane")
+        raise refusal("landscape", "three models on a line: expected three that span a plane")
     by = math.sqrt if unit else float
     return tree.scale(one, 1 / by(squared)), tree.scale(across, 1 / by(rest))
 

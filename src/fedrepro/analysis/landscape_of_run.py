@@ -37,7 +37,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.provenance import fingerprint
 from fedrepro.run.results import made_of
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.rng import stream
 
 Progress = Callable[[float], None]  # called with the finished share
@@ -108,9 +108,8 @@ def landscape_through(
             collinear.
     """
     if len(words) not in (2, 3):
-        raise UserError(
-            f"landscape: {len(words)} models: expected two, for a line, or three, for a plane"
-        )
+        wanted = "two, for a line, or three, for a plane"
+        raise bad_value("landscape", "models", list(words), wanted)
     models = [finished.model(word) for word in words]
     params = [model.params for model in models]
     require_same_shape(params)
@@ -187,7 +186,7 @@ def _line(
     way = tree.subtract(second, first)
     length = float(tree.square_norm(way))
     if not length:
-        raise UserError("landscape: two equal models: expected two that differ, for a line")
+        raise refusal("landscape", "two equal models: expected two that differ, for a line")
     marks = []
     for mark in marked:
         share = float(tree.dot(tree.subtract(mark.params, first), way)) / length

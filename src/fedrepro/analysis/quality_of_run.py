@@ -24,7 +24,7 @@ from fedrepro.models.inception import features, inception
 from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.run.input_artifacts import MODEL
 from fedrepro.run.results import made_of
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import missing_value, refusal
 from fedrepro.support.rng import numpy_stream
 
 ATTACKED = 1000  # members, and as many non-members, in the attack
@@ -62,7 +62,7 @@ def quality_of(
     opened = open_run(workbench, run)
     evaluator = opened.spec.setting.evaluator
     if evaluator is None:
-        raise UserError(f"{run.setting}: evaluator: missing: expected how a set is evaluated")
+        raise missing_value(run.setting, "evaluator", "how a set is evaluated")
     # As bytes in [0, 1], whatever the setting's scaling: the evaluated set is then the exported
     # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
@@ -125,21 +125,21 @@ def synthetic_of(opened: Finished) -> TensorSamples:
     """
     where = f"{opened.record.folder}/{MODEL}"
     if opened.facts.get("part") != SAMPLES or "y" not in opened.left:
-        method = opened.spec.method
-        raise UserError(f"{where}: {method} leaves no labelled samples: expected a synthetic set")
+        why = f"{opened.spec.method} leaves no labelled samples: expected a synthetic set"
+        raise refusal(where, why)
     x, y = opened.left["x"].to(torch.get_default_dtype()), opened.left["y"].long()
     if opened.dataset.train.x.dtype != np.uint8 or opened.dataset.task != "classification":
-        raise UserError(f"{opened.dataset.name}: expected images with classes, to judge a set by")
+        raise refusal(opened.dataset.name, "expected images with classes, to judge a set by")
     shape, classes = opened.dataset.input_shape, opened.dataset.classes
     if tuple(x.shape) != (len(y), *shape) or not len(y):
-        raise UserError(f"{where}: samples of shape {tuple(x.shape)}: expected {(len(y), *shape)}")
+        raise refusal(where, f"samples of shape {tuple(x.shape)}: expected {(len(y), *shape)}")
     if not 0 <= int(y.min()) <= int(y.max()) < classes:
-        raise UserError(f"{where}: a label is not from 0 to {classes - 1}")
+        raise refusal(where, f"a label is not from 0 to {classes - 1}")
     scaling = opened.plan.scaling
     ends = scaling(torch.tensor([0, 255], dtype=torch.uint8, device=x.device).view(2, 1, 1, 1))
     slack = SLACK * (ends[1] - ends[0])
     if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also true of NaN
-        raise UserError(f"{where}: a value is outside the range of images as the setting scales it")
+        raise refusal(where, "a value is outside the range of images as the setting scales it")
     return TensorSamples(x, y, scaling)
 
 
@@ -168,10 +168,8 @@ def _in_unit(samples: TensorSamples) -> TensorSamples:
 def _held_out(opened: Finished) -> list[TensorSamples]:
     shares = opened.partition.test
     if not shares:
-        raise UserError(
-            f"partition {opened.partition.name}: clients hold no samples out: expected "
-            "`test_fraction`, as synthetic sets are judged by them"
-        )
+        needed = "a share, as synthetic sets are judged by samples that clients hold out"
+        raise missing_value(f"partition {opened.partition.name}", "test_fraction", needed)
     return [_clients(opened).samples.some(each) for each in shares]
 
 

@@ -47,7 +47,7 @@ from fedrepro.run.networks import (
 )
 from fedrepro.run.schedules import schedule_of
 from fedrepro.support import papers
-from fedrepro.support.errors import UserError, bad_value, nobody
+from fedrepro.support.errors import UserError, bad_value, missing_value, nobody, refusal
 
 
 @dataclass(frozen=True)
@@ -231,13 +231,17 @@ def _try_loss(name: str, federation: Federation, training: TensorSamples, stacke
 def _refuse_misfit(setting: Setting, seed: int, dataset: Dataset, partition: Partition) -> None:
     """Refuse a partition of other data, and augmentation of what is no image."""
     if not partition.fits(dataset.train.y):
-        raise UserError(
-            f"partition {partition.name}: made from another version of data set {dataset.name}: "
-            f"make it again (fedrepro partition SETTING --seed {seed})"
-        )
+        why = f"made from another version of data set {dataset.name}"
+        raise outdated(partition, why, setting.name, seed)
     if setting.augment and dataset.train.x.dtype != np.uint8:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
+
+
+def outdated(partition: Partition, why: str, setting: str, seed: int) -> UserError:
+    """The error for a partition that has to be made again, with the command that makes it."""
+    again = f"make it again (fedrepro partition {setting} --seed {seed})"
+    return refusal(f"partition {partition.name}", f"{why}: {again}", code="damaged")
 
 
 def _attacking(attack: AttackSpec | None, seed: int, clients: int, where: str) -> frozenset[int]:
@@ -322,10 +326,8 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     measured = measures_of(setting, "client", spec.plugins)
     asked = [measure.name for measure in measured if measure.from_outputs]
     if personal and asked and not partition.test:
-        raise UserError(
-            f"partition {partition.name}: expected `test_fraction`, as {asked[0]!r} in "
-            "evaluate.measures is computed on clients' test samples, and none has any"
-        )
+        needed = f"a share, as {asked[0]!r} in evaluate.measures needs clients' test samples"
+        raise missing_value(f"partition {partition.name}", "test_fraction", needed)
     together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))

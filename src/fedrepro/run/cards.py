@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, refusal
 from fedrepro.support.terminal import say
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -133,10 +133,10 @@ def _of_nvidia_smi() -> list[Card]:
     except FileNotFoundError:
         return []
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"nvidia-smi: {error}") from None
+        raise refusal("nvidia-smi", str(error), code="unreadable") from None
     if asked.returncode:
         said = asked.stderr.strip() or asked.stdout.strip() or f"exit status {asked.returncode}"
-        raise UserError(f"nvidia-smi: {said}")
+        raise refusal("nvidia-smi", said, code="unreadable")
     fields = (line.partition(",") for line in asked.stdout.splitlines() if line.strip())
     return [Card(key.strip(), name.strip()) for key, _, name in fields]
 
@@ -154,8 +154,8 @@ def _wanted(device: str) -> Sequence[Card]:
     if not number or not cards:
         return cards
     if int(number) >= len(cards):
-        expected = f"cuda:0 to cuda:{len(cards) - 1}, which are here"
-        raise UserError(f"device: {device!r}: expected {expected}")
+        why = f"{device!r}: expected cuda:0 to cuda:{len(cards) - 1}, which are here"
+        raise refusal("device", why, "device", device)
     return cards[int(number) :][:1]
 
 
@@ -187,7 +187,8 @@ def _lock_of(card: Card, number: int) -> int | None:
     try:
         FOLDER.mkdir(0o700, exist_ok=True)
         if FOLDER.lstat().st_uid != os.getuid():
-            raise UserError(f"{FOLDER}: belongs to another user; remove it to use a GPU")
+            why = "belongs to another user; remove it to use a GPU"
+            raise refusal(FOLDER, why, code="unwritable")
         place.mkdir(0o700, exist_ok=True)
         lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)  # not inherited
     except OSError as error:

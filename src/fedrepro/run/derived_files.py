@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro.config.targets import RunKey
 from fedrepro.run.results import seal_of_run
 from fedrepro.support import checksummed_json, errors
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 
 Content = TypeVar("Content", bound=Hashable)
 REPLACED = "made from a result of {} that was replaced or deleted since"
@@ -30,7 +30,8 @@ def read_derived(root: Path, path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     for name in changed_sources(content, lambda run: seal_of_run(root, run)):
-        raise UserError(f"{path}: {REPLACED.format(name)}; {checksummed_json.AGAIN}")
+        why = f"{REPLACED.format(name)}; {checksummed_json.AGAIN}"
+        raise refusal(path, why, value=name, code="damaged")
     return content
 
 

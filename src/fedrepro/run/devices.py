@@ -6,7 +6,7 @@ import warnings
 import torch
 
 from fedrepro.engine import tf32
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import bad_value, refusal
 
 
 def prepare(device: str) -> None:
@@ -39,13 +39,14 @@ def require(device: str) -> None:
     """Raises UserError unless this machine has that GPU."""
     number, there = int(device.partition(":")[2] or 0), torch.cuda.device_count()
     if not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
+        raise refusal("device", f"{device!r}: CUDA is not available; use cpu", "device", device)
     if number >= there:
-        raise UserError(f"device: {device!r}: expected cuda:0 to cuda:{there - 1}, which are here")
+        why = f"{device!r}: expected cuda:0 to cuda:{there - 1}, which are here"
+        raise refusal("device", why, "device", device)
 
 
 def require_tf32(device: str) -> None:
     """Raises UserError unless that GPU has TF32: another would compute in float32 unasked."""
     if torch.cuda.get_device_capability(device) < (8, 0):
-        name = torch.cuda.get_device_name(device)
-        raise UserError(f"precision: 'tf32': {name} has none: expected an NVIDIA A100 or later")
+        wanted = f"an NVIDIA A100 or later, not {torch.cuda.get_device_name(device)}"
+        raise bad_value(f"device {device}", "precision", "tf32", wanted)

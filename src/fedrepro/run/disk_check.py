@@ -8,7 +8,7 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.models import registry as models
 from fedrepro.run.assembly import compose
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 
 def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path) -> str:
@@ -34,5 +34,7 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
         f"{kept * size / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"
     )
     if kept * size > free:
-        raise UserError(f"{words}: free disk space, or list fewer rounds in `save_models_at`")
+        where = f"{spec.setting.name} {spec.method} seed {spec.seed}"
+        why = f"{words}: free disk space, or list fewer rounds in `save_models_at`"
+        raise refusal(where, why, "save_models_at", sorted(rounds))
     return words

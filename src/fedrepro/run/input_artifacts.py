@@ -24,14 +24,14 @@ from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
-from fedrepro.run.assembly import Plan
+from fedrepro.run.assembly import Plan, outdated
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import finished_run
+from fedrepro.run.results import RunRecord, changed_files, finished_run
 from fedrepro.run.standing import digest_of_server, digest_of_share
 from fedrepro.run.store import digest_of as digest_of_tensors
 from fedrepro.run.store import load_tree, save_tree
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, damaged, missing_value, refusal
 from fedrepro.support.files import sha256_of
 
 MODEL = "model.safetensors"
@@ -102,7 +102,7 @@ def save_generator(
     module = models.build(model, input_shape, 1)
     latent = getattr(module, "latent", None)
     if not isinstance(latent, int):
-        raise UserError(f"model {model}: expected one with a generator")
+        raise refusal(f"model {model}", "expected one with a generator", "model", model)
     floats = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point()}
     Net(module.get_submodule("generator")).refuse_others(floats, f"{path}: {model}'s generator")
     facts = {
@@ -164,14 +164,9 @@ class _Recipient:
     def _of_server(self) -> StoredArtifact:
         dataset, partition, rows = self.dataset, self.partition, self.partition.server
         if rows is None:
-            raise UserError(
-                f"partition {partition.name}: the server has no samples: make it again "
-                f"(fedrepro partition {self.spec.setting.name} --seed {self.spec.seed})"
-            )
-        if dataset.client_standardised:
-            raise UserError(
-                f"inputs: server: not possible for {dataset.name}, whose data clients standardise"
-            )
+            why = "the server has no samples"
+            raise outdated(partition, why, self.spec.setting.name, self.spec.seed)
+        self._refuse_client_standardised("inputs: server")
         inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
         return StoredArtifact(digest_of_server(partition), {"x": inputs}, {})
 
@@ -184,8 +179,7 @@ class _Recipient:
             "kind of numbers": (str(x.dtype), str(dataset.train.x.dtype)),
         }
         self._refuse_differing(where, differing)
-        if dataset.client_standardised:
-            raise UserError(f"{where}: not possible for data that clients standardise")
+        self._refuse_client_standardised(where)
         inputs = torch.from_numpy(np.array(x[of_server(other.train.y, source.share)]))
         return StoredArtifact(digest_of_share(other, source), {"x": inputs}, {})
 
@@ -196,7 +190,7 @@ class _Recipient:
             UserError: one line that names the file and the difference.
         """
         if "part" not in facts:
-            raise UserError(f"{path}: the file has no fedrepro metadata: make it again")
+            raise refusal(path, "the file has no fedrepro metadata: make it again", code="damaged")
         partition = self.partition
         shape, here = list(facts["input_shape"]), list(self.dataset.input_shape)
         differing: dict[str, tuple[Any, Any]] = {}
@@ -214,6 +208,12 @@ class _Recipient:
             differing["data"] = (facts.get("data"), _data(self.dataset))
         self._refuse_differing(f"{path}: given as {need}", differing)
 
+    def _refuse_client_standardised(self, where: str) -> None:
+        """Refuse samples without a client, if each client's data have a scale of their own."""
+        if self.dataset.client_standardised:
+            why = f"not possible for {self.dataset.name}, whose data clients standardise"
+            raise refusal(where, why)
+
     def _refuse_differing(self, where: str, differing: Mapping[str, tuple[Any, Any]]) -> None:
         """Refuse the first of some values that is not the one that the run has."""
         for key, (stored, wanted) in differing.items():
@@ -223,26 +223,34 @@ class _Recipient:
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
     run = RunKey(spec.setting.name, spec.method, spec.seed)
-    record = finished_run(root, run)
+    record = run_with_model(root, run)
     if why := in_words(other_numbers(differences_of(record, spec))):
-        raise UserError(f"{run.folder}: {why}: {run.command}")
-    if record.manifest["files"].get(MODEL) != sha256_of(root / run.folder / MODEL):
-        raise UserError(f"{run.folder}/{MODEL}: changed since the run wrote it: {run.command}")
+        raise refusal(run.folder, f"{why}: {run.command}")
     return run.folder / MODEL
+
+
+def run_with_model(root: Path, run: RunKey) -> RunRecord:
+    """A finished run of this machine, with the model that it wrote.
+
+    Raises:
+        UserError: if it is not finished, or the file of its model is not as the run wrote it.
+    """
+    record = finished_run(root, run)
+    if changed := next(changed_files(root / run.folder, record.manifest, MODEL), None):
+        raise damaged(run.folder, f"{changed}: {run.command}")
+    return record
 
 
 def _of_file(root: Path, need: str, source: Any) -> Path:
     assert isinstance(source, ArtifactFromFile)
     if not (root / source.file).is_file():
         raise bad_value(f"inputs: {need}", "file", str(source.file), "an existing file")
-    digest = sha256_of(root / source.file)
+    digest, where = sha256_of(root / source.file), f"inputs: {need}: {source.file}"
     if source.sha256 is None:
-        raise UserError(
-            f"inputs: {need}: {source.file}: sha256: missing: give the hash of a file that you "
-            f"trust; this one has {digest}"
-        )
+        wanted = f"the hash of a file that you trust; this one has {digest}"
+        raise missing_value(where, "sha256", wanted)
     if digest != source.sha256:
-        raise bad_value(f"inputs: {need}: {source.file}", "sha256", source.sha256, digest)
+        raise bad_value(where, "sha256", source.sha256, digest)
     return source.file
 
 

@@ -28,7 +28,7 @@ from fedrepro.run.results import (
 )
 from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results
 from fedrepro.support import checksummed_json, commands
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.files import sha256_of
 
 # The sealed files of each folder. Partitions and runs are checked with what is beside them.
@@ -67,7 +67,7 @@ class Check:
             UserError: if the folder does not exist.
         """
         if not self.results.is_dir():
-            raise UserError(f"{self.results}: expected the folder of a results tree")
+            raise refusal(self.results, "expected the folder of a results tree", code="missing")
         yield from self._sealed()
         yield from self._partitions()
         yield from self._runs()

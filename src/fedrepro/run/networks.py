@@ -27,7 +27,7 @@ from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
 from fedrepro.models import registry as models
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
@@ -155,7 +155,7 @@ def _own_loss(name: str, folders: Folders) -> Loss:
     file = folders.files("losses")[name]
     function = getattr(plugins.import_file("losses", file), name, None)
     if not callable(function):
-        raise UserError(f"{file}: expected a function {name}(outputs, targets)")
+        raise refusal(file, f"expected a function {name}(outputs, targets)", name, code="missing")
     return cast(Loss, function)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedrepro.config.settings import Setting
 from fedrepro.engine.method import GaussianMechanism, Method, name_of
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 ACCOUNTANT = "dp-accounting"
 
@@ -39,9 +39,8 @@ def refuse_unaccountable(method: Method, setting: Setting) -> None:
     try:
         version(ACCOUNTANT)
     except PackageNotFoundError:
-        raise UserError(
-            f"method {name}: {ACCOUNTANT} is not installed: pip install '.[privacy]' in the clone"
-        ) from None
+        why = f"{ACCOUNTANT} is not installed: pip install '.[privacy]' in the clone"
+        raise refusal(f"method {name}", why, ACCOUNTANT, code="missing") from None
 
 
 def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, Any] | None:

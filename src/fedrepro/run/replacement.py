@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
 from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
-from fedrepro.support.errors import UserError, cannot_write, unreadable
+from fedrepro.support.errors import cannot_write, refusal, unreadable
 from fedrepro.support.files import absorb, replace_folder, settle
 
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
@@ -74,7 +74,7 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     if not folder.exists():
         return
     if folder.samefile(Path()):
-        raise UserError(f"{folder}: expected another folder than the working directory")
+        raise refusal(folder, "expected another folder than the working directory")
     if files_of_run(folder):
         return
     try:
@@ -84,10 +84,11 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     names = [name for name in names if outside or not LEFT_BY_SNAKEMAKE.fullmatch(name)]
     if names:
         more = f" and {len(names) - 1} more" if names[1:] else ""
-        raise UserError(
-            f"{folder}: expected a new or empty folder, or that of a run: it has {names[0]}{more}, "
+        why = (
+            f"expected a new or empty folder, or that of a run: it has {names[0]}{more}, "
             f"and no {MANIFEST} of a run that can be read"
         )
+        raise refusal(folder, why)
 
 
 def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
@@ -102,8 +103,9 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
     run = run_of(there)
     fault = fault_of_result(folder, there)
     listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))
-    why = f"damaged: {fault}" if fault else in_words(listed)
-    raise UserError(
-        f"{folder}: has another finished run ({run.method}, seed {run.seed}: {why}): choose "
+    differing = f"damaged: {fault}" if fault else in_words(listed)
+    why = (
+        f"has another finished run ({run.method}, seed {run.seed}: {differing}): choose "
         "another folder, or replace it with overwrite=True"
     )
+    raise refusal(folder, why)

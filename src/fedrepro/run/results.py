@@ -17,7 +17,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.run.run_archive import PAPERS as PAPERS
 from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of, read_columns
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, damaged
+from fedrepro.support.errors import UserError, damaged, refusal
 from fedrepro.support.files import plain, sha256_of
 from fedrepro.support.locks import is_locked
 from fedrepro.support.printing import redact
@@ -144,9 +144,9 @@ class RunRecord:
             images = load(content)["images"]
         except Exception as error:  # safetensors raises its own exception type
             first_line = str(error).partition("\n")[0] or type(error).__name__
-            raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+            raise damaged(self.folder / name, first_line) from None
         if images.dtype != np.uint8 or images.ndim != 4 or not images.size:
-            raise UserError(f"{self.folder}/{name}: damaged: images of shape {images.shape}")
+            raise damaged(self.folder / name, f"images of shape {images.shape}")
         return images
 
     @property
@@ -485,5 +485,10 @@ def finished_run(root: Path, run: RunKey) -> RunRecord:
     """
     record = read_run(root, run)
     if record.state != "finished":
-        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {run.command}")
+        raise not_finished(run, record.why)
     return record
+
+
+def not_finished(run: RunKey, why: str) -> UserError:
+    """The error for a run whose finished result is needed, with the command that makes it."""
+    return refusal(run.folder, f"{why}: expected a finished run: {run.command}", code="missing")

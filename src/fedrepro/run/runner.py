@@ -53,7 +53,7 @@ from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, plugins
-from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
+from fedrepro.support.errors import Interrupted, bad_value, cannot_write, refusal
 from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, exclusive_lock
@@ -257,10 +257,11 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
     if about.get("config_hash") == spec.digest and there != asked and not unknown:
         keep = arithmetic.how_to_get(there)
         keep = f"use {keep} to keep it, or " if keep else ""
-        raise UserError(
-            f"{folder}: this run is finished with arithmetic {there!r}, and {asked!r} is asked for "
+        why = (
+            f"this run is finished with arithmetic {there!r}, and {asked!r} is asked for "
             f"({arithmetic.how_to_get(asked)}): {keep}make it again with `fedrepro run --again`"
         )
+        raise refusal(folder, why, "arithmetic", there)
 
 
 def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:

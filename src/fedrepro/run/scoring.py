@@ -29,7 +29,7 @@ from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
 from fedrepro.run.state import State
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 # Between the shared model (0) and the client's own (1), for methods that interpolate the two.
 MIXTURES = tuple(number / 10 for number in range(11))
@@ -130,10 +130,11 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
     elif not plan.scores_clients:
-        raise UserError(
-            "evaluate: there are no test samples: the data set has no test set: expected a "
+        why = (
+            "there are no test samples: the data set has no test set: expected a "
             "partition with a `test_fraction`, and `evaluate: {clients: true}`"
         )
+        raise refusal("evaluate", why, "test_fraction", code="missing")
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _of_round(plan, ctx, state.server, played)

@@ -33,7 +33,7 @@ from fedrepro.data.prepare import prepare, recipe_of
 from fedrepro.provenance import inputs
 from fedrepro.provenance.identity import Difference, Meaning, in_words, other_numbers
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import RunRecord, read_run
+from fedrepro.run.results import RunRecord, not_finished, read_run
 from fedrepro.support.errors import UserError
 
 ENDED = ("finished", "diverged")
@@ -311,5 +311,4 @@ def refuse_stale_input(bench: Workbench, source: RunSpec) -> None:
     run = RunKey(source.setting.name, source.method, source.seed)
     standing = standing_of(bench, run)
     if not standing.is_current or standing.record.state != "finished":
-        why = standing.why or standing.record.why
-        raise UserError(f"{run.folder}: {why}: expected a finished run: {run.command}")
+        raise not_finished(run, standing.why or standing.record.why)

@@ -51,7 +51,7 @@ def save_tree(
             save_file(_unshared(tensors), temporary, metadata)
             temporary.chmod(usual)
         except SafetensorError as error:  # mostly a full disk
-            raise UserError(f"{path}: could not be written: {error}") from error
+            raise refusal(path, f"could not be written: {error}", code="unwritable") from error
     return seal
 
 
@@ -101,11 +101,12 @@ def refuse_other_constants(
     leaves = {**dict(module.named_parameters()), **float_buffers(module)}
     rest = {name: leaf for name, leaf in leaves.items() if name not in tensors}
     if digest_of(rest) != facts.get("constants", ""):
-        raise UserError(
-            f"{where}: its frozen parameters or buffers are not those of the run, such as "
-            f"{next(iter(rest), 'one that the run trained')}: files of models have only what is "
-            "trained: let the model be built as it was"
+        name = next(iter(rest), "one that the run trained")
+        why = (
+            f"its frozen parameters or buffers are not those of the run, such as {name}: files of "
+            "models have only what is trained: let the model be built as it was"
         )
+        raise refusal(where, why, name)
 
 
 def digest_of(constants: Tree) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.support.errors import UserError, text_of
+from fedrepro.support.errors import refusal, text_of
+from fedrepro.support.packaged import CONFIG
 from fedrepro.support.terminal import say
 
 Tool = Literal["tensorboard", "mlflow"]
@@ -43,10 +44,11 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
     try:
         return _Forgiven(tool, kinds[tool](root, spec))
     except ImportError as error:
-        raise UserError(
-            f"config/config.yaml: track: {tool!r}: the package is not installed: "
+        why = (
+            f"track: {tool!r}: the package is not installed: "
             f"pip install '.[{tool}]' in the clone ({error})"
-        ) from None
+        )
+        raise refusal(CONFIG, why, "track", tool, code="missing") from None
 
 
 def finite(scores: Mapping[str, float]) -> dict[str, float]:

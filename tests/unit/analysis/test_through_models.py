@@ -176,12 +176,12 @@ def test_what_a_landscape_refuses(bench: Path, capsys: pytest.CaptureFixture[str
             capsys, "landscape", "superfed/kept", method, "--seed", "1", "--through", *words
         )
 
-    assert "landscape: 1 models: " in through("2")
-    assert "model '1': " in through("1", "2") and ": 2, 3, 4\n" in through("1", "2")
+    assert "landscape: models: ['2']: " in through("2")
+    assert "model: '1': " in through("1", "2") and ": 2, 3, 4\n" in through("1", "2")
     assert "0, 1, 2, 3, 4" in through("4.client7", "2")
     assert "1 to 5" in through("4.9", "2")
     said = through("lats", "2")
-    assert "model 'lats': " in said and "'last'?" in said
+    assert "model: 'lats': " in said and "'last'?" in said
     assert "landscape: three" in through("2", "3", "2")
     assert "landscape: two" in through("2", "2")
     said = through("2", "3", "4", method="fedprox")
@@ -190,7 +190,7 @@ def test_what_a_landscape_refuses(bench: Path, capsys: pytest.CaptureFixture[str
     other = Net(models.build("twonn", (1, 28, 28), 10)).init(stream(1, "init"))
     save_tree(bench / "other.safetensors", other)
     assert "shape" in through("2", "other.safetensors")
-    assert "model 'nowhere.safetensors': " in through("2", "nowhere.safetensors")
+    assert "model: 'nowhere.safetensors': " in through("2", "nowhere.safetensors")
     kept = bench / FOLDER / "round2-global.safetensors"
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")
     assert "damaged" in through("2", "3")

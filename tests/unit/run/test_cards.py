@@ -175,13 +175,13 @@ def test_places_in_somebody_else_s_folder_are_refused(
 ) -> None:
     cards.FOLDER.mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 54321)
-    with refused(names="user"):
+    with refused("unwritable", file=str(cards.FOLDER), names="user"):
         cards.take("cuda", 1)
 
 
 def test_a_failing_nvidia_smi_is_one_line(machine: Machine) -> None:
     machine.program.write_text("#!/bin/sh\necho 'no driver' >&2\nexit 9\n", encoding="utf-8")
-    with refused(names=("nvidia-smi", "driver")):
+    with refused("unreadable", file="nvidia-smi", names="driver"):
         cards.take("cuda", 1)
 
 
