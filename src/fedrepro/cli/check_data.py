@@ -22,7 +22,7 @@ from fedrepro.data.prepare import read_checked
 from fedrepro.data.readers.content import FIRST, Content
 from fedrepro.data.readers.packing import Packing
 from fedrepro.data.readers.tables import header_of
-from fedrepro.support.errors import UserError, bad_value, listed
+from fedrepro.support.errors import bad_value, listed, unreadable
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import validate, written
 
@@ -43,7 +43,7 @@ def handle(arguments: argparse.Namespace) -> None:
         with TemporaryDirectory() as scratch, progress_bar(f"{name}: reading") as progress:
             content = read_checked(name, spec, path, Path(scratch), progress)
     except OSError as error:
-        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+        raise unreadable(error.filename or path, error.strerror or error) from error
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
     if name not in known:
         keys = spec.model_dump(mode="json", by_alias=False, exclude_unset=True)

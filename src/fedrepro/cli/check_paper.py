@@ -8,26 +8,28 @@ from fedrepro.config.loading import load
 from fedrepro.cost.demo_faults import faults_at_demo
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
+from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.report.papers.published import ORDER
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.packaged import CONFIG
-from fedrepro.support.typed_yaml import read_yaml
 from fedrepro.workflow.checks import check_methods
 
 
 def handle(arguments: argparse.Namespace) -> int:
     root = Path()
     if not CONFIG.exists():
-        raise UserError(f"{CONFIG}: there is no such file: go to the folder of your workbench")
-    listed = [str(name) for name in (read_yaml(ORDER) or [] if ORDER.exists() else [])]
+        why = "there is no such file: go to the folder of your workbench"
+        raise refusal(CONFIG, why, code="missing")
+    listed = [str(name) for name in listed_in(root, ORDER)]
     here = [path.name for path in sorted(PAPERS.glob("*")) if path.is_dir()]
     if arguments.system is not None and arguments.system not in {*listed, *here}:
         wanted = f"a folder of {PAPERS}; `fedrepro init --paper NAME` writes one"
         raise bad_value("the command line", "NAME", arguments.system, wanted, here)
     names = [arguments.system] if arguments.system else listed
     if not names:
-        raise UserError(f"{ORDER}: lists no paper: `fedrepro init --paper NAME` adds one")
+        why = "lists no paper: `fedrepro init --paper NAME` adds one"
+        raise refusal(ORDER, why, code="missing")
     lines = list(dict.fromkeys(_faults(root, names, listed)))
     for line in lines:
         print(line)

@@ -13,7 +13,7 @@ import fedrepro
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.requested import requested
 from fedrepro.measures.registry import NOT_SCORES
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.terminal import say
 
@@ -34,12 +34,12 @@ def handle(arguments: argparse.Namespace) -> None:
     scores = [name for name in known if name in run.rounds and name not in NOT_SCORES]
     column = next((name for name in scores if run.rounds[name].notna().any()), None)
     if column is None:
-        raise UserError(
-            f"{run.folder}: nothing to draw: no score yet: expected an evaluated round "
-            "(`evaluate: every` in the setting)"
+        why = (
+            "no score yet: expected an evaluated round (`evaluate: every` in the setting)"
             if run.rounds.empty
-            else f"{run.folder}: nothing to draw: {run.method} records no score"
+            else f"{run.method} records no score"
         )
+        raise refusal(run.folder, f"nothing to draw: {why}", code="missing")
     if arguments.page:
         _write_page(arguments.page, run, column, [str(warning.message) for warning in said])
         return

@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
+from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.run import landed
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, missing_value, refusal
 from fedrepro.support.files import atomic_folder, write_atomically
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.packaged import CONFIG, ORIGIN
-from fedrepro.support.typed_yaml import parsed, read_yaml
+from fedrepro.support.typed_yaml import parsed
 
 SKELETON = Path("workflow/skeleton")
 PAPER = Path("workflow/paper")  # a paper's files, to be filled in
@@ -40,7 +41,7 @@ def handle(arguments: argparse.Namespace) -> None:
             print(f"{system}: {_in_words(_add(folder, system))}")
     elif arguments.folder is None:
         wanted = "a folder that does not exist yet, or --with or --paper in a workbench, which has "
-        raise UserError(f"the command line: FOLDER: missing: expected {wanted}{CONFIG}")
+        raise missing_value("the command line", "FOLDER", f"{wanted}{CONFIG}")
     else:
         _write(folder, systems)
         print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
@@ -133,9 +134,7 @@ def _list(folder: Path, system: str) -> None:
     Raises:
         UserError: if the list is damaged.
     """
-    listed = (read_yaml(folder / ORDER, ORDER) or []) if (folder / ORDER).exists() else []
-    if not isinstance(listed, list):
-        raise UserError(f"{ORDER}: expected a list of systems")
+    listed = listed_in(folder, ORDER)
     if system not in listed:
         before = (folder / ORDER).read_text(encoding="utf-8") if (folder / ORDER).exists() else ""
         # Its comments stay; an empty list is written as [].
@@ -144,7 +143,8 @@ def _list(folder: Path, system: str) -> None:
         with suppress(UserError):  # a list in brackets
             together = parsed(lines, ORDER)
         if together != [*listed, system]:
-            raise UserError(f"{ORDER}: expected a line for each system: add {system} yourself")
+            why = f"expected a line for each system: add {system} yourself"
+            raise refusal(ORDER, why, value=listed)
         with write_atomically(folder / ORDER) as temporary:
             temporary.write_text(lines, encoding="utf-8")
 

@@ -16,7 +16,15 @@ from fedrepro.analysis.studies import studies
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import commands, plugins
-from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write, text_of
+from fedrepro.support.errors import (
+    Interrupted,
+    UserError,
+    bad_value,
+    brief,
+    cannot_write,
+    refusal,
+    text_of,
+)
 from fedrepro.support.files import expect_folder
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
@@ -259,7 +267,7 @@ def _inside(folder: Path) -> Iterator[None]:
         os.close(before)
         where = "the current folder" if folder == Path() else f"--root {folder}"
         said = "has been deleted" if isinstance(error, FileNotFoundError) else error.strerror
-        raise UserError(f"{where}: {said}: go to a folder that exists") from error
+        raise refusal(where, f"{said}: go to a folder that exists", code="missing") from error
     try:
         yield
     finally:
@@ -303,4 +311,5 @@ def _memory_explained(words: Sequence[str]) -> Iterator[None]:
             raise
         command, _ = without_log(words)
         reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
-        raise UserError(f"{command}: memory ran out ({brief(reason)}): {MORE_MEMORY}") from error
+        why = f"memory ran out ({brief(reason)}): {MORE_MEMORY}"
+        raise refusal(command, why, code="") from error

@@ -36,7 +36,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.run.results import read_run
 from fedrepro.support.cores import usable_cores
-from fedrepro.support.errors import Interrupted, UserError, bad_value, listed
+from fedrepro.support.errors import Interrupted, bad_value, listed, refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
@@ -159,7 +159,8 @@ def _requested(arguments: argparse.Namespace) -> Request:
     able = [match for match in matches if match.title not in unable]
     if not able:
         title, why = next(iter(unable.items()))
-        raise UserError(f"method {name} can't run in any setting of the league: {title}: {why}")
+        why = f"can't run in any setting of the league: {title}: {why}"
+        raise refusal(f"method {name}", why)
     grid, search = _grid(name, arguments.grid) if arguments.grid else None, arguments.search
     if search not in SEARCHES or (search != "own" and not grid):
         wanted = f"one of {', '.join(SEARCHES)}; other than own with --grid"
@@ -271,8 +272,8 @@ def train(bench: Workbench, runs: Mapping[RunKey, bool], cores: int) -> int:
     missing = [run for run, judged in runs.items() if status and not is_there(bench, run, judged)]
     records = [read_run(bench.root, run) for run in missing]
     if len(missing) == len(runs) and all(record.state == "not run" for record in records):
-        why = f"snakemake ended with status {status}; see above"
-        raise UserError(f"what the runs need could not be made: {why}")
+        why = f"ended with status {status}; see above: what the runs need could not be made"
+        raise refusal("snakemake", why, code="")
     for record in records:
         run, why = record.run, record.why.removeprefix("failed: ")
         say(f"{run.setting} {run.method} seed {run.seed}: failed: {why or 'see its log'}")

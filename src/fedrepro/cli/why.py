@@ -10,7 +10,7 @@ from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.run.current_manifest import current_manifest
 from fedrepro.run.results import RunRecord, find_run, read_any
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.terminal import say
 from fedrepro.workflow.rerun_checks import reasons_of
 
@@ -64,7 +64,8 @@ def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
     """
     record = find_run(workbench.root, run)
     if not record.manifest:
-        raise UserError(f"{record.folder}: {record.why}: make the run first: {run.command}")
+        why = f"{record.why}: make the run first: {run.command}"
+        raise refusal(record.folder, why, code="missing")
     return record
 
 
@@ -92,7 +93,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
         raise bad_value("the command line", "--other", str(path), OTHER)
     record = read_any(workbench.root, folder)
     if not record.manifest:
-        raise UserError(f"{record.folder}: {record.why}")
+        raise refusal(record.folder, record.why, code="damaged")
     return record
 
 

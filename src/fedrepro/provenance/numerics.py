@@ -27,7 +27,7 @@ from fedrepro.provenance import fingerprint
 from fedrepro.provenance.fingerprint import is_plugin
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import papers, plugins
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE as NONE_OF_ITS_OWN
 from fedrepro.support.plugins import Folders, parse
@@ -291,10 +291,11 @@ def refuse_changed_code(spec: RunSpec) -> None:
     code = fingerprint.closure(fingerprint.code_of_spec(spec), fingerprint.OUTSIDE_A_RUN)
     changed = changed_since_the_start() or plugins.changed_since_import(filter(is_plugin, code))
     if changed:
-        raise UserError(
-            f"{os.path.relpath(changed)}: changed after this process started, which may have "
-            "loaded the old file: run the same command again, in a notebook after a restart"
+        why = (
+            "changed after this process started, which may have loaded the old file: "
+            "run the same command again, in a notebook after a restart"
         )
+        raise refusal(os.path.relpath(changed), why, code="")
 
 
 def changed_since_the_start() -> str | None:

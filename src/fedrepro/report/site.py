@@ -45,7 +45,7 @@ from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.terminal import say
 
@@ -178,7 +178,7 @@ class Writer:
         if isinstance(target, TableTarget):
             table = read_table(workbench.root, target)
             if table is None:
-                raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
+                raise refusal(target.path, "not computed yet: run `fedrepro table`", code="missing")
             template, content = "table.html.j2", table_page(workbench, target, table, published)
             self._table_downloads(page, target, table)
             records = _runs_of(workbench.root, table)

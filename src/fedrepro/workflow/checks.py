@@ -14,7 +14,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods import facts
 from fedrepro.methods.files import part_files
 from fedrepro.provenance import fingerprint
-from fedrepro.support.errors import UserError, bad_value, exit_on_user_error
+from fedrepro.support.errors import UserError, bad_value, exit_on_user_error, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.names import Composition
 
@@ -70,14 +70,10 @@ def check_methods(workbench: Workbench) -> None:
         try:
             method, _ = compose(composition, hyperparameters, workbench.plugins)
         except UserError as error:
-            line = f"{where}: {error}"
-            raise UserError(
-                line, code=error.code, file=where, key=error.key, value=error.value
-            ) from None
+            raise refusal(where, str(error), error.key, error.value, error.code) from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
             wanted = "a method that trains a classifier: others cannot be scored on validation data"
-            line = f"{where}: {composition!r}: expected {wanted}"
-            raise UserError(line, code="value", file=where, key="method", value=composition)
+            raise refusal(where, f"{composition!r}: expected {wanted}", "method", composition)
     with write_atomically(workbench.root / MARK) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
 

@@ -24,7 +24,7 @@ from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import ORIGIN
 
@@ -42,10 +42,11 @@ def chosen_matches(workbench: Workbench, group: str | None) -> list[Match]:
     matches = matches_of(workbench)
     if not matches:
         one, *others = (name for name in shipped() if (ORIGIN / COMPACT / f"{name}.yaml").exists())
-        raise UserError(
-            "config/compact: no row of a table has `league`, so there is no league: `fedrepro init "
+        why = (
+            "no row of a table has `league`, so there is no league: `fedrepro init "
             f"--with {one}` adds settings and results of {one}; as well {', '.join(others)}"
         )
+        raise refusal(COMPACT, why, "league", code="missing")
     groups = list(dict.fromkeys(match.group for match in matches))
     if group is not None and group not in groups:
         wanted = f"a group of the league: {', '.join(groups)}"

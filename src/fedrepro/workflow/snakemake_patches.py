@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import UserError, exit_on_user_error
+from fedrepro.support.errors import UserError, exit_on_user_error, refusal
 from fedrepro.support.files import expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
@@ -236,10 +236,11 @@ def expect_image(workflow: Any) -> None:
     asked = {method.name for method in workflow.deployment_settings.deployment_method}
     with exit_on_user_error():
         if "APPTAINER" in asked and not Path(IMAGE).exists():
-            raise UserError(
-                f"{IMAGE}: expected the image of `--sdm apptainer` in this folder;"
-                " docs/cluster.md of fedrepro says how to build it"
+            why = (
+                "expected the image of `--sdm apptainer` in this folder; "
+                "docs/cluster.md of fedrepro says how to build it"
             )
+            raise refusal(IMAGE, why, code="missing")
 
 
 # Calls that were killed. Snakemake's locks are plain files, which stay after a `kill -9` or a power

@@ -250,7 +250,7 @@ def test_a_run_that_fails_is_named_with_its_reason(
         (("shrink", "--grid", "part=x"), "method shrink: part: 'x': expected a number"),
         (
             ("wgan_gp", "--on", "skew"),
-            "method wgan_gp can't run in any setting of the league: own/compact-a: A: ",
+            "method wgan_gp: can't run in any setting of the league: own/compact-a: A: ",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from fedrepro.report.papers.leads import Word
 from fedrepro.report.papers.published import CLAIMS, Unit
 from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, refusal
 
 CENTRAL = "central"  # a reference that no claim is about
 
@@ -100,7 +100,7 @@ def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[
     references = [column.label for column in table.columns if column.method == CENTRAL]
     places = list(test.left.pairs_with(test.right, cells, references))
     if not places:
-        raise UserError(f"{file}: {key}: matches no cells")
+        raise refusal(file, f"{key}: matches no cells", key)
     for left, right in places:
         one, other = cells[left], cells[right]
         words = _compared(one, other, one_column=len(table.columns) == 1)

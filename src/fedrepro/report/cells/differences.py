@@ -19,7 +19,7 @@ from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
 from fedrepro.report.cells.compact import CENTRAL, pairs_of
 from fedrepro.report.papers.claim import Claim
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, missing_value
 from fedrepro.support.names import Composition
 
 Values = dict[str, Any]
@@ -64,10 +64,9 @@ def of_setting(
     here = workbench.setting(name)
     if here.stands_for is None:
         system, _, short = name.partition("/")
-        raise UserError(
-            f"{workbench.files[system]}: settings.{short}.stands_for: missing: expected the "
-            "paper's setting, as a claim is judged by it"
-        )
+        key = f"settings.{short}.stands_for"
+        wanted = "the paper's setting, as a claim is judged by it"
+        raise missing_value(workbench.files[system], key, wanted)
     there = workbench.setting(full_name(name.partition("/")[0], here.stands_for))
     printed, ours = _of(workbench, there), _of(workbench, here)
     keys = {**printed, **ours}

@@ -11,7 +11,7 @@ from fedrepro.report.papers.limits import variance_of
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import PrintedCell, Published, Spread
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import refusal
 
 
 class PrintedWord(StrEnum):
@@ -87,9 +87,8 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
         (left, left_mean), (right, right_mean) = numbers[left_index], numbers[right_index]
         pairs.append(Pair(left, right, claim.sign * (left_mean - right_mean)))
     if not pairs:
-        raise UserError(
-            f"{PAPERS / claim.system}/claims.yaml: {claim.name}: matches no printed cells"
-        )
+        file = PAPERS / claim.system / "claims.yaml"
+        raise refusal(file, f"{claim.name}: matches no printed cells", claim.name)
     return pairs
 
 

@@ -2,9 +2,9 @@
 
 import csv
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fedrepro.support.errors import UserError, bad_value, unreadable
+from fedrepro.support.errors import bad_value, refusal, unreadable
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
@@ -40,20 +40,31 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
         head = ",".join(reader.fieldnames or [])
         raise bad_value(path, "line 1", head, f"the columns {','.join(columns)}")
     if too_long := next((number for number, row in enumerate(rows, 2) if None in row), None):
-        wanted = f"{len(columns)} values; one with a comma is in double quotes"
-        raise UserError(f"{path}: line {too_long}: too many values: expected {wanted}")
+        line, wanted = f"line {too_long}", f"{len(columns)} values"
+        why = f"{line}: too many values: expected {wanted}; one with a comma is in double quotes"
+        raise refusal(path, why, line)
     return rows
+
+
+def listed_in(root: Path, path: Path, needed: bool = False) -> list[Any]:
+    """The entries of a YAML file that is a list; none if it is not ``needed`` and not there.
+
+    Raises:
+        UserError: if it can't be read, or is something else.
+    """
+    if not needed and not (root / path).exists():
+        return []
+    content = read_yaml(root / path, path) or []  # a file of comments
+    if not isinstance(content, list):
+        raise refusal(path, "expected a list, whose entries begin with `- `", value=content)
+    return content
 
 
 def entries_of(
     model: type[Entry], root: Path, path: Path, system: str, old_keys: str = ""
 ) -> list[Entry]:
     """The entries of an optional file of a paper, which may have old keys of a kind of file."""
-    if not (root / path).exists():
-        return []
-    content = read_yaml(root / path, path) or []  # a file of comments
-    if not isinstance(content, list):
-        raise UserError(f"{path}: expected a list, whose entries begin with `- `")
+    content = listed_in(root, path)
     if old_keys:
         content = with_new_keys(old_keys, content, path)
     return [entry_of(model, path, system, entry) for entry in content]

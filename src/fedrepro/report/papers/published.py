@@ -16,10 +16,10 @@ from pydantic import Field
 
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Insight
-from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, rows_of
+from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, listed_in, rows_of
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import bad_value, missing_value, refusal
 from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
@@ -254,10 +254,9 @@ class Published:
         matches = self._by_keys[named].get(tuple(wanted.values()), [])
         if len(matches) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
-            raise UserError(
-                f"{PAPERS / system}/cells.csv: table {table}: {len(matches)} cells have {given}"
-                f": expected one; name more of {', '.join(KEYS)}"
-            )
+            number, more = f"{len(matches)} cells have {given}", f"name more of {', '.join(KEYS)}"
+            why = f"table {table}: {number}: expected one; {more}"
+            raise refusal(PAPERS / system / "cells.csv", why, f"table {table}")
         return matches[0] if matches else None
 
     def effect(self, cell: PrintedCell) -> float | None:
@@ -377,7 +376,7 @@ def load(root: Path = Path()) -> Published:
         UserError: if a file is missing or invalid.
     """
     root = own_or_packaged(root, PAPERS).parents[1]
-    folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER) or []}
+    folders = {str(name): PAPERS / str(name) for name in listed_in(root, ORDER, needed=True)}
     cells: list[PrintedCell] = []
     systems: dict[str, System] = {}
     ledger: list[Discrepancy] = []
@@ -393,7 +392,7 @@ def load(root: Path = Path()) -> Published:
         rows = rows_of(root, folder / "cells.csv")
         if unsaid := {row["metric"] for row in rows} - {*paper.metrics}:
             wanted = "its unit, as it is printed in cells.csv"
-            raise UserError(f"{about}: metrics.{min(unsaid)}: missing: expected {wanted}")
+            raise missing_value(about, f"metrics.{min(unsaid)}", wanted)
         cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
         ledger += entries_of(Discrepancy, root, folder / "discrepancies.yaml", system)
         claims += entries_of(Claim, root, folder / CLAIMS, system, old_keys="claims")
