@@ -151,11 +151,11 @@ def test_models_that_span_no_landscape() -> None:
     with refused(names=("models", "three")):
         plane(one, two, model(1.0, 1.5, 2.0))
     narrow = {"w": torch.zeros(2)}
-    with refused(names=("shape", "3", "2")):
+    with refused("value", key="w", names=("3", "2")):
         require_same_shape([one, two, narrow])
-    with refused(names=("shape", "different")):
+    with refused("value", key="b", names="missing"):
         require_same_shape([one, two, {**two, "b": torch.zeros(1)}])
-    with refused(names=("shape", "different")):
+    with refused("value", key="b", names="missing"):
         line(bowl, one, {**two, "b": torch.zeros(1)}, [0.5])
 
 

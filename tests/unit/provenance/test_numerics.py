@@ -285,11 +285,11 @@ def test_what_a_process_has_loaded_is_what_it_signs(
     path = str(fingerprint.PACKAGE / "engine/optim.py")
     checksum, size = fedrepro.CODE_FILES[path]
     monkeypatch.setitem(fedrepro.CODE_FILES, path, (checksum ^ 1, size))
-    with refused(names=("optim.py", "changed")):
+    with refused(file="engine/optim.py", names="changed"):
         numerics.refuse_changed_code(run_spec())
     monkeypatch.undo()
     monkeypatch.delitem(fedrepro.CODE_FILES, path)  # a file that came later
-    with refused(names=("optim.py", "changed")):
+    with refused(file="engine/optim.py", names="changed"):
         numerics.refuse_changed_code(run_spec())
 
 

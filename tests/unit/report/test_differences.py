@@ -78,7 +78,7 @@ def test_what_a_setting_stands_for_is_a_setting(tmp_path: Path) -> None:
     with refused("value", file=str(FILE), key="settings.t.stands_for", value="r"):
         differing(tmp_path, stands_for="r")
     bench = load(settle(tmp_path))
-    with refused(names=("settings.s.stands_for", "missing")):
+    with refused("missing", file=str(FILE), key="settings.s.stands_for"):
         of_setting(bench, "own/s", [], 1)
 
 

@@ -104,7 +104,7 @@ def test_damaged_images_are_told(world: Path) -> None:
     images = world / FOLDER / "round2-images.safetensors"
     content = images.read_bytes()
     images.write_bytes(content[:-1])
-    with refused(names=("round2-images.safetensors", "damaged")):
+    with refused("damaged", file="round2-images.safetensors"):
         drawn(world)
     save_tree(
         images, {"images": load_tree(world / FOLDER / "round1-images.safetensors")[0]["images"][:7]}

@@ -185,7 +185,7 @@ def test_pages_are_the_same_twice(bench: Workbench) -> None:
 
 def test_a_page_needs_its_table(tmp_path: Path) -> None:
     bench = load(make_world(tmp_path))
-    with refused(names=("computed", "yet")):
+    with refused("missing", file="table_1.json"):
         site.write_page(bench, bench.table("ima", "table_1", "demo"), published.load(tmp_path))
 
 
@@ -230,7 +230,7 @@ def test_methods_and_their_wrapped_form_share_a_panel(bench: Workbench) -> None:
 
 def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"train": [[1]]}', encoding="utf-8")
-    with pytest.raises(UserError, match=r"p\.json: damaged"):
+    with refused("damaged", file="p.json"):
         row_figures.draw_partition(tmp_path, Path("p.json"))
 
 

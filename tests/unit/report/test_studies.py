@@ -19,7 +19,7 @@ from fedrepro.report.cells import computed, coverage
 from fedrepro.report.drawing import surface
 from fedrepro.report.papers import published
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 from support.report_world import make_system
 
 COSTS = Path("results/studies/fedgo_cost.json")
@@ -150,7 +150,7 @@ def test_pages_in_words(bench: Workbench, counted: str) -> None:
 @pytest.mark.parametrize("damage", ["{", '{"cells": [{"table": 2}]}', "[]"])
 def test_damaged_costs_are_told_in_one_line(bench: Workbench, damage: str) -> None:
     write(bench, COSTS, damage)
-    with pytest.raises(UserError, match=r"fedgo_cost\.json: damaged") as raised:
+    with refused("damaged", file="fedgo_cost.json") as raised:
         page(bench, "table_17")
     assert "\n" not in str(raised.value)
 
@@ -202,7 +202,7 @@ def test_the_toy_figure(bench: Workbench) -> None:
 def test_a_damaged_toy_is_told_in_one_line(bench: Workbench) -> None:
     for damage in ("{", made_up_toy(points=[[1.0]]), made_up_toy(accuracy={})):
         write(bench, TOY, damage)
-        with pytest.raises(UserError, match=r"fedgo_toy\.json: damaged"):
+        with refused("damaged", file="fedgo_toy.json"):
             page(bench, "figure_1")
 
 
@@ -223,7 +223,7 @@ def test_the_figure_of_fedevgs_assumption(tmp_path: Path) -> None:
     assert "unequal client 1 60.0 25.0 25.0 unequal client 2 40.0 75.0 75.0" in text
     assert "Constants unequal: two-sample tests against the mixture give p = 0.01, 0.50." in text
     write(bench, study, json.dumps({"cases": {"unequal": case | {"sampled": []}}}))
-    with pytest.raises(UserError, match=r"fedevg_assumption\.json: damaged"):
+    with refused("damaged", file="fedevg_assumption.json"):
         drawn()
 
 

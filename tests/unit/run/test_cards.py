@@ -151,7 +151,7 @@ def test_a_number_is_that_card_of_the_pool(
 ) -> None:
     assert [card.key for card in cards._wanted("cuda:1")] == CARDS[1:]
     monkeypatch.setenv(cards.VISIBLE, "1")
-    with refused(names=("'cuda:1'", "0")):
+    with refused(key="device", value="cuda:1", names="0"):
         cards.take("cuda:1", 1)
 
 

@@ -118,7 +118,7 @@ def test_a_run_in_another_ones_place(tree: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_there_must_be_a_tree(tmp_path: Path) -> None:
-    with refused(names=("results", "folder")):
+    with refused("missing", file="absent"):
         list(Check(tmp_path / "absent").faults())
 
 

@@ -16,7 +16,7 @@ from fedrepro.run.results import reference_folder, timing_of
 from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support import checksummed_json
 from fedrepro.support.checksummed_json import seal_of
-from fedrepro.support.errors import UserError
+from support.refusals import refused
 
 PAPER = Path("reports/papers/mine")
 SETTING = "mine/compact-x"
@@ -358,5 +358,5 @@ def test_the_first_landing_records_what_is_there(bench: Path) -> None:
 
 def test_what_is_recorded_is_read_again_or_refused(bench: Path) -> None:
     damage_record()
-    with pytest.raises(UserError, match=r"landed\.json: damaged"):
+    with refused("damaged", file="landed.json"):
         landed.record_runs(SETTING, {})

@@ -18,9 +18,9 @@ from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.models.classifier import Classifier
 from fedrepro.run import runner
 from fedrepro.run.shared_prefix import ALONE
-from fedrepro.support.errors import UserError
 from fedrepro.support.files import read_json
 from support.numbers_in_text import numbers_in
+from support.refusals import refused
 from support.tiny_run import dataset, partition, run_spec
 
 ONE_EPOCH = {"fedrep": {"body_epochs": 1}}
@@ -77,7 +77,7 @@ def test_without_a_test_set_there_is_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_a_model_of_which_nothing_is_shared_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"evaluate\.clients: False: expected true"):
+    with refused("value", key="evaluate.clients", value=False):
         said(tmp_path / "run", "local")
 
 

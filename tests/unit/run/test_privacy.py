@@ -56,7 +56,7 @@ def test_a_missing_accountant_is_one_line_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(privacy, "ACCOUNTANT", "no-such-package")
-    with refused(names=("dp", "no-such-package", "'.[privacy]'")):
+    with refused("missing", file="method dp", key="no-such-package", names="'.[privacy]'"):
         carry_out(tmp_path / "x", run_spec("dp+fedavg"))
     carry_out(tmp_path / "y", run_spec("fedavg"))
 

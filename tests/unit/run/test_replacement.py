@@ -11,7 +11,6 @@ import fedrepro as fr
 from fedrepro.run import runner
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import UserError
 from support.refusals import refused
 from support.tiny_run import dataset, partition, run_spec
 
@@ -113,7 +112,7 @@ def test_what_snakemake_left_of_another_result_goes(tmp_path: Path) -> None:
         (folder / name).unlink()
     for name in ("decisions.parquet", "mixtures.parquet", "round1-images.safetensors"):
         write(folder, name, "of another result")
-    with pytest.raises(UserError, match=r"decisions\.parquet"):
+    with refused(file=str(folder), names="decisions.parquet"):
         carry_out(folder, replaces="none")  # in a notebook's folder they may be someone's own
     assert carry_out(folder) == 1
     assert {name for name in content(folder) if name != "timing.json"} == wanted
@@ -128,7 +127,7 @@ def test_files_that_come_while_a_run_trains_stay(tmp_path: Path) -> None:
             write(folder, "rounds.parquet")
 
     data, dealt = dataset(), partition()
-    with refused(names=("folder", "empty")):
+    with refused(file=str(folder), names="rounds.parquet"):
         runner.run(run_spec(rounds=rounds), data, dealt, folder, "code", come)
     assert content(folder) == {"rounds.parquet": b"mine"}
     folder.rename(tmp_path / "mine")
@@ -141,7 +140,7 @@ def test_what_a_run_may_replace(tmp_path: Path) -> None:
     assert carry_out(folder, replaces="none") == 1
     assert carry_out(folder, replaces="none") == carry_out(folder) == 0
     before = content(folder)
-    with refused(names=("1", "2")):
+    with refused(file=str(folder), names=("1", "2")):
         carry_out(folder, rounds=2, replaces="none")
     assert content(tmp_path) == {f"run/{name}": file for name, file in before.items()}
     assert carry_out(folder, replaces="all") == 1
@@ -150,7 +149,7 @@ def test_what_a_run_may_replace(tmp_path: Path) -> None:
     assert again == before
     assert carry_out(folder, rounds=2) == 2
     (folder / "rounds.parquet").write_bytes(b"")
-    with refused(names=("damaged", "rounds.parquet")):
+    with refused(file=str(folder), names=("damaged", "rounds.parquet")):
         carry_out(folder, rounds=2, replaces="none")
     assert carry_out(folder, rounds=2) == 2
     assert list(tmp_path.iterdir()) == [folder]
@@ -200,10 +199,10 @@ def test_train_refuses_what_is_not_its_own(tmp_path: Path, monkeypatch: pytest.M
     write(tmp_path, "runs/note")
     for folder in (".", "..", "runs", os.fspath(tmp_path)):
         for overwrite in (False, True):
-            with refused(names="folder"):
+            with refused("value", names="folder"):
                 train(folder, overwrite=overwrite)
     train("runs/first")
-    with refused(names=("finished", "another")):
+    with refused("value", file="runs/first", names="finished"):
         train("runs/first", rounds=2)
     assert train("runs/first", rounds=2, overwrite=True).rounds["round"].tolist() == [1, 2]
     assert (tmp_path / "runs/note").read_text() == "mine"

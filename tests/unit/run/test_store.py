@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 
 from fedrepro.engine import tree
 from fedrepro.run.store import ClientStore, load_tree, save_tree
-from fedrepro.support.errors import UserError
 from support.refusals import refused
 from support.tiny_disk import tiny_disk
 
@@ -43,9 +42,8 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "x"
     save_tree(path, own(1.0))
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(UserError, match="damaged") as caught:
+    with refused("damaged", file=str(path)):
         load_tree(path)
-    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_a_checksum_is_of_types_and_shapes_as_well(
     save_file({name: tensor}, path, metadata)
     assert torch.equal(load_tree(path, checksummed=True)[0]["w"], tensor)
     save_file({name: change(tensor).contiguous()}, path, metadata)
-    with pytest.raises(UserError, match="damaged"):
+    with refused("damaged", file=str(path)):
         load_tree(path, checksummed=True)
 
 
@@ -119,9 +117,8 @@ def test_full_disk(tmp_path: Path) -> None:
     with tiny_disk(disk, 256) as resize:
         path = disk / "state"
         save_tree(path, own(1.0, 100))
-        with refused(names=("written", "could")) as caught:
+        with refused("unwritable", file=str(path)):
             save_tree(path, own(2.0, 200_000))
-        assert "\n" not in str(caught.value)
         again, _ = load_tree(path)
         assert float(again["local"]["w"][0]) == 1.0
         assert [file.name for file in disk.iterdir()] == ["state"]

@@ -112,10 +112,10 @@ def test_what_was_made_of_a_run_is_refused_once_that_is_another(tmp_path: Path) 
         found = read_derived(tmp_path, what)
         assert found is not None and content.items() <= found.items()
         shutil.rmtree(tmp_path / (landed or RUN.folder))
-        with refused(names=(str(what), RUN.name)):
+        with refused("damaged", file=str(what), value=RUN.name):
             read_derived(tmp_path, what)
         sealed(tmp_path, landed, rounds_done=5)
-        with refused(names=(str(what), RUN.name)):
+        with refused("damaged", file=str(what), value=RUN.name):
             read_derived(tmp_path, what)
         shutil.rmtree(tmp_path / (landed or RUN.folder))
 
@@ -142,7 +142,7 @@ def test_states_and_who_takes_a_finished_run(
     if state == "finished":
         assert finished_run(tmp_path, RUN).manifest["status"] == "finished"
     else:
-        with refused(names=("finished", "run")):
+        with refused("missing", file=str(RUN.folder), names=RUN.command):
             finished_run(tmp_path, RUN)
 
 
@@ -346,7 +346,7 @@ def test_models_that_a_run_keeps_are_announced(
                     number = 2 * (cohort + 1)
                     assert said.startswith(f"keeps {number} models of {size / 1e6:.1f} MB")
                 else:
-                    with refused(names=("space", "free")):
+                    with refused(key="save_models_at", value=[1, 3], names=("space", "free")):
                         disk_check.space_for_models(spec, data, clients, tmp_path)
     assert disk_check.space_for_models(run_spec(), data, 20, tmp_path) == ""
 
