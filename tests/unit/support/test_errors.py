@@ -1,5 +1,6 @@
 """What is no value, and what an error says of it in fields."""
 
+import ast
 import math
 from types import SimpleNamespace
 from typing import Annotated
@@ -18,6 +19,7 @@ from fedrepro.support.errors import (
     unreadable,
 )
 from fedrepro.support.typed_yaml import Typed, validate
+from support.places import ROOT
 from support.refusals import refused
 
 
@@ -63,3 +65,18 @@ def test_an_error_of_a_file_has_them(content: dict[str, object], code: str, key:
     with pytest.raises(UserError) as raised:
         validate(Two, content, "f.yaml")
     assert (raised.value.code, raised.value.file, raised.value.key) == (code, "f.yaml", key)
+
+
+def test_every_refusal_in_the_package_has_fields() -> None:
+    """No `UserError("...")` but through a function of errors.py, or with its code."""
+    bare = []
+    for file in (ROOT / "src/fedrepro").rglob("*.py"):
+        # A pattern such as `case UserError():` is no call.
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "UserError"
+                and not {"code", None} & {keyword.arg for keyword in node.keywords}
+            ):
+                bare.append(f"{file.name}:{node.lineno}")
+    assert [place for place in bare if not place.startswith("errors.py")] == []
