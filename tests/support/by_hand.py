@@ -290,6 +290,11 @@ class Run:
 
 
 def score(model: Model, x: Array, y: Array) -> dict[str, float]:
-    """On test samples."""
+    """On test samples; with the AUROC if there is one output."""
     logits = forward(model, x)[1]
-    return {"loss": float(losses(logits, y).mean()), "accuracy": float(hits(logits, y).mean())}
+    more = {"auroc": auroc(logits, y)} if logits.shape[1] == 1 else {}
+    return {
+        "loss": float(losses(logits, y).mean()),
+        "accuracy": float(hits(logits, y).mean()),
+        **more,
+    }

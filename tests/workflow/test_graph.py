@@ -206,7 +206,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
         text = text.replace("fedrepro --log", "touch {output}; : --log")
         # Empty files do not say what they are.
         rules.write_text(re.sub(r" +RERUN\.stale_(run|data),.*\n", "", text))
-    project.edit("workflow/Snakefile", "open_warm_start()", "pass")
+    project.edit("workflow/rules/common.smk", "open_warm_start()", "pass")
     # Clients are counted in data that are there, which are not fetched for it.
     (root / "results/data/one").mkdir(parents=True)
     (root / "results/data/one/meta.json").touch()

@@ -95,7 +95,7 @@ def test_the_distributions_are_small_and_an_sdist_gives_the_same_wheel(
         packed = archive.namelist()
         said = Parser().parsestr(archive.read(next(n for n in packed if "METADATA" in n)).decode())
     # Most of it are the results of scale compact, by which claims are judged.
-    assert max(sdist.stat().st_size, wheel.stat().st_size) < 24e6
+    assert max(sdist.stat().st_size, wheel.stat().st_size) < 26e6
     assert not [name for name in inside + packed if "/reference/" in name]
     assert [name for name in packed if "/compact/" in name]  # what claims are judged by
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedrepro.cli.main import main
@@ -122,6 +122,7 @@ def test_a_built_in_name_is_refused(
 KEYS = ("k", "share", "how", "fair", "clients", "minimum")
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # its first draw imports much
 @given(
     told=st.sets(st.sampled_from(KEYS)),
     short=st.booleans(),
