@@ -1180,7 +1180,9 @@ def test_every_landed_correction_is_of_a_workload_and_a_method_of_its_table() ->
     for key in table.landed:
         name, _, method = key.rpartition(", ")
         workload = workloads[name or key]
-        assert not name or method in methods or workload.method.endswith(method)
+        # FedAvg, of which all others are multiples, needs no factor of its own.
+        known = method in methods or method.startswith("fedavg epochs ")
+        assert not name or known or workload.method.endswith(method)
 
 
 def test_the_nearest_workload_has_like_pixels_then_batch_then_clients_side_by_side() -> None:
