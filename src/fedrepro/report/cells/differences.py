@@ -185,10 +185,10 @@ def _metric(target: TableTarget, cell: Cell) -> Quantity:
 def _of_metrics(
     workbench: Workbench, claim: Claim, name: str, ours: Iterable[Quantity]
 ) -> list[Difference]:
-    """What our cells in a setting show, beside what the paper's show in the one it stands for.
+    """The metrics of our cells in a setting, beside the paper's in the setting it stands for.
 
-    Where the paper's tables have no such setting, all their cells are looked at. A metric that the
-    paper does not show, or prints no number for, has the nearest one beside it.
+    Where the paper's tables have no such setting, all their cells count. A metric that the paper
+    does not show, or whose printed numbers are not comparable, has the nearest other one beside it.
     """
     tables = workbench.experiments[claim.system].tables
     targets = [
