@@ -27,6 +27,7 @@ from fedrepro.support.terminal import ASKED_TO_END
 ALIGNED = 64  # bytes, as in torch's own allocator
 PLACE = 4  # bytes per entry of the queue
 LONGEST = 2**16  # bytes of a process's error
+MOST = 1000  # characters of each field of a refusal: in JSON at most 12 bytes each
 # How a process ended by agreement. Else its state is 0, or 1 + the number that it works on.
 LEFT, REFUSED, FAILED = -1, -2, -3
 
@@ -210,9 +211,10 @@ class _Reports:
 
 
 def _told(error: UserError, where: str) -> str:
-    """A refusal as JSON: all but its value, which may be of any kind and size."""
+    """A refusal as JSON: all but its value, which may be of any kind; cut, it could not be read."""
     fields = {name: getattr(error, name) for name in ("code", "file", "key", "expected")}
-    return json.dumps({"message": f"{where}{error}", **fields}, default=str)
+    said = {"message": f"{where}{error}", **fields}
+    return json.dumps({name: str(text)[:MOST] for name, text in said.items()})
 
 
 def _work_and_leave(

@@ -80,6 +80,17 @@ def test_what_goes_wrong_elsewhere_is_raised_here() -> None:
         distribute(refuse, range(50), 2)
     assert raised.value.expected == "another"
 
+    def refuse_at_length(place: int) -> None:
+        if os.getpid() != here:
+            raise bad_value(
+                "\U0001f4be" * 50_000, "\U0001f511" * 50_000, "x", "\U0001f4d0" * 50_000
+            )
+        time.sleep(0.3)
+
+    with refused("value") as raised:
+        distribute(refuse_at_length, range(50), 2)
+    assert set(raised.value.key) == {"\U0001f511"}
+
     def fail(place: int) -> None:
         if os.getpid() != here:
             raise KeyError("missing")

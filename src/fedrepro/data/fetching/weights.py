@@ -95,6 +95,6 @@ def _refuse_other(name: str, spec: Weights, path: Path, digest: str) -> None:
         raise refusal(path, f"sha256 {digest}: expected {said}", "sha256", digest, "damaged")
 
 
-def _unknown(name: str, found: str = "") -> UserError:
-    wanted = f"the SHA-256 of a file that you trust{found}"
+def _unknown(name: str, there: str = "") -> UserError:
+    wanted = f"the SHA-256 of a file that you trust{there}"
     return missing_value(CATALOGUE, f"weights.{name}.sha256", wanted)

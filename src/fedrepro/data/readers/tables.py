@@ -250,8 +250,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     def refused(value: object, wrong: "pd.Series[bool]", expected: str) -> UserError:
         value = float(value) if isinstance(value, np.floating) else value
         key = f"label: {column}" if column in spec.labels else column
-        found = f"{brief(value)} in {_place(spec, table, wrong)}"
-        return refusal(path, f"{key}: {found}: expected {expected}", column, value)
+        cell = f"{brief(value)} in {_place(spec, table, wrong)}"
+        return refusal(path, f"{key}: {cell}: expected {expected}", column, value)
 
     if cells.isna().all():
         repair = "expected a value in some row: add the column to `drop`"
