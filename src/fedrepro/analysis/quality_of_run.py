@@ -67,6 +67,9 @@ def quality_of(
     # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
     held = [_in_unit(samples) for samples in _held_out(opened)]
+    kept = [
+        _in_unit(_clients(opened).samples.some(each)) for each in opened.partition.validation or ()
+    ]
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
@@ -83,6 +86,7 @@ def quality_of(
     numbers = {
         **_accuracies(whole, held, test, CONVERGED),
         **_accuracies(once, held, test, ONE_EPOCH),
+        **({"validation_accuracy": _over_clients(whole, kept)[0]} if kept else {}),
         **_seen_by(eye, made, real, test),
         **_privacy(made, real, training, test, run.seed),
         **_traffic(opened, whole),
@@ -189,14 +193,16 @@ def _accuracies(
     test: TensorSamples,
     names: tuple[str, str, str],
 ) -> dict[str, float]:
+    average, deviation = _over_clients(trained, held)
+    accuracy = judging.accuracy(trained.module, test)
+    return dict(zip(names, (average, deviation, accuracy), strict=True))
+
+
+def _over_clients(trained: judging.Trained, held: list[TensorSamples]) -> tuple[float, float]:
     """The mean over clients weighted by samples, its spread unweighted, as printed (item 41)."""
     values = np.array([judging.accuracy(trained.module, samples) for samples in held])
     sizes = np.array([len(samples) for samples in held], dtype=np.float64)
-    return {
-        names[0]: over_clients.average(values, sizes),
-        names[1]: over_clients.deviation(values),
-        names[2]: judging.accuracy(trained.module, test),
-    }
+    return over_clients.average(values, sizes), over_clients.deviation(values)
 
 
 def _seen_by(

@@ -28,7 +28,7 @@ from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Mix, Per, Quantity, Record, Series
 from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
-from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or, under
+from fedrepro.support.typed_yaml import Real, Typed, expected, later, under
 
 
 def named(
@@ -507,8 +507,22 @@ class SearchedScore(OfRounds):
     name: Annotated[str, *named("round", among=lambda measure: measure.validated)]
 
 
+class ValidatedQuality(Quality):
+    """The quality of a synthetic set that is also computed on clients' validation samples."""
+
+    quality: Literal["accuracy"]
+
+
+def _searched_kind(value: object) -> str:
+    """The name of the kind of a search's metric, or "plain"."""
+    if isinstance(value, Quality) or (isinstance(value, Mapping) and Quality.key in value):
+        return ValidatedQuality.__name__
+    return OverClients.__name__ if isinstance(value, Mapping | OverClients) else "plain"
+
+
 SearchMetric = Annotated[
     Annotated[SearchedScore, Tag("plain"), WithJsonSchema({"enum": ["accuracy", "loss"]})]
-    | Annotated[OverClients, Tag("OverClients")],
-    plain_or(OverClients),
+    | Annotated[OverClients, Tag(OverClients.__name__)]
+    | Annotated[ValidatedQuality, Tag(ValidatedQuality.__name__)],
+    Discriminator(_searched_kind),
 ]

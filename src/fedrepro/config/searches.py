@@ -15,7 +15,7 @@ from typing import Annotated, Self, TypeGuard
 from pydantic import Field, field_validator, model_validator
 
 from fedrepro.config.config_file import Seeds
-from fedrepro.config.metrics import SearchedScore, SearchMetric
+from fedrepro.config.metrics import OfMeasure, SearchedScore, SearchMetric
 from fedrepro.config.tables import Summary
 from fedrepro.config.values import Hyperparameters, LocalSetting, MethodName, Scalar, Scale
 from fedrepro.support.names import Composition
@@ -269,7 +269,7 @@ class Search(Typed):
     def _on_validation_samples(cls, metric: SearchMetric) -> SearchMetric:
         if metric.selection:
             raise ValueError("`mix: fixed`: the others select on test samples")
-        if not metric.measure.validated:
+        if isinstance(metric, OfMeasure) and not metric.measure.validated:
             raise ValueError("a measure on samples, not a value that methods report")
         return metric
 

@@ -263,3 +263,9 @@ class SearchTarget(Target):
         """One run per seed."""
         setting = self.setting + candidate.suffix
         return tuple(RunKey(setting, candidate.method, seed) for seed in self.seeds)
+
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        """The files of the evaluations of synthetic sets, for a metric that reads them."""
+        kind = self.search.metric.analysis
+        return tuple(run.analysis(kind) for run in self.runs) if kind else ()

@@ -99,6 +99,12 @@ class RunRecord:
             raise damaged(path, "numbers: expected names with numbers or null")
         if not isinstance(classes, int) or classes < 1:
             raise damaged(path, "classes: expected a whole number of at least 1")
+        if self.scored_on == "validation":
+            quality["numbers"] = {
+                name.removeprefix(VALIDATION): value
+                for name, value in numbers.items()
+                if name.startswith(VALIDATION)
+            }
         return quality
 
     @cached_property

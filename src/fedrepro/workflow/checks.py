@@ -32,7 +32,7 @@ def check_methods_apart(workbench: Workbench) -> None:
     Raises:
         SystemExit: with the process's status, which is 2 after one line on stderr.
     """
-    claims, searched = list(_claims(workbench)), list(_searched(workbench))
+    claims, searched = _named(workbench)
     if not _is_checked(workbench, _verdict(workbench, claims, searched)):
         _check_apart()
 
@@ -61,8 +61,7 @@ def check_methods(workbench: Workbench) -> None:
     """
     from fedrepro.methods.registry import compose  # which imports torch, as MARK says
 
-    claims = list(_claims(workbench))
-    searched = list(_searched(workbench))
+    claims, searched = _named(workbench)
     verdict = _verdict(workbench, claims, searched)
     if _is_checked(workbench, verdict):
         return
@@ -119,6 +118,12 @@ def _refuse_seen(
             )
 
 
+def _named(workbench: Workbench) -> tuple[list[Claim], list[Claim]]:
+    """All methods that experiment files name; apart, those whose models a search scores."""
+    sets = _searched(workbench, by_synthetic_set=True)
+    return [*_claims(workbench), *sets], [*_searched(workbench, by_synthetic_set=False)]
+
+
 def _claims(workbench: Workbench) -> Iterator[Claim]:
     for system, experiment in workbench.experiments.items():
         file = workbench.files[system]
@@ -157,10 +162,12 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 yield f"{file}: figures.{item}", *workbench.compose(setting, method)
 
 
-def _searched(workbench: Workbench) -> Iterator[Claim]:
-    """All candidates of searches."""
+def _searched(workbench: Workbench, *, by_synthetic_set: bool) -> Iterator[Claim]:
+    """All candidates of searches that score synthetic sets, or that score models."""
     for system, experiment in workbench.experiments.items():
-        for item in experiment.all_searches:
+        for item, search in experiment.all_searches.items():
+            if (search.metric.analysis is not None) != by_synthetic_set:
+                continue
             for scale in SCALES:
                 target = workbench.search(system, item, scale)
                 for trial in target.trials:

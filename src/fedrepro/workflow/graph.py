@@ -393,7 +393,7 @@ class Graph:
             drawn = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
             return [*runs, *map(str, target.analyses), *self._histograms(drawn, target.seeds)]
         if isinstance(target, SearchTarget):
-            return runs
+            return runs + [str(path) for path in target.analyses if target.awaited]
         assert isinstance(target, TableTarget)
         settings = dict.fromkeys(run.setting for run in target.required)
         files = [str(target.path), *runs, *self._histograms(settings, target.seeds)]

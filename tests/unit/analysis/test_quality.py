@@ -22,14 +22,16 @@ from fedrepro.engine.tree import Tree
 from fedrepro.models import inception
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.cells.search import compute
 from fedrepro.report.papers import published
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.plugins import Folders
+from fedrepro.workflow.checks import check_methods
 from support.manifests import follow, write_manifest
-from support.synthetic_world import FOLDER, RESULT, RUN, write_experiment
+from support.synthetic_world import FOLDER, RESULT, RUN, stand_in_copy, write_experiment
 
 
 def test_the_frechet_distance_is_that_of_two_normal_distributions() -> None:
@@ -260,6 +262,57 @@ def test_the_megabytes_of_a_run_that_ended_early_are_per_round_that_it_played(wo
     write_manifest(world / FOLDER, {**manifest, **early})
     assert main(["quality", *RUN]) == 0
     assert read(world)["numbers"] == numbers
+
+
+def test_a_search_scores_sets_on_validation_samples(
+    painted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that clients held out for it; its test samples are others."""
+    root = stand_in_copy(painted, tmp_path, monkeypatch)
+    search = """\
+search:
+  grid:
+    title: Batches
+    setting: digits
+    seeds: {demo: [1]}
+    validation: 0.2
+    metric: {quality: accuracy}
+    methods: [{method: painter, keys: {batch_size: [100]}}]
+"""
+    write_experiment(root, **{"figures:\n": f"{search}figures:\n"})
+    bench = load(root)
+    target = bench.search("fedevg", "grid", "demo")
+    (run,) = target.runs
+    assert [*target.analyses] == [run.analysis("quality")]
+    check_methods(bench)  # not refused for training no classifier
+    names = (run.setting, run.method, "--seed", "1")
+    assert main(["run", *names]) == 0
+    (unjudged,) = compute(bench, target)
+    assert unjudged.selected is None and unjudged.tried[0].validation.hole
+    assert main(["quality", *names]) == 0
+    numbers = json.loads((root / run.analysis("quality")).read_text())["numbers"]
+
+    with np.load(bench.setting(run.setting).partition_path(1)) as arrays:
+        kept = np.split(arrays["validation"], arrays["validation_ends"][:-1])
+    x, y = (np.load(root / f"results/data/mnist5k/train_{part}.npy") for part in "xy")
+    made, _ = load_tree(root / run.folder / "model.safetensors")
+    bytes_of = (made["x"] * 255).round().to(torch.uint8)
+    unit = Scaling(None, None)
+    judge = Evaluator(model="twonn", epochs=60, real_epochs=1)
+    student = judging.train(TensorSamples(bytes_of, made["y"], unit), 10, judge, 1, 60).module
+    each = [
+        judging.accuracy(
+            student, TensorSamples(torch.from_numpy(x[own]), torch.from_numpy(y[own]), unit)
+        )
+        for own in kept
+    ]
+    expected = np.average(each, weights=[len(own) for own in kept])
+    (judged,) = compute(bench, target)
+    (tried,) = judged.tried
+    assert judged.selected == 0
+    assert tried.validation.mean == pytest.approx(100 * expected)
+    assert tried.test.mean == pytest.approx(100 * numbers["accuracy"])
+    assert tried.validation.mean != tried.test.mean
 
 
 def test_the_nearest_pairs_are_kept_as_images(world: Path) -> None:

@@ -146,6 +146,7 @@ def test_a_variant_can_be_searched(tmp_path: Path) -> None:
         ({"setting": "t"}, Fault(key="grid.setting", value="t")),
         ({"demo": "s@released"}, Fault(key="grid.demo", value="s@released")),
         ({"methods": []}, Fault(key="grid.methods", value=[])),
+        ({"metric": {"quality": "stand_in"}}, Fault(key="grid.metric.quality", value="stand_in")),
         ({"metric": "ensemble_loss"}, Fault(key="grid.metric", names=("accuracy", "loss"))),
         (
             {"metric": {"of": "accuracy", "over_clients": "worst", "mix": "best"}},
