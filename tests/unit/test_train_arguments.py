@@ -311,6 +311,25 @@ def test_what_would_be_another_number_or_none_is_refused(given: dict[str, Any]) 
         train(model=linear, **given)
 
 
+def test_a_loss_of_some_samples_of_a_batch_is_refused() -> None:
+    """Even if it returns as many losses as the first samples, with which it is tried."""
+
+    def hardest(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(outputs, targets, reduction="none").topk(2).values
+
+    with refused("value", file="loss", key="result"):
+        train(model=linear, loss=hardest)
+
+
+def test_outputs_of_low_precision_are_measured() -> None:
+    class Low(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).bfloat16()
+
+    run = train(model=Low(3, 3), test=None)
+    assert run.rounds["client_top5"].iloc[-1] == 1.0
+
+
 def linear(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return nn.Linear(3, outputs)
 

@@ -3,11 +3,12 @@
 import inspect
 import shutil
 import tempfile
+import threading
 import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
@@ -48,6 +49,9 @@ from fedrepro.support.typed_yaml import Typed, validate
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
+# One run after the other: each seeds the generators that all threads of a process share. A callback
+# may train, too.
+_TURN = threading.RLock()
 Task = Literal["classification", "binary", "regression", "multi_label"]
 
 
@@ -108,6 +112,8 @@ def train(
     **hyperparameters: Any,
 ) -> Run:
     """Train a method on your own data, in the same way as `fedrepro run`.
+
+    Threads of one process take turns; processes train side by side.
 
     Args:
         method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts);
@@ -185,7 +191,9 @@ def train(
         >>> print(run.rounds["test_accuracy"].iloc[-1])
         1.0
     """
-    return _trained(SimpleNamespace(**locals()))
+    said = SimpleNamespace(**locals())
+    with _TURN, _torch_as_usual():
+        return _trained(said)
 
 
 def _trained(said: SimpleNamespace) -> Run:
@@ -467,6 +475,16 @@ def _identity_of(part: str, of: Any, warns: bool) -> str:
         if warns:
             _warn(f"{part}: no saved run is reused for it: it holds {error}")
         return uuid.uuid4().hex
+
+
+@contextmanager
+def _torch_as_usual() -> Iterator[None]:
+    """A context with gradients and the CPU as default device, whatever the caller has set."""
+    with torch.inference_mode(False), torch.enable_grad():
+        # Not always: a default device that is set slows down every call of torch.
+        elsewhere = torch.get_default_device().type != "cpu"
+        with torch.device("cpu") if elsewhere else nullcontext():
+            yield
 
 
 @contextmanager

@@ -80,9 +80,13 @@ def float32_by_default() -> Iterator[None]:
     """A context that begins and ends with float32 as torch's default, in which runs compute.
 
     Raises:
-        UserError: if a plug-in or the calling program has set another one.
+        UserError: if a plug-in or the calling program has set another one, or autocast.
     """
     _refuse_dtype(torch.get_default_dtype())
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            expected = "none: the key `precision` of a setting is that of a run"
+            raise bad_value("this program", "torch.autocast", device, expected)
     try:
         yield
     finally:

@@ -198,8 +198,10 @@ def _by_sample(task: Task, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
 
 def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Outputs and targets of several batches."""
-    outputs, targets = zip(*kept, strict=True)
-    return torch.cat(outputs).cpu().numpy(), torch.cat(targets).cpu().numpy()
+    outputs, targets = map(torch.cat, zip(*kept, strict=True))
+    # numpy has no bfloat16.
+    outputs = outputs.float() if outputs.dtype is torch.bfloat16 else outputs
+    return outputs.cpu().numpy(), targets.cpu().numpy()
 
 
 @torch.inference_mode()

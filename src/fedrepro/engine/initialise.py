@@ -148,8 +148,8 @@ def is_fresh(module: nn.Module) -> bool:
     It is seen by how often tensors were written to, so copies and loaded modules are not fresh, and
     by weights beyond their bounds, as writes to ``.data`` are not counted.
     """
-    if any(leaf.grad is not None for leaf in module.parameters()):
-        return False
+    if any(leaf.grad is not None or leaf.is_inference() for leaf in module.parameters()):
+        return False  # of tensors made in inference mode, torch does not count the writes
     for layer in module.modules():
         bound = _bound_of(layer)
         if any(

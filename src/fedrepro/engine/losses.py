@@ -32,6 +32,9 @@ class OwnLoss:
     def __call__(self, outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
         losses = self.function(*aligned(self.task, outputs, targets))
         if losses.ndim:
+            if len(losses) != len(targets):  # of the hardest samples, say
+                wanted = f"a loss for each sample [{len(targets)}], or their mean"
+                raise bad_value("loss", "result", [*losses.shape], wanted)
             losses = by_sample(losses)
             return losses.mean() if reduction == "mean" else losses
         return losses if reduction == "mean" else losses.expand(len(targets))

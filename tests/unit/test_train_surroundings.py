@@ -1,0 +1,89 @@
+"""What a program has set around a call of `fr.train` changes no number of the run."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedrepro as fr
+from support.refusals import refused
+
+RANDOM = np.random.default_rng(0)
+
+
+def samples(n: int) -> tuple[Any, Any]:
+    y = RANDOM.integers(0, 3, n)
+    return (np.eye(3)[y] + 0.5 * RANDOM.normal(size=(n, 3))).astype(np.float32), y
+
+
+CLIENTS, TEST = [samples(30), samples(24)], samples(50)
+
+
+def network(width: int = 8) -> nn.Module:
+    """With draws, running statistics and a width that tells one model from another."""
+    layers = nn.Linear(3, width), nn.BatchNorm1d(width), nn.Dropout(0.3), nn.Linear(width, 3)
+    return nn.Sequential(*layers)
+
+
+def losses(seed: int, model: Any = None) -> list[float]:
+    model = model or network()
+    run = fr.train("fedavg", model, CLIENTS, rounds=3, test=TEST, seed=seed, batch_size=7)
+    return [*run.rounds["test_loss"]]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.device("meta"),
+        lambda: np.errstate(all="raise"),
+    ],
+)
+def test_a_run_is_the_same_in_any_context(
+    around: Callable[[], AbstractContextManager[Any]],
+) -> None:
+    usual = losses(1)
+    own = network()
+    with around():
+        assert losses(1, own) == usual
+
+
+def test_what_is_made_in_inference_mode_can_be_trained() -> None:
+    own = network()
+    with torch.inference_mode():
+        copied = network()
+        copied.load_state_dict(own.state_dict())
+    assert losses(1, copied) == losses(1, lambda shape, outputs: own)
+
+
+def test_a_run_has_its_own_precision() -> None:
+    with refused("value", key="torch.autocast"), torch.autocast("cpu", torch.bfloat16):
+        losses(1)
+
+
+def test_threads_get_the_numbers_of_one_after_the_other() -> None:
+    def builder(width: int) -> Callable[[Any, int], nn.Module]:
+        return lambda shape, outputs: network(width)  # all of one name
+
+    in_turn = [losses(seed, builder(2 + seed)) for seed in range(1, 5)]
+    with ThreadPoolExecutor(4) as pool:
+        at_once = [*pool.map(lambda seed: losses(seed, builder(2 + seed)), range(1, 5))]
+    assert at_once == in_turn
+
+
+def test_a_callback_may_train() -> None:
+    class Trains(fr.callbacks.Callback):
+        inner: list[float] = []  # noqa: RUF012
+
+        def on_end(self, run: fr.Run) -> None:
+            self.inner[:] = losses(2)
+
+    watching = Trains()
+    fr.train("fedavg", network(), CLIENTS, rounds=1, test=TEST, callbacks=watching)
+    assert watching.inner == losses(2)
