@@ -39,7 +39,7 @@ reference: setup ## compute the missing runs of reports/papers/reference.yaml: h
 	@python scripts/reference.py --cores $(or $(CORES),1)
 	@python scripts/render_reference.py
 
-compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedgo/*' for a part, AGAIN=1 to compare; IN=examples/NAME
+compact: setup ## compute the missing runs of scale compact: a weekend; ONLY='fedgo/*' for a part, AGAIN=1 to compare; IN=examples/NAME
 	@cd $(or $(IN),.) && python $(CURDIR)/scripts/reference.py --cores $(or $(CORES),all) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
 
 test: setup ## run all tests, on two cores

@@ -122,7 +122,7 @@ class Config(Typed):
     """config/config.yaml.
 
     Attributes:
-        scale: which settings and seeds run: demo (minutes), compact (a night), paper (as
+        scale: which settings and seeds run: demo (minutes), compact (a weekend), paper (as
             published).
         seeds: the seeds of each scale, unless an experiment has its own.
         device: where runs compute: cpu, cuda (a free GPU), or cuda:1.
