@@ -22,7 +22,7 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs only."""
-    measure = target.table.metric_of(cell.row, cell.column).quantity
+    measure = cell.metric.quantity
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
     numbers = (value_of(record, measure, target.table.summary) for record in records)
     return [number for number in numbers if number is not None]
@@ -78,7 +78,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for cell in target.cells:
-        measure = target.table.metric_of(cell.row, cell.column).quantity
+        measure = cell.metric.quantity
         found = []
         for run in cell.runs(cell.methods[0]):
             record = read_run(Path(), run, reference=True)

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.kinds import Computed, Figure
+from fedrepro.config.metrics import Metric
 from fedrepro.config.searches import Candidate, Search, Searched
-from fedrepro.config.tables import ColumnOfTable, RowOfTable, Table
+from fedrepro.config.tables import ColumnOfTable, RowOfTable, Summary, Table
 from fedrepro.config.values import Scalar, Scale
 from fedrepro.support.names import SettingName
 
@@ -75,6 +76,7 @@ class Cell:
     """One cell of a table: a setting, methods (the best one is shown) and seeds.
 
     Attributes:
+        metric, summary: the number that it takes from a run, and from which rounds.
         rivals: the methods without the row's wrapper, if the cell is a speed-up over them.
     """
 
@@ -83,6 +85,8 @@ class Cell:
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
+    metric: Metric
+    summary: Summary
     rivals: tuple[str, ...] = ()
 
     def runs(self, method: str) -> tuple[RunKey, ...]:
@@ -208,7 +212,7 @@ class TableTarget(Target):
         judged = (
             run.analysis("quality")
             for cell in self.cells
-            if self.table.metric_of(cell.row, cell.column).analysis
+            if cell.metric.analysis
             for name in cell.methods
             for run in cell.runs(name)
         )

@@ -451,7 +451,7 @@ class Workbench:
                 setting = full_name(system, table.setting_of(row, column, scale))
                 both = alone if metric.of_both else ()
                 method = wrapped(row.wrapper, alone)
-                cells.append(Cell(row, column, setting, method, seeds, both))
+                cells.append(Cell(row, column, setting, method, seeds, metric, table.summary, both))
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)
 
 

@@ -147,7 +147,7 @@ def rivals_of(workbench: Workbench, match: Match) -> list[str]:
         cell.methods[0]
         for cell in target.cells[match.row * columns : (match.row + 1) * columns]
         if cell.setting == match.setting and len(cell.methods) == 1 and cell.methods != (CENTRAL,)
-        if not target.table.metric_of(cell.row, cell.column).selection
+        if not cell.metric.selection
     ]
 
 

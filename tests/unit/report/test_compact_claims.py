@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.targets import Cell
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.demo_faults import faults_at_demo
 from fedrepro.report.cells import compact
@@ -130,9 +130,8 @@ def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
     with_ima = cell_of(run_of(1, 20.0), run_of(2, 50.0), run_of(3, None), run_of(4, 25.0)).result
     without = cell_of(run_of(1, 80.0), run_of(2, None), run_of(3, None)).result
 
-    def rounds(_: Workbench, table: TableTarget, cell: Cell) -> tuple[Result, Result] | None:
-        is_speed_up = table.table.metric_of(cell.row, cell.column).of_both
-        return (with_ima, without) if is_speed_up else None
+    def rounds(_: Workbench, cell: Cell) -> tuple[Result, Result] | None:
+        return (with_ima, without) if cell.metric.of_both else None
 
     monkeypatch.setattr(compact, "rounds_of_both", rounds)
     cells = tuple(cell_of(run_of(1, 20.0), run_of(2, None)) for _ in target.cells)
@@ -142,7 +141,7 @@ def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
     known = values_of(bench, table)
     # All of the 100 rounds count where the target is never reached.
     speed_up, of_rounds = {1: 4.0, 2: 2.0, 3: 1.0}, {1: 20.0, 2: 100.0}
-    wanted = [speed_up if rounds(bench, target, cell) else of_rounds for cell in target.cells]
+    wanted = [speed_up if rounds(bench, cell) else of_rounds for cell in target.cells]
     assert speed_up in wanted and of_rounds in wanted
     assert known == wanted
 

@@ -591,7 +591,6 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again(
     assert [state.covered for state in first.tables] == [False, True, True]
     assert not any(state.compact or state.figure for state in first.tables)
     assert [state.again for state in first.tables] == [False, False, True]
-    assert [state.doubted for state in first.tables] == [0, 2, 0]
     assert [state.demo for state in first.tables] == [None, overview.Progress(2, 3), None]
     assert [state.counts for state in first.tables] == [
         counts["s", item] for item in ("table_2", "table_10", "table_10_part")

@@ -115,12 +115,12 @@ def test_twins_are_told_by_the_unit_that_is_printed(apart: float, others: int) -
 def target(columns: list[Any], series: list[tuple[int, float]], **summary: Any) -> Any:
     """A table whose cells are in these columns, a row each, and whose runs have this curve."""
     metric = SimpleNamespace(quantity=SimpleNamespace(series=lambda record: series))
-    table = SimpleNamespace(metric_of=lambda row, column: metric, summary=Summary(**summary))
+    number: dict[str, Any] = {"metric": metric, "summary": Summary(**summary)}
     cells = [
-        SimpleNamespace(row=SimpleNamespace(label=f"row {at}"), column=column)
+        SimpleNamespace(row=SimpleNamespace(label=f"row {at}"), column=column, **number)
         for at, column in enumerate(columns)
     ]
-    return SimpleNamespace(cells=cells, table=table)
+    return SimpleNamespace(cells=cells)
 
 
 FIRST, SECOND = SimpleNamespace(label="first"), SimpleNamespace(label="second")

@@ -53,12 +53,11 @@ def judge_compact(
         return Side(label, values, cell.result.diverged, not values and _is_impossible(cell))
 
     sides = [(side(pair.left), side(pair.right)) for pair in pairs]
-    row, column = divmod(pairs[0].left, len(table.columns))
-    unit = table.metric_of(table.rows[row], table.columns[column]).quantity.unit
+    cells = workbench.table(claim.system, test.table, "compact").cells
+    unit = cells[pairs[0].left].metric.quantity.unit
     kind: Unit = "percent" if unit == "%" else "own"
     finding = finding_of(claim, pairs, sides, margin, kind, compact=True)
     judged = [pair for pair in finding.pairs if isinstance(pair, CompactPair)]
-    cells = workbench.table(claim.system, test.table, "compact").cells
     both = [cells[place] for pair in judged for place in (pair.left, pair.right)]
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
@@ -137,9 +136,7 @@ def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[int | Non
     """For each cell of a table of rounds until a target, the last round of its runs; else None."""
     target = workbench.table(system, item, "compact")
     return [
-        workbench.setting(cell.setting).rounds
-        if isinstance(target.table.metric_of(cell.row, cell.column), RoundsTo)
-        else None
+        workbench.setting(cell.setting).rounds if isinstance(cell.metric, RoundsTo) else None
         for cell in target.cells
     ]
 
@@ -154,7 +151,7 @@ def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, floa
     lasts = lasts_of(workbench, table.system, table.item)
     values = []
     for cell, computed, last in zip(target.cells, table.cells, lasts, strict=True):
-        both = rounds_of_both(workbench, target, cell)
+        both = rounds_of_both(workbench, cell)
         if both is None:
             values.append(by_seed(computed.result, last))
             continue

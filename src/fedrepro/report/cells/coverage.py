@@ -1,14 +1,14 @@
 """How many published cells have a target, are computed at scale paper, and agree; and figures."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
-from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published, State
@@ -120,18 +120,15 @@ def count(
         # A part of a table whose other cells need no runs counts as that table.
         whole = key[0], papers.split_part(key[1])[0]
         owner = whole if isinstance(targets.get(whole), ComputedTarget) else key
-        # If several columns answer the same printed cell, only the first counts.
-        answers: dict[tuple[str, ...], dict[str, int]] = {}
-        for cell in computed_tables[key].cells if key in computed_tables else ():
-            if cell.answered:
-                counted_once = counts_of(cell.result.n > 0, cell.verdict)
-                answers.setdefault(cell.answered.name, counted_once)
-        if key not in computed_tables:
+        if key in computed_tables:
+            first = first_answers(computed_tables[key].cells)
+            answers = [count_of(cell) for cell in first if cell.answered]
+        else:
             own = (cell for cell in target.cells if not workbench.surrogate_for(cell.setting))
             printed = (tables.printed_cell(target, cell, published) for cell in own)
-            answers = {cell.name: counts_of(False, None) for cell in printed if cell}
+            answers = [counts_of(False, None) for _ in {cell.name for cell in printed if cell}]
         counted = counts.setdefault(owner, Counter())
-        for each_counts in answers.values():
+        for each_counts in answers:
             counted.update(each_counts)
         if owner not in published.tables:  # another reading of a part of a printed table
             counted["printed"] = len(answers)
@@ -150,7 +147,7 @@ def count_released(
         if target.table.diagnostic:
             continue
         for wanted, cell in zip(target.cells, table.cells, strict=True):
-            if cell.answered and released_in(workbench, target, wanted):
+            if cell.answered and released_in(workbench, wanted):
                 name = str(table.published_table), *cell.answered.name
                 asked.setdefault(system, set()).add(name)
     counts = {
@@ -185,6 +182,23 @@ def count_any(
     for (system, *_), there in has_value.items():
         counts[system].update(printed=1, **counts_of(there, None))
     return counts
+
+
+def first_answers(cells: Iterable[TableCell]) -> list[TableCell]:
+    """The first of the cells that answer the same printed cell, with data of one kind; all others.
+
+    Further readings of a printed cell must not count again.
+    """
+    first: dict[object, TableCell] = {}
+    for cell in cells:
+        name = (cell.printed.name, cell.surrogate_for) if cell.printed else id(cell)
+        first.setdefault(name, cell)
+    return [*first.values()]
+
+
+def count_of(cell: TableCell) -> dict[str, int]:
+    """The counts of a cell of a table."""
+    return counts_of(cell.result.n > 0, cell.verdict)
 
 
 def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:

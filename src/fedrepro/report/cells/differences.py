@@ -13,7 +13,6 @@ from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import full_name
-from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
@@ -99,7 +98,7 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
         for place in (pair.left, pair.right):
             cell = target.cells[place]
             methods.setdefault(cell.setting, []).extend(cell.methods)
-            metrics.setdefault(cell.setting, []).append(_metric(target, cell))
+            metrics.setdefault(cell.setting, []).append(cell.metric.quantity)
     summary = _of_summary(workbench, claim)
     return {
         name: [
@@ -178,10 +177,6 @@ def unsearched(
     }
 
 
-def _metric(target: TableTarget, cell: Cell) -> Quantity:
-    return target.table.metric_of(cell.row, cell.column).quantity
-
-
 def _of_metrics(
     workbench: Workbench, claim: Claim, name: str, ours: Iterable[Quantity]
 ) -> list[Difference]:
@@ -196,7 +191,7 @@ def _of_metrics(
     ]
     counterpart = full_name(claim.system, str(workbench.setting(name).stands_for))
     shown = [
-        (cell.setting == counterpart, _metric(target, cell).words)
+        (cell.setting == counterpart, cell.metric.quantity.words)
         for target in targets
         for cell in target.cells
     ]

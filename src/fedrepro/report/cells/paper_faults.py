@@ -113,10 +113,7 @@ def _of_numbers(workbench: Workbench, system: str, targets: Iterable[object]) ->
     for target in targets:
         if isinstance(target, TableTarget):
             summary = target.table.summary
-            numbers = [
-                (target.table.metric_of(cell.row, cell.column), cell.setting, cell.methods)
-                for cell in target.cells
-            ]
+            numbers = [(cell.metric, cell.setting, cell.methods) for cell in target.cells]
         elif isinstance(target, FigureTarget):
             summary = getattr(target.figure, "summary", Summary())
             numbers = [
@@ -177,7 +174,7 @@ def _of_printed_names(
 
 def _of_measure(target: TableTarget, cell: Cell, answered: PrintedCell, key: str) -> Iterator[str]:
     """A unit or direction other than the printed one."""
-    quantity = target.table.metric_of(cell.row, cell.column).quantity
+    quantity = cell.metric.quantity
     where = f"{PAPERS / target.system}/paper.yaml: metrics.{answered.metric}"
     percents = ("%",) if answered.unit != "percent" else ("%", "points", "")
     if (quantity.unit in percents) != (answered.unit == "percent"):
@@ -342,8 +339,7 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             yield f"{where}: {key}: {value:g}: expected {wanted}"
     if isinstance(claim.compact, CompactTest) and small:
         target = workbench.table(claim.system, claim.compact.table, "compact")
-        cell = target.cells[small[0].left]
-        quantity = target.table.metric_of(cell.row, cell.column).quantity
+        quantity = target.cells[small[0].left].metric.quantity
         if quantity.higher_is_better != (better == "more"):
             theirs = f"of the printed {pairs[0].left.metric} {better} is better"
             other = f"of {quantity.words} {'more' if quantity.higher_is_better else 'less'} is"

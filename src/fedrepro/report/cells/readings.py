@@ -61,14 +61,13 @@ def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
     return {name: Both(both.get(False), both.get(True)) for name, both in by_name.items()}
 
 
-def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[str, ...]:
+def released_in(workbench: Workbench, cell: Cell) -> tuple[str, ...]:
     """What in a cell at scale paper follows the released code; empty if it follows the text."""
-    metric = target.table.metric_of(cell.row, cell.column)
     composition, _ = workbench.compose(workbench.setting(cell.setting), cell.methods[0])
     parts = {
         "settings": SettingName.parse(cell.setting).is_released,
         "methods": any(part.released for part in Composition.parse(composition).parts),
-        "scoring": metric.as_released,
+        "scoring": cell.metric.as_released,
     }
     return tuple(name for name, is_so in parts.items() if is_so)
 
@@ -86,7 +85,7 @@ def answers_of(
     for wanted, cell in zip(target.cells, table.cells, strict=True):
         if cell.answered is None or not cell.result.n:
             continue
-        released = released_in(workbench, target, wanted)
+        released = released_in(workbench, wanted)
         setting = workbench.setting(wanted.setting)
         composition, _ = workbench.compose(setting, cell.result.chosen or wanted.methods[0])
         plain = workbench.setting(str(SettingName.parse(setting.name).plain))
@@ -105,7 +104,7 @@ def answers_of(
             cell.answered,
             released,
             tuple(dict.fromkeys((*settings, *methods))),
-            target.table.metric_of(wanted.row, wanted.column).quantity.unit,
+            wanted.metric.quantity.unit,
         )
 
 

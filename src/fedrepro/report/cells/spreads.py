@@ -82,21 +82,20 @@ def borrowed_spreads(
             if not workbench.surrogate_for(other.setting)
         ]
         if lent:
-            own = _of_rounds(workbench, target, target.cells[index], result)
+            own = _of_rounds(workbench, target.cells[index], result)
             spreads[index] = max([*lent, *own], key=lambda each: each.limit)
     return spreads
 
 
-def _of_rounds(
-    workbench: Workbench, target: TableTarget, cell: Cell, result: Result
-) -> list[Borrowed]:
+def _of_rounds(workbench: Workbench, cell: Cell, result: Result) -> list[Borrowed]:
     """The spread of a run's last evaluated rounds; empty if fewer than three have a number."""
-    quantity, summary = target.table.metric_of(cell.row, cell.column).quantity, target.table.summary
     assert result.chosen is not None
     (seed,) = result.by_seed
     record = find_run(workbench.root, RunKey(result.setting, result.chosen, seed))
-    series = until(quantity.series(record), summary.up_to)
-    values = [value for _, value in series[-max(LAST, summary.rounds) :] if math.isfinite(value)]
+    series = until(cell.metric.quantity.series(record), cell.summary.up_to)
+    values = [
+        value for _, value in series[-max(LAST, cell.summary.rounds) :] if math.isfinite(value)
+    ]
     if len(values) < 3:
         return []
     std = Estimate.of(values).std or 0.0

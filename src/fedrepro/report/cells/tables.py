@@ -75,7 +75,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         demo = full_name(target.system, row.demo) if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
     results = [
-        _results(workbench, target, cell, paper_cell)
+        _results(workbench, cell, paper_cell)
         for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
     ]
     printed = [printed_cell(target, cell, published) for cell in target.cells]
@@ -127,14 +127,12 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
 Spreads = tuple[Paired | None, Borrowed | None]
 
 
-def _results(
-    workbench: Workbench, target: TableTarget, cell: Cell, paper_cell: Cell
-) -> tuple[Result, Result | None]:
+def _results(workbench: Workbench, cell: Cell, paper_cell: Cell) -> tuple[Result, Result | None]:
     """The results in the row's own setting and, at scale demo, in its demo setting."""
     if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
-        return result_in(workbench, target, paper_cell), result_in(workbench, target, cell)
+        return result_in(workbench, paper_cell), result_in(workbench, cell)
     seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
-    return result_in(workbench, target, replace(paper_cell, seeds=seeds)), None
+    return result_in(workbench, replace(paper_cell, seeds=seeds)), None
 
 
 def _cell(
@@ -147,22 +145,21 @@ def _cell(
     spreads: Spreads,
 ) -> TableCell:
     cell, (result, demo) = target.cells[index], results
-    other_kind = target.table.metric_of(cell.row, cell.column).quantity.incomparable
+    other_kind = cell.metric.quantity.incomparable
     other_data = workbench.surrogate_for(result.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
     verdict = _verdict(published, printed, result, spreads, other_kind or incomparable)
     difference = None
     if printed and printed.mean is not None and result.mean is not None and verdict:
         difference = None if other_kind else result.mean - printed.mean
-    selection = _selection(target, cell)
+    selection = _selection(cell)
     place, number = divmod(index, len(target.table.columns)), printed.number if printed else None
     return TableCell(*place, number, result, demo, selection, difference, verdict, other_data)
 
 
-def _selection(target: TableTarget, cell: Cell) -> str:
+def _selection(cell: Cell) -> str:
     """The selections on test data, in words."""
-    metric = target.table.metric_of(cell.row, cell.column)
-    selections = [metric.selection] if metric.selection else []
+    selections = [cell.metric.selection] if cell.metric.selection else []
     if len(cell.methods) > 1:
         selections.append(
             f"the best of {len(cell.methods)} methods is selected by this number itself"
@@ -170,38 +167,28 @@ def _selection(target: TableTarget, cell: Cell) -> str:
     return "; ".join(selections)
 
 
-def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
+def result_in(workbench: Workbench, cell: Cell) -> Result:
     """The number of a cell over its seeds, in the cell's setting."""
-    both = rounds_of_both(workbench, target, cell)
-    if both:
-        return _speed_up(*both)
-    metric = target.table.metric_of(cell.row, cell.column)
-    return _of_methods(workbench, target, cell, cell.methods, metric)
+    both = rounds_of_both(workbench, cell)
+    return _speed_up(*both) if both else _of_methods(workbench, cell, cell.methods, cell.metric)
 
 
-def rounds_of_both(
-    workbench: Workbench, target: TableTarget, cell: Cell
-) -> tuple[Result, Result] | None:
+def rounds_of_both(workbench: Workbench, cell: Cell) -> tuple[Result, Result] | None:
     """The rounds of a speed-up's own methods and of its rivals; None for another number."""
-    metric = target.table.metric_of(cell.row, cell.column).of_both
+    metric = cell.metric.of_both
     if metric is None:
         return None
     own, rival = (
-        _of_methods(workbench, target, cell, methods, metric)
-        for methods in (cell.methods, cell.rivals)
+        _of_methods(workbench, cell, methods, metric) for methods in (cell.methods, cell.rivals)
     )
     return own, rival
 
 
 def _of_methods(
-    workbench: Workbench,
-    target: TableTarget,
-    cell: Cell,
-    methods: Sequence[str],
-    metric: MetricKind,
+    workbench: Workbench, cell: Cell, methods: Sequence[str], metric: MetricKind
 ) -> Result:
     runs = {method: cell.runs(method) for method in methods}
-    return result_of(workbench, cell.setting, runs, metric.quantity, target.table.summary)
+    return result_of(workbench, cell.setting, runs, metric.quantity, cell.summary)
 
 
 def _speed_up(own: Result, rival: Result) -> Result:

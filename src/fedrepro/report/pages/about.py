@@ -1,8 +1,8 @@
-"""The text that every page of a published table or figure shows about it."""
+"""What pages say of a published table or figure: its text, its name, its other scales."""
 
 from typing import Any
 
-from fedrepro.config.targets import TableTarget
+from fedrepro.config.targets import TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.papers.claim import CompactTest
@@ -36,6 +36,17 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
             for spread in (published.systems[system].spread,)
         ],
         "discrepancies": published.discrepancies(system, item),
+    }
+
+
+def use_of(target: Target, papers: Published) -> dict[str, str]:
+    """The address and name of a table or figure, for links."""
+    system = papers.systems.get(target.system)
+    published = target.table.published if isinstance(target, TableTarget) else None
+    printed = published.table if published else ""
+    return {
+        "page": f"{target.system}/{target.item}.html",
+        "label": f"{system.name if system else target.system}, {label_of(target.item, printed)}",
     }
 
 

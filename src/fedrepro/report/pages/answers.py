@@ -7,13 +7,14 @@ from functools import cache, partial
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Cell, RunKey, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.last_rounds import value_of
 from fedrepro.report.cells.tables import printed_cell, result_in
-from fedrepro.report.papers.published import PrintedCell, Published, label_of
+from fedrepro.report.pages.about import use_of
+from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.run.results import RunRecord
 
 OWN = "at the method's own mixture"
@@ -103,31 +104,23 @@ def cells_of_runs(
 def _uses(
     workbench: Workbench, target: TableTarget, published: Published
 ) -> Iterable[tuple[CellUse, list[RunKey]]]:
-    system = published.systems.get(target.system)
-    printed = target.table.published.table if target.table.published else ""
-    name = system.name if system else target.system
-    page = target.page.relative_to("reports/site").as_posix()
+    about = use_of(target, published)
     for index, cell in enumerate(target.cells):
         row, column = divmod(index, len(target.table.columns))
         demo = target.scale == "demo" and cell.row.demo is not None
         use = CellUse(
-            table=f"{name}, {label_of(target.item, printed)}",
-            page=page,
+            table=about["label"],
+            page=about["page"],
             place=f"{cell.row.label}, {cell.column.label}",
-            address=f"{page}#{anchor_of(row, column)}",
-            metric=target.table.metric_of(cell.row, cell.column),
-            summary=target.table.summary,
+            address=f"{about['page']}#{anchor_of(row, column)}",
+            metric=cell.metric,
+            summary=cell.summary,
             seeds=cell.seeds,
             demo=demo,
             printed=None if demo else printed_cell(target, cell, published),
-            result=_once(workbench, target, cell),
+            result=cache(partial(result_in, workbench, cell)),  # once for all of its runs' pages
         )
         yield use, [run for method in cell.methods for run in cell.runs(method)]
-
-
-def _once(workbench: Workbench, target: TableTarget, cell: Cell) -> Callable[[], Result]:
-    """The cell's result, which is read once for all of its runs' pages."""
-    return cache(partial(result_in, workbench, target, cell))
 
 
 def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]:

@@ -19,10 +19,11 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC, are_inputs_made
 from fedrepro.report.cells.readings import Both
+from fedrepro.report.pages.about import use_of
 from fedrepro.report.pages.claims import ClaimView, findings_of, summary
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
-from fedrepro.report.papers.published import Name, Published, System, label_of, natural
+from fedrepro.report.papers.published import Name, Published, System, natural
 from fedrepro.run.results import RunRecord
 from fedrepro.support.names import Composition
 
@@ -48,17 +49,6 @@ def tables_of_runs(
     return {run: list(uses.values()) for run, uses in by_run.items()}
 
 
-def use_of(target: Target, papers: Published) -> dict[str, str]:
-    """The address and name of a table or figure, for links."""
-    system = papers.systems.get(target.system)
-    published = target.table.published if isinstance(target, TableTarget) else None
-    printed = published.table if published else ""
-    return {
-        "page": f"{target.system}/{target.item}.html",
-        "label": f"{system.name if system else target.system}, {label_of(target.item, printed)}",
-    }
-
-
 @dataclass(frozen=True)
 class Progress:
     """How many of the wanted runs, or of a demo's cells, have a result."""
@@ -73,7 +63,6 @@ class TableState:
 
     Attributes:
         covered: whether an experiment file has it.
-        doubted: how many of its printed cells we doubt.
         demo: of its cells at scale demo, if there are any.
         figure: of the runs of a figure, search or compact table.
         again: whether it repeats a part of another table.
@@ -84,7 +73,6 @@ class TableState:
     page: str
     covered: bool
     counts: Counter[str]
-    doubted: int
     demo: Progress | None
     figure: Progress | None
     compact: bool
@@ -221,7 +209,6 @@ def _table_state(
         page=f"{key[0]}/{key[1]}.html",
         covered=target is not None,
         counts=count,
-        doubted=sum(bool(cell.doubt) for cell in published.tables.get(key, ())),
         demo=demo,
         figure=_progress_of(workbench, target, table) if target else None,
         compact=bool(target and target.scale == "compact"),

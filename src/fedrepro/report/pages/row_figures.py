@@ -15,7 +15,8 @@ from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
-from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.report.drawing.style import Style
+from fedrepro.report.pages.figures.base import key_of
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 
@@ -128,11 +129,11 @@ def scene_of(
         )
         for title, lines in panels
     )
-    key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
     rounds = 1 if metric.of_a_run else target.table.summary.rounds
     raw = any(line.raw for _, lines in panels for line in lines)
-    shown = Curves(drawn, key, seeds, levels, rounds, limits is not None, raw) if drawn else None
+    cut = limits is not None
+    shown = Curves(drawn, key_of(names), seeds, levels, rounds, cut, raw) if drawn else None
     return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
 
 

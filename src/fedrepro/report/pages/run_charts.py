@@ -8,8 +8,9 @@ from fedrepro.config.targets import RunKey
 from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.report.drawing.style import Style
 from fedrepro.report.pages.answers import CellUse, has_mixtures
+from fedrepro.report.pages.figures.base import key_of
 from fedrepro.report.pages.figures.panel import description_of
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.grouping import grouped
@@ -123,5 +124,4 @@ def _drawn(
         curves.draw(lines, description=words, limits=limits, unit=quantity.unit, size=size)
         for size in (DESK, PHONE)
     )
-    key = tuple((line.name, style_of(number)) for number, line in enumerate(lines))
-    return RunChart(title, desk, phone, key, notes)
+    return RunChart(title, desk, phone, key_of([line.name for line in lines]), notes)

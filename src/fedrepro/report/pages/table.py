@@ -12,6 +12,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow
+from fedrepro.report.cells.coverage import count_of, first_answers
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.row_best import Best, best_of_rows
 from fedrepro.report.pages import row_figures
@@ -348,29 +349,27 @@ def _runs(results: Iterable[Result | None]) -> set[RunKey]:
     return {key for result in results if result for key, run in result.by_key if run.page}
 
 
-def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
-    """Counts over cells.
+def _counts(cells: Sequence[TableCell]) -> Counter[str]:
+    """Counts over cells, by the names of :mod:`fedrepro.report.cells.coverage`, and of demos.
 
     If several columns answer a printed cell, the first counts. Numbers on surrogate data answer
     none.
     """
-    answers = [cell for cell in _answers(cells) if cell.answered or not cell.printed]
-    words = [cell.verdict.word for cell in answers if cell.verdict and cell.result.n]
-    return {
-        "printed": sum(cell.printed is not None for cell in answers),
-        "computed": sum(cell.result.n > 0 for cell in answers),
-        "demo": sum(bool(cell.demo and cell.demo.n) for cell in _answers(cells)),
-        "agree": words.count("agrees"),
-        "undecided": words.count("undecided"),
-        "differ": words.count("differs"),
-        "not_comparable": words.count("not comparable"),
-    }
+    first = first_answers(cells)
+    answers = [cell for cell in first if cell.answered or not cell.printed]
+    counts = Counter(
+        printed=sum(cell.printed is not None for cell in answers),
+        demo=sum(bool(cell.demo and cell.demo.n) for cell in first),
+    )
+    for cell in answers:
+        counts.update(count_of(cell))
+    return counts
 
 
 def _further(cells: Iterable[TableCell]) -> Counter[str]:
     """The verdicts of further readings of printed cells, which :func:`_counts` leaves out."""
     cells = list(cells)
-    first = {(cell.row, cell.column) for cell in _answers(cells)}
+    first = {(cell.row, cell.column) for cell in first_answers(cells)}
     return Counter(
         cell.verdict.word
         for cell in cells
@@ -384,14 +383,6 @@ def _tested(cells: Iterable[TableCell]) -> dict[str, float]:
     rates = [ERRORS[basis] for basis in bases if basis in ERRORS]
     differs, agrees = map(math.fsum, zip(*rates, strict=True)) if rates else (0.0, 0.0)
     return {"verdicts": len(rates), "differs": differs, "agrees": agrees}
-
-
-def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
-    first: dict[object, TableCell] = {}
-    for cell in cells:
-        name = (cell.printed.name, cell.surrogate_for) if cell.printed else id(cell)
-        first.setdefault(name, cell)
-    return [*first.values()]
 
 
 def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:

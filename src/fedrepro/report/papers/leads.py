@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fedrepro.report.papers.claim import OF_THE_MEAN, Quantifier
-from fedrepro.report.papers.estimate import LEVEL, student_t
+from fedrepro.report.papers.estimate import LEVEL, Estimate, student_t
 from fedrepro.report.papers.limits import in_words, least_seeds
 
 
@@ -86,11 +86,10 @@ class PairedTest:
     @classmethod
     def of(cls, leads: Sequence[float], limit: float) -> "PairedTest":
         """Test against a true lead of ``limit``; needs at least one value."""
-        n, mean = len(leads), math.fsum(leads) / len(leads)
-        if n == 1 or max(leads) - min(leads) < 1e-9:
-            return cls(n, mean, None, None, None)
-        std = math.sqrt(math.fsum([(lead - mean) ** 2 for lead in leads]) / (n - 1))
-        return cls.with_spread(n, mean, std, limit)
+        over = Estimate.of(leads)
+        if over.std is None or max(leads) - min(leads) < 1e-9:
+            return cls(over.n, over.mean, None, None, None)
+        return cls.with_spread(over.n, over.mean, over.std, limit)
 
     @classmethod
     def with_spread(cls, seeds: int, lead: float, std: float, limit: float) -> "PairedTest":

@@ -91,4 +91,5 @@ def symbol(name: str) -> str:
 
 
 def key_of(names: Sequence[str]) -> tuple[tuple[str, Style], ...]:
+    """The names of a chart's lines with their styles."""
     return tuple((name, style_of(number)) for number, name in enumerate(names))
