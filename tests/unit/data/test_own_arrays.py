@@ -160,6 +160,7 @@ NAN = np.where(X == 3, np.nan, X)
         ({"x": NAN}, {"key": "x, row 0", "names": ("0", "nan")}),
         ({"x": ALL["y"]}, {"key": "x", "value": "str96", "names": "numbers"}),
         ({"x": np.arange(12)}, {"key": "x", "value": [12], "names": "axes"}),
+        ({"x": X[:, :0]}, {"names": ("samples", "many", "0")}),
         ({"y": np.arange(12) - 1}, {"key": "y", "value": -1, "names": ("0", "numbers")}),
         ({"y": np.arange(12) % 3 * 2}, {"key": "classes", "value": "1"}),
         ({"y": np.arange(12) / 2}, {"key": "y", "value": "float64", "names": "classes"}),
@@ -196,3 +197,11 @@ def test_lists_of_several_lengths_and_empty_cells_are_one_line(tmp_path: Path) -
         pq.write_table(pa.table({"x": x, "y": [0, 1]}), path)
         with refused("value", file="own.parquet", key="x", names=names):
             prepared(tmp_path, path)
+
+
+def test_tensors_of_parquet_keep_their_axes(tmp_path: Path) -> None:
+    """As Ray and pyarrow write them."""
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(X)
+    columns = {**{key: pa.array(each.tolist()) for key, each in ALL.items()}, "x": tensors}
+    pq.write_table(pa.table(columns), tmp_path / "own.parquet")
+    assert np.array_equal(prepared(tmp_path, tmp_path / "own.parquet").train.x, X[:9])

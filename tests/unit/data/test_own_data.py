@@ -1,10 +1,14 @@
 """Users' tables and images: names stay text, held-out rows unseen, images as viewers show them."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
 import sys
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -426,3 +430,43 @@ def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
     with refused("value", key="label", value="y"):
         prepared(tmp_path, "x,z,y", rows, missing=["1"])
     assert "missing" not in meaning_of(entry("tabular_csv", path="x", label="y", missing=[]))
+
+
+PACK = [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), PACK)
+def test_a_compressed_table_is_as_the_plain_one(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    """Also where the last column has an empty cell, and where a row is too short."""
+    text = "x,y,z\n1,0,2\n2,1,\n3,0,4\n4,1,6\n"
+    path = tmp_path / f"table.csv{suffix}"
+    path.write_bytes(pack(text.encode()))
+    spec = entry("tabular_csv", path=str(path), label="y", test_fraction=0)
+    plain = tmp_path / "table.csv"
+    plain.write_text(text)
+    read, wanted = (
+        read_tabular_csv(spec, file, tmp_path, lambda *_: None) for file in (path, plain)
+    )
+    assert np.array_equal(read.train.x, wanted.train.x)
+    path.write_bytes(pack(f"{text}5,0\n".encode()))
+    with refused("value", file=path.name, names=("5", "2", "3")):
+        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+    path.write_bytes(pack(text.encode())[:-12])
+    with refused("unreadable", file=path.name):
+        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+
+
+def test_an_archive_whose_rows_may_be_short_is_to_be_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("table.csv", "x,y,z\n1,0,2\n2,1,\n")
+    spec = entry("tabular_csv", path=str(path), label="y", test_fraction=0)
+    with refused("unreadable", file=path.name, names="unpack"):
+        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+
+
+def test_a_cell_may_be_longer_than_the_csv_module_allows(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, "x,y,z", [f"{'a' * 140_000},0,1", "b,1,", "c,0,3", "d,1,4"])
+    assert dataset.input_shape == (5,)

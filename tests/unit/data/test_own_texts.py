@@ -143,7 +143,7 @@ def test_damaged_lines_and_keys_that_do_not_go_together_are_one_line(tmp_path: P
     faults: dict[str, Fault] = {
         '{"review": ': Fault(code="unreadable", file="own.jsonl:2"),
         "[1]": Fault(code="value", file="own.jsonl:2"),
-        '{"review": "a"}': Fault(code="value", key="column", value="stars"),
+        '{"review": "a"}': Fault(file="own.jsonl:2", key="column", value="stars"),
         '{"review": ["a"], "stars": 1}': Fault(file="own.jsonl:2", key="review", value=["a"]),
         '{"review": null, "stars": 1}': Fault(file="own.jsonl:2", key="review", value=None),
     }

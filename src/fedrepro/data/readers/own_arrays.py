@@ -79,10 +79,12 @@ def content_of(
         if name not in arrays and not (several and name == "x"):
             why = f"no array {name}: it has {listed(list(arrays))}"
             raise refusal(where, why, name, code="missing")
-    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    lengths = {
+        name: len(array) if array.ndim and array.size else 0 for name, array in arrays.items()
+    }
     if min(lengths.values()) == 0 or len({*lengths.values()}) > 1:
         said = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        raise refusal(where, f"{said}: expected as many samples in each, at least one")
+        raise refusal(where, f"{said}: expected as many samples in each, all lengths above 0")
     notes = dict[str, Any]()
     if several:
         x, notes["packing"] = _several(several, where)
@@ -195,6 +197,9 @@ def _column(cells: Any, path: Path, name: str) -> NDArray[Any]:
         return refusal(path, f"{name}: {why}", name)
 
     shape = [len(cells)]
+    if isinstance(cells.type, pa.FixedShapeTensorType) and not cells.null_count:
+        tensors: NDArray[Any] = cells.combine_chunks().to_numpy_ndarray()
+        return tensors
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     while not cells.null_count and hasattr(cells.type, "value_type"):

@@ -157,7 +157,7 @@ def _json_lines(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
             raise refusal(where, f"not JSON: {error}", code="unreadable") from None
         if not isinstance(content, dict):
             raise refusal(where, "expected an object, such as {'text': ...}")
-        refuse_unknown(path, "column", names, content)
+        refuse_unknown(where, "column", names, content)
         for name in names:
             if not isinstance(content[name], str | int | float):
                 raise bad_value(where, name, content[name], "text or a number")

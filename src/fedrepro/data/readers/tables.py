@@ -25,9 +25,16 @@ from fedrepro.data.readers.content import (
     held_out,
     split_by,
 )
-from fedrepro.data.readers.csv_tables import read_table
-from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, refuse_unknown
-from fedrepro.support.files import plain
+from fedrepro.data.readers.csv_tables import read_table, rows_of
+from fedrepro.support.errors import (
+    UserError,
+    bad_value,
+    brief,
+    listed,
+    refusal,
+    refuse_unknown,
+    unreadable,
+)
 
 MOST_VALUES = 1000  # distinct values of a text column
 OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
@@ -157,9 +164,8 @@ def header_of(path: Path) -> list[str]:
     """
     # As pandas would read it, but for names: it would rename the second of two equal ones.
     try:
-        with plain(path).open(encoding="utf-8-sig", newline="") as file:
-            names = next((row for row in csv.reader(file) if any(map(str.strip, row))), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
+        names = next((row for row in rows_of(path) if any(map(str.strip, row))), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
         names = []
     if not names:  # pandas says why not, or reads what is compressed
         keys: dict[str, Any] = {"nrows": 1, "dtype": str, "keep_default_na": False}
@@ -208,11 +214,12 @@ def table_of(path: Path, words: Sequence[str], missing: Sequence[str]) -> pd.Dat
 
 def _refuse_short_rows(path: Path, width: int) -> None:
     """Refuse a row that ends early: pandas takes it for a row whose last cells are empty."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = (row for row in csv.reader(file) if row)
-        for number, row in enumerate(rows):
+    try:
+        for number, row in enumerate(filter(None, rows_of(path))):
             if len(row) < width:
                 raise _uneven(path, f"row {number} has {len(row)} cells", width)
+    except (UnicodeDecodeError, csv.Error) as error:  # of a zip archive, say
+        raise unreadable(path, f"unpack it: {error}", "CSV") from None
 
 
 def _uneven(path: Path, rows: str, width: int) -> UserError:
