@@ -24,6 +24,8 @@ from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import bad_value
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import say
+from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.rerun_checks import note_definition
 
 
 def make_landscape(arguments: argparse.Namespace) -> None:
@@ -93,6 +95,7 @@ def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: 
     """Evaluate the synthetic set of a finished run, and write what was found."""
     result, pairs = quality_of(cards.with_place(workbench), run, progress)
     path = run.analysis("quality")
+    note_definition(workbench.root, path, Graph(workbench).evaluator(run))
     images = workbench.root / path.with_suffix(PAIRS)
     save_tree(images, pairs)
     write_found(workbench.root, path, {**result, "files": {images.name: sha256_of(images)}})

@@ -16,7 +16,7 @@ RESULTS = Path("results")
 def handle(arguments: argparse.Namespace) -> None:
     load_config()  # refuses a folder that is no workbench
     days: float = arguments.older
-    if days < 0:
+    if not days >= 0:  # also for NaN
         raise bad_value("the command line", "--older", days, "a number of days of at least 0")
     folders = list(removable(Path(), days))
     rows = [

@@ -13,12 +13,13 @@ import fedrepro
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.requested import requested
 from fedrepro.measures.registry import NOT_SCORES
-from fedrepro.support.errors import refusal
-from fedrepro.support.files import write_atomically
+from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.files import read_bytes, write_atomically
 from fedrepro.support.terminal import say
 
 HEIGHT = 10  # lines of the plot
 LEVELS = " ▁▂▃▄▅▆▇█"
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8">'
 STYLE = "body{font:1rem/1.5 sans-serif;margin:2rem}td,th{padding:0 .8rem 0 0;text-align:right}"
 
 
@@ -56,8 +57,10 @@ def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[
     title = escape(f"{run.setting} {run.method}, seed {run.seed}")
     parts = [f"<h1>{title}</h1>", *(f"<p>{escape(remark)}</p>" for remark in remarks)]
     parts += [fedrepro.plot([run], of=column).svg, run.rounds.to_html(index=False, border=0)]
-    head = '<!doctype html><html lang="en"><meta charset="utf-8">'
-    head += f"<title>{title}</title><style>{STYLE}</style>"
+    head = f"{HEAD}<title>{title}</title><style>{STYLE}</style>"
+    if file.is_file() and not read_bytes(file).startswith(HEAD.encode()):
+        wanted = "a new file, or an earlier page of `fedrepro curve`"
+        raise bad_value("the command line", "--page", str(file), wanted)
     with write_atomically(file) as temporary:
         temporary.write_text("\n".join([head, *parts, "</html>\n"]), encoding="utf-8")
     say(str(file))

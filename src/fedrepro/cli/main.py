@@ -36,6 +36,12 @@ TYPES = {"float": float, "int": int, "path": Path}
 # Words of earlier releases, which go on working: old word -> command.
 ALIASES = {"why": "explain", "plan": "estimate"}
 
+# Errors with which the system refuses a file or folder, whatever the code that asks for it.
+REFUSED_BY_SYSTEM = {
+    errno.EACCES, errno.EDQUOT, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC,
+    errno.EPERM, errno.EROFS, errno.ESTALE,
+}  # fmt: skip
+
 # In the messages of errors that other libraries raise when memory runs out.
 NO_MEMORY = (
     "bad_alloc", "MemoryError", "allocate memory", "out of memory", "enough memory",
@@ -146,7 +152,7 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
         return 2
     with _logged(log):
         try:
-            with _inside(root), plugins.blamed(), _memory_explained(words):
+            with _refused_in_a_line(), _inside(root), plugins.blamed(), _memory_explained(words):
                 return int(commands.function(chosen.handler)(chosen) or 0)
         except UserError as error:
             if isinstance(error, plugins.PluginError) and log:
@@ -294,6 +300,22 @@ def _logged(log: IO[str] | None) -> Iterator[None]:
             faulthandler.disable()
             with suppress(OSError):  # a full disk
                 log.close()
+
+
+@contextmanager
+def _refused_in_a_line() -> Iterator[None]:
+    """Turn an error with which the system refuses a file or folder into one line.
+
+    Raises:
+        UserError: with the file and the system's words.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in REFUSED_BY_SYSTEM:
+            raise
+        named = brief(str(error.filename)) if error.filename else "a file"
+        raise refusal(named, str(error.strerror), code="unreadable") from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fedrepro.config.loading import load
+from fedrepro.config.targets import TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.export import appendix_of
@@ -13,17 +14,22 @@ from fedrepro.support.errors import bad_value
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
+from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.rerun_checks import note_definition
 
 
 def make_table(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.table(arguments.system, arguments.item, arguments.scale)
+    note_definition(workbench.root, target.path, Graph(workbench).definition_of(target))
     _say(tables.write(workbench, target, published.load(workbench.root)))
 
 
 def make_page(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.target(arguments.system, arguments.item, arguments.scale)
+    if not isinstance(target, TableTarget):  # whose page shows the computed table
+        note_definition(workbench.root, target.page, Graph(workbench).entry_of(target))
     page = site.write_page(workbench, target, published.load(workbench.root))
     write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)

@@ -10,6 +10,7 @@ from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import runs_in
 from fedrepro.run.standing import standing_of
+from fedrepro.support import commands
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.terminal import say
 
@@ -29,6 +30,9 @@ def handle(arguments: argparse.Namespace) -> int:
             wrong += 1
             print(fault, flush=True)
     counts = [item for check in checks for item in check.counts.items()]
+    if arguments.folder is not None and not counts and not _is_tree(arguments.folder):
+        wanted = "results or reports, or a copy of one"
+        raise bad_value("the command line", "FOLDER", str(arguments.folder), wanted)
     looked_at = ", ".join(f"{number:,} {what}" for what, number in counts)
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
     say(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}")
@@ -47,6 +51,13 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
         return [arguments.folder]
     own = [REPORTS] if (REPORTS / "papers").is_dir() else []
     return own if own and not RESULTS.is_dir() else [RESULTS, *own]
+
+
+def _is_tree(folder: Path) -> bool:
+    """Return True for a folder with a folder that commands write, or with papers."""
+    written = (Path(name).parts[1:2] for name in commands.written())
+    names = {"logs", "papers"}.union(*written)
+    return any((folder / name).is_dir() for name in names)
 
 
 def _accept(system: str) -> None:

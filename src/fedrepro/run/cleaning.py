@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 
 from fedrepro.run.checkpoint import ABOUT, ASIDE, CLIENTS, about_of, is_as_left
 from fedrepro.run.shared_prefix import KEPT
+from fedrepro.support.files import all_below
 
 DAY = 86400.0  # seconds
 
@@ -34,7 +36,12 @@ class Removable:
     @property
     def size(self) -> int:
         """In bytes; a file that is also elsewhere, as a hard link, frees none."""
-        return sum(file.stat().st_size for file in self.files if file.stat().st_nlink == 1)
+        sizes = 0
+        for file in self.files:
+            with suppress(FileNotFoundError):  # another process has removed it
+                facts = file.stat()
+                sizes += facts.st_size * (facts.st_nlink == 1)
+        return sizes
 
     def remove(self) -> None:
         """Remove its files, and the folders that are then empty."""
@@ -55,14 +62,15 @@ def removable(root: Path, days: float) -> Iterator[Removable]:
         files = (folder / ABOUT, *(folder / name for name in ours)) if listed else ()
         yield from _old(folder, "a parent run's state for child runs", files, days)
     for folder in sorted((root / "results/runs").glob(f"*/*/*/seed*{ASIDE}*")):
-        files = tuple(path for path in folder.rglob("*") if path.is_file())
+        files = tuple(Path(path) for path, facts in all_below(folder) if S_ISREG(facts.st_mode))
         if is_as_left(folder):
             yield from _old(folder, "a checkpoint that no run of today continues", files, days)
 
 
 def _old(folder: Path, what: str, files: tuple[Path, ...], days: float) -> Iterator[Removable]:
     there = tuple(file for file in files if file.is_file() and not file.is_symlink())
-    newest = max((path.stat().st_mtime for path in folder.rglob("*") if path.is_file()), default=0)
+    times = (facts.st_mtime for _, facts in all_below(folder) if S_ISREG(facts.st_mode))
+    newest = max(times, default=0)
     age = (time.time() - newest) / DAY
     if there and age >= days:
         yield Removable(folder, what, there, age)
@@ -73,8 +81,7 @@ def sizes(results: Path) -> dict[str, int]:
     bytes_of: dict[str, int] = {}
     seen: set[tuple[int, int]] = set()
     for folder in sorted(path for path in results.glob("*") if path.is_dir()):
-        for path in folder.rglob("*"):
-            facts = path.lstat()
+        for _, facts in all_below(folder):
             if (facts.st_dev, facts.st_ino) not in seen:
                 seen.add((facts.st_dev, facts.st_ino))
                 bytes_of[folder.name] = bytes_of.get(folder.name, 0) + facts.st_size

@@ -99,6 +99,20 @@ def files_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[
             yield from files_below(entry, above)
 
 
+def all_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield all that is below a folder, with the facts about it; links are not followed.
+
+    What another process removes meanwhile is left out, as pathlib's functions can't do.
+    """
+    for above, folders, names in os.walk(folder):
+        for path in (os.path.join(above, name) for name in (*folders, *names)):  # noqa: PTH118 - many
+            try:
+                facts = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            yield path, facts
+
+
 def flush(path: Path) -> None:
     """Force a file's or folder's bytes to disk before a later rename is persisted."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -137,8 +151,10 @@ def write_atomically(path: Path, durable: bool = True) -> Iterator[Path]:
             files need only once.
 
     Raises:
-        UserError: if the file cannot be written (disk full, read-only, quota).
+        UserError: if the file cannot be written (disk full, read-only, quota), or is none.
     """
+    if not path.name:  # as of "" and "/"
+        raise refusal(path, "expected a file, not a folder")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         if durable:

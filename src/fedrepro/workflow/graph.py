@@ -335,10 +335,11 @@ class Graph:
             return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
-        """A hash of a table's entry in the experiment file, its runs, and their surrogate data."""
-        return self._definition(self.table(wildcards))
+        """:meth:`definition_of` a table, a parameter of its rule."""
+        return self.definition_of(self.table(wildcards))
 
-    def _definition(self, table: TableTarget) -> str:
+    def definition_of(self, table: TableTarget) -> str:
+        """A hash of a table's entry in the experiment file, its runs, and their surrogate data."""
         paper = self.bench.table(table.system, table.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         surrogates = [data for name in settings if (data := self.bench.surrogate_for(name))]
@@ -427,6 +428,14 @@ class Graph:
         notes of its settings, and the system's compact tables, which its claims are tested on.
         """
         target = self.target(wildcards)
+        if not isinstance(target, TableTarget):
+            return self.entry_of(target)
+        settings = {cell.setting for cell in target.cells}
+        notes = " ".join(self.bench.setting(name).note for name in sorted(settings))
+        return f"{notes} {self._compact[target.system]}".strip()
+
+    def entry_of(self, target: Target) -> str:
+        """The entry in the experiment file of a figure, search or computed table, and its runs."""
         match target:
             case ComputedTarget():
                 return target.spec.model_dump_json()
@@ -434,10 +443,6 @@ class Graph:
                 return f"{self._asked(target.figure)} {self._definitions(target)}"
             case SearchTarget():
                 return f"{self._asked(target.search)} {self._definitions(target)}"
-            case TableTarget():
-                settings = {cell.setting for cell in target.cells}
-                notes = " ".join(self.bench.setting(name).note for name in sorted(settings))
-                return f"{notes} {self._compact[target.system]}".strip()
         return ""
 
     @cached_property
@@ -449,7 +454,10 @@ class Graph:
         hashes, inputs = dict[str, str](), self.scale == "compact"
         for system in self.bench.experiments:
             tables = self._small_tables(system)
-            parts = [(self._definition(t), _of_finished(() if inputs else t.runs)) for t in tables]
+            parts = [
+                (self.definition_of(table), _of_finished(() if inputs else table.runs))
+                for table in tables
+            ]
             hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
         return hashes
 

@@ -17,11 +17,13 @@ from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.standing import prepared_differences, standing_of
 from fedrepro.support.errors import exit_on_user_error
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import sha256_of, write_atomically
 from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
-from fedrepro.workflow.snakemake_patches import force, has_begun, has_record, read_record
+from fedrepro.workflow.snakemake_patches import force, has_begun, read_record, was_recorded_with
 
 UNRECORDED = "it is not recorded how the present one was made"
+REDEFINED = "the present one is of another definition in the experiment file than recorded"
+DEFINITIONS = Path(".snakemake/fedrepro-definitions")
 
 Check = Callable[[Any], list[str]]  # an input function of a rule that finds no inputs
 
@@ -64,12 +66,21 @@ class RerunChecks:
         return self._checked(path, why)
 
     def unrecorded(self, output: str) -> Check:
-        """The check that Snakemake has a record of an output, such as ``results/{study}.json``."""
+        """The check that Snakemake has a record of an output, such as ``results/{study}.json``.
+
+        The record must be of the definition that the command noted, if it noted one.
+        """
 
         def check(wildcards: Any) -> list[str]:
             path = Path(output.format(**dict(wildcards.items())))
-            known = not path.exists() or has_record(Path(), path)
-            return self._checked(path, "" if known else UNRECORDED)
+            why = ""
+            if path.exists():
+                record, noted = read_record(Path(), path), _noted_definition(path)
+                if not record:
+                    why = UNRECORDED
+                elif noted is not None and not was_recorded_with(record, noted):
+                    why = REDEFINED
+            return self._checked(path, why)
 
         return check
 
@@ -78,6 +89,24 @@ class RerunChecks:
             self.reasons[str(output)] = why
             force(self._workflow, str(output))
         return []
+
+
+def note_definition(root: Path, output: Path, definition: str) -> None:
+    """Note of which definition a command has made a table or a page, for the workflow's next call.
+
+    Snakemake records the definition that it read when it started. If the experiment file has been
+    edited since, or the command was given by hand, the file may be of another one.
+    """
+    if (root / DEFINITIONS.parent).is_dir():
+        with write_atomically(root / DEFINITIONS / output) as temporary:
+            temporary.write_text(definition, encoding="utf-8")
+
+
+def _noted_definition(output: Path) -> str | None:
+    try:
+        return (DEFINITIONS / output).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def reasons_of(bench: Workbench, run: RunKey) -> list[str]:

@@ -28,7 +28,7 @@ from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support.errors import UserError, exit_on_user_error, refusal
-from fedrepro.support.files import expect_folder, make_folder, read_json
+from fedrepro.support.files import all_below, expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
 
@@ -323,10 +323,9 @@ def reset_future_mtimes(folders: Iterable[Path] = MADE) -> int:
         The number of files.
     """
     now, changed = time.time(), 0
-    for above, _, names in (each for folder in folders for each in os.walk(folder)):
-        for path in (os.path.join(above, name) for name in names):  # noqa: PTH118 - many
-            about = os.lstat(path)
-            if stat.S_ISREG(about.st_mode) and about.st_mtime > now + AHEAD:
+    for path, about in (each for folder in folders for each in all_below(folder)):
+        if stat.S_ISREG(about.st_mode) and about.st_mtime > now + AHEAD:
+            with suppress(FileNotFoundError):  # another process has removed it
                 os.utime(path, (now, now))
                 changed += 1
     if changed:
@@ -468,11 +467,6 @@ def force(workflow: Any, output: str) -> None:
     workflow.dag.forcefiles.add(output)
 
 
-def has_record(root: Path, output: Path) -> bool:
-    """Return True if Snakemake has a record of how it made a file."""
-    return bool(read_record(root, output))
-
-
 def has_begun(root: Path, output: Path) -> bool:
     """Return True if Snakemake's last job that makes a file did not finish."""
     return (root / _file_of(BEGUN, output)).exists()
@@ -506,6 +500,11 @@ def recorded_parameters(
     except (ValueError, SyntaxError, TypeError):
         return None
     return values if len(values) == count and list(map(repr, values)) == unknown else None
+
+
+def was_recorded_with(record: Mapping[str, Any], value: object) -> bool:
+    """Return False if a record has all parameters of its job, and none of this value."""
+    return not _has_parameters(record) or repr(value) in record["params"]
 
 
 def _has_parameters(record: Mapping[str, Any]) -> bool:

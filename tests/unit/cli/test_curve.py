@@ -44,6 +44,12 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
     page = tmp_path / "curve.html"
     assert main([*words, "--page", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
+    assert main([*words, "--page", str(page)]) == 0  # its own page is written anew
+    for name, content in (("mine.html", "<!doctype html><p>mine"), ("empty.yaml", "")):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        assert main([*words, "--page", str(tmp_path / name)]) == 2
+        assert (tmp_path / name).read_text(encoding="utf-8") == content
+    assert main([*words, "--page", ""]) == 2
     assert "unfinished, 4 of" in text and text.count("<svg") == 1
     cells = [re.findall("<td>(.*?)</td>", row) for row in text.split("<tr>")]
     place = re.findall("<th>(.*?)</th>", text).index("test_accuracy")

@@ -26,6 +26,7 @@ from fedrepro.support.terminal import let_go
 from support.places import ROOT
 
 OUTSIDE = "\x1b]0;title\x07 and \x1b[2J\r\x9b31m"
+LONG = "x" * 300
 VERIFY = ("--log", "log", "verify")
 
 
@@ -387,3 +388,41 @@ def test_a_named_pipe_as_log_is_not_waited_for(capsys: pytest.CaptureFixture[str
     assert main(("--log", "pipe", "verify")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--log: 'pipe'" in line
+
+
+@pytest.mark.parametrize("words", [("verify",), VERIFY], ids=len)
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_system_refuses_is_one_line(
+    words: tuple[str, ...],
+    named: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Such as someone else's folder, wherever the code looks into it."""
+
+    def handle(arguments: argparse.Namespace) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", *["theirs"] * named)
+
+    monkeypatch.setattr(verify, "handle", handle)
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Permission denied" in line and ("'theirs'" in line) == named
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", LONG), ("export", "mine", "table", "--to", LONG), ("init", LONG)], ids=str
+)
+def test_a_name_that_is_too_long_is_one_line(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_other_errors_of_the_system_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(arguments: argparse.Namespace) -> NoReturn:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "ours")
+
+    monkeypatch.setattr(verify, "handle", handle)
+    with pytest.raises(FileNotFoundError):
+        main(["verify"])

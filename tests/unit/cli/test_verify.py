@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedrepro.cli import verify
+from support.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,17 @@ def test_faults_of_every_folder_count_and_runs_are_compared_with_the_results_alo
     assert all(f"2 files of {at}" in said and f"paper of {at}" in said for at in checked)
     assert (f": {len(faults)} wrong" in said) == bool(faults)
     assert ("runs of results" in said) == ("results" in checked) and "runs of reports" not in said
+
+
+@pytest.mark.parametrize("folder", ["results/runs", "elsewhere"])
+def test_a_folder_in_which_nothing_can_be_checked_is_not_called_right(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that nothing is wrong, of a part of the results and of any folder."""
+    for name in ("results/runs/mine/even/fedavg/seed1", "elsewhere/mine"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with refused("value", file="the command line", key="FOLDER"):
+        verify.handle(Namespace(accept=None, folder=Path(folder), full=False))
+    (tmp_path / "copy/logs").mkdir(parents=True)  # of results in which nothing is finished
+    assert verify.handle(Namespace(accept=None, folder=Path("copy"), full=False)) == 0

@@ -55,7 +55,7 @@ def test_only_with_remove_and_only_what_is_old(
     assert TRUNK.exists() and ASIDE.exists()
     assert main(["clean", "--older", "39", "--remove"]) == 0
     assert not TRUNK.exists() and not ASIDE.exists() and RESULT.exists()
-    assert main(["clean", "--older", "-1"]) == 2
+    assert main(["clean", "--older", "-1"]) == main(["clean", "--older", "nan"]) == 2
 
 
 def test_a_folder_is_as_old_as_its_newest_file(bench: None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import atomic_folder, settle, visible, write_atomically
+from fedrepro.support.files import all_below, atomic_folder, settle, visible, write_atomically
 from support.refusals import refused
 
 
@@ -183,3 +183,31 @@ def test_a_kill_at_any_moment_loses_nothing(
         assert list(folder.parent.iterdir()) == [folder]
         moment += 1
     assert moment > 10
+
+
+def test_what_vanishes_while_a_folder_is_walked_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the temporary files of a run that is under way."""
+    for name in ("a/b.txt", "c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "above").symlink_to(tmp_path)  # not followed
+    walk = os.walk
+
+    def with_more(folder: Path) -> Any:
+        for above, folders, names in walk(folder):
+            yield above, [*folders, "gone"], [*names, ".rounds.1.tmp"]
+
+    monkeypatch.setattr(os, "walk", with_more)
+    found = {str(Path(path).relative_to(tmp_path)): facts for path, facts in all_below(tmp_path)}
+    assert {*found} == {"a", "a/b.txt", "c.txt", "dangling", "above"}
+    assert found["c.txt"] == (tmp_path / "c.txt").lstat()
+    assert [*all_below(tmp_path / "missing")] == []
+
+
+@pytest.mark.parametrize("path", ["", "/", "."])
+def test_a_path_without_a_name_is_no_file_to_write(path: str) -> None:
+    with refused("value", file=str(Path(path))), write_atomically(Path(path)):
+        pass

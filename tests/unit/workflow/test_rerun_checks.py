@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import RunKey
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import numerics
 from fedrepro.run import standing
@@ -302,3 +304,50 @@ def test_a_file_without_a_record_is_forced(
         wildcards = SimpleNamespace(items=lambda name=name: [("item", name)])
         assert check(wildcards) == []
         assert forced == ({str(path)} if there and not recorded else set())
+
+
+def test_a_file_of_another_definition_than_recorded_is_forced(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a table made by hand, or during a call, while its experiment file was edited."""
+    monkeypatch.chdir(bench.root)
+    path = Path("results/tables/mine.json")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    record = patches._file_of(patches.RECORDS, path)
+    record.write_text('{"record_format_version": 6, "params": ["\'then\'"]}', encoding="utf-8")
+    wildcards = SimpleNamespace(items=lambda: [("item", "mine")])
+    for noted, forced_then in ((None, False), ("now", True), ("then", False), ("", True)):
+        if noted is not None:
+            rerun_checks.note_definition(bench.root, path, noted)
+        checks, forced = checks_of(bench)
+        assert checks.unrecorded("results/tables/{item}.json")(wildcards) == []
+        assert forced == ({str(path)} if forced_then else set()), noted
+    # Snakemake's older records have not all parameters.
+    record.write_text('{"record_format_version": 5, "params": []}', encoding="utf-8")
+    checks, forced = checks_of(bench)
+    assert checks.unrecorded("results/tables/{item}.json")(wildcards) == [] and not forced
+
+
+def test_commands_note_the_definition_that_the_rule_has(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind of page, as their rule's parameter; without Snakemake's folder, of none."""
+    monkeypatch.chdir(bench.root)
+    graph = Graph(bench)
+    table = next(iter(bench.tables().values()))
+    figure = next(target for target in bench.targets().values() if isinstance(target, FigureTarget))
+    at = {"system": table.system, "item": table.item, "scale": table.scale}
+    assert main(["table", table.system, table.item]) == 0
+    assert noted_of(table.path) == graph.table_definition(SimpleNamespace(**at))
+    assert main(["page", figure.system, figure.item]) == 0
+    wildcards = SimpleNamespace(system=figure.system, item=figure.item)
+    assert noted_of(figure.page) == graph.page_definition(wildcards)
+
+    shutil.rmtree(".snakemake")
+    assert main(["table", table.system, table.item]) == 0
+    assert not Path(".snakemake").exists()
+
+
+def noted_of(path: Path) -> str:
+    return (rerun_checks.DEFINITIONS / path).read_text(encoding="utf-8")
