@@ -224,19 +224,27 @@ def test_numbers_of_other_libraries_are_pythons_however_deep() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "share", "alone"),
-    [([3, 1, 2], 0.2, 1), ([3, 2, 2], 0.2, None), ([3, 1, 2], 0.0, None), ([1, 2], 0.5, 0)],
+    ("sizes", "share", "validation", "alone"),
+    [
+        ([3, 1, 2], 0.2, 0.0, 1),
+        ([3, 2, 2], 0.2, 0.0, None),
+        ([3, 1, 2], 0.0, 0.0, None),
+        ([1, 2], 0.5, 0.0, 0),
+        ([3, 3, 2], 0.2, 0.2, 2),
+        ([3, 3, 3], 0.2, 0.2, None),
+        ([3, 1], 0.0, 0.2, 1),
+    ],
 )
-def test_a_client_of_one_sample_holds_none_out(
-    sizes: list[int], share: float, alone: int | None
+def test_a_client_of_too_few_samples_holds_none_out(
+    sizes: list[int], share: float, validation: float, alone: int | None
 ) -> None:
     group = np.repeat(np.arange(len(sizes)), sizes)
     dataset: Any = SimpleNamespace(train=SimpleNamespace(group=group))
     if alone is None:
-        training._refuse_single(dataset, share)
+        training._refuse_single(dataset, share, validation)
     else:
         with refused("value", key=f"clients.{alone}"):
-            training._refuse_single(dataset, share)
+            training._refuse_single(dataset, share, validation)
 
 
 X, Y = np.eye(4, dtype="float32"), np.array([0, 1, 2, 0])

@@ -59,6 +59,22 @@ def test_the_rate_follows_a_schedule(given: dict[str, Any], rates: list[float]) 
     assert not run.rounds["test_loss"].equals(train().rounds["test_loss"])
 
 
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("scaffold", {}),
+        ("ima+scaffnew", {}),
+        ("qfedavg", {}),
+        ("pfedme", {"inner_steps": 1, "test_fraction": 0.2}),
+    ],
+)
+def test_a_method_that_divides_by_the_rate_takes_none_of_0(
+    method: str, given: dict[str, Any]
+) -> None:
+    with refused("value", key="lr_schedule", value=0.0):
+        train(method, lr_schedule=[1, 0, 1], **given)
+
+
 def test_keys_of_experiment_files_are_arguments() -> None:
     known = train().rounds
     for given in (

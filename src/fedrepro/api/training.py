@@ -207,7 +207,7 @@ def _trained(said: SimpleNamespace) -> Run:
     dataset = dataset_of(said.clients, said.test, chosen.task)
     share = said.test_fraction or 0.0
     share = 0.2 if said.test_fraction is None and said.test is None else share
-    _refuse_single(dataset, share)
+    _refuse_single(dataset, share, said.validation)
     named = isinstance(said.model, str)
     architecture = None if named else _architecture(said.model, chosen.weights)
     if said.initial is not None:
@@ -348,14 +348,16 @@ def _warn(line: str) -> None:
     warnings.warn(line, stacklevel=level + 1)
 
 
-def _refuse_single(dataset: "Dataset", share: float) -> None:
-    """Refuse a client of one sample where each holds some out."""
+def _refuse_single(dataset: "Dataset", share: float, validation: float) -> None:
+    """Refuse a client of fewer samples than each holds out, and one to train on."""
     sizes = np.bincount(np.asarray(dataset.train.group))
-    if share and sizes.min() < 2:
+    held = {"test_fraction": share, "validation": validation}
+    asked = [f"{key}=0" for key, part in held.items() if part]
+    if sizes.min() < 1 + len(asked):
         key = f"clients.{sizes.argmin()}"
         why = (
-            f"{key}: 1 sample: expected at least 2, to hold one out: leave the client out, or set "
-            "`test_fraction=0`"
+            f"{key}: samples: {sizes.min()}: expected at least {1 + len(asked)}, to hold one out "
+            f"and keep one: leave the client out, or set `{'` or `'.join(asked)}`"
         )
         raise refusal(WHERE, why, key)
 

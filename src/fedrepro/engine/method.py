@@ -75,6 +75,14 @@ def require_classification(method: Faithful, ctx: Context, why: str) -> None:
         raise bad_value(f"method {name_of(method)}", "task", ctx.task.name, expected)
 
 
+def require_rates(method: Faithful, ctx: Context) -> None:
+    """Raises UserError if the learning rate is 0 in a round, by which the method would divide."""
+    for round in range(ctx.rounds):
+        if not ctx.schedule(round):
+            wanted = f"no rate of 0 (round {round + 1}): the method divides by it"
+            raise bad_value(f"method {name_of(method)}", "lr_schedule", 0.0, wanted)
+
+
 def require_server_model(method: Faithful, server: Tree, why: str) -> None:
     """Raises UserError, which says ``why``, unless a method's server has a model."""
     if "params" not in server:

@@ -30,7 +30,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import deviation
+from fedrepro.engine.method import deviation, require_rates
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
@@ -62,6 +62,7 @@ class PFedMe(PersonalModel):
     def check(self, ctx: Context) -> None:
         if self.inner_steps:
             ctx.net.refuse_running_statistics("pfedme")
+            require_rates(self, ctx)
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

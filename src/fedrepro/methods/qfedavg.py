@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, deviation
+from fedrepro.engine.method import LOSS, deviation, require_rates
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
@@ -41,6 +41,9 @@ class QFedAvg(Decider):
 
     def __post_init__(self) -> None:
         at_least(self, 0, "q")
+
+    def check(self, ctx: Context) -> None:
+        require_rates(self, ctx)
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
         losses = np.maximum(observed.losses, LEAST_LOSS)

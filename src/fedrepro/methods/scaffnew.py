@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, require_rates
 from fedrepro.engine.steps import Steps, steps_per_epoch
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import bad_value, refusal
@@ -53,6 +53,7 @@ class Scaffnew(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("scaffnew")
+        require_rates(self, ctx)
         if ctx.optimizer.init({"any": torch.zeros(1)}):
             why = "optimizer: expected SGD without momentum"
             raise refusal("method scaffnew", why, "optimizer")

@@ -36,7 +36,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, deviation
+from fedrepro.engine.method import Method, deviation, require_rates
 from fedrepro.engine.optim import gradient_weight, shifted
 from fedrepro.engine.steps import Steps, count
 from fedrepro.engine.tree import Tree
@@ -58,6 +58,9 @@ class Scaffold(Method):
         if self.decays_twice and not self.after_momentum:
             expected = "False without after_momentum, whose correction has a rate of its own"
             raise bad_value("method scaffold", "decays_twice", True, expected)
+
+    def check(self, ctx: Context) -> None:
+        require_rates(self, ctx)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}

@@ -229,11 +229,12 @@ def _try_loss(name: str, federation: Federation, training: TensorSamples, stacke
 
 
 def _refuse_misfit(setting: Setting, seed: int, dataset: Dataset, partition: Partition) -> None:
-    """Refuse a partition of other data, and augmentation of what is no image."""
+    """Refuse a partition of other data, and to mirror what is no image."""
     if not partition.fits(dataset.train.y):
         why = f"made from another version of data set {dataset.name}"
         raise outdated(partition, why, setting.name, seed)
-    if setting.augment and dataset.train.x.dtype != np.uint8:
+    images = dataset.train.x.dtype == np.uint8 and len(dataset.input_shape) == 3
+    if setting.augment and not images:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
 

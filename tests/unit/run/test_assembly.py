@@ -19,6 +19,7 @@ from fedrepro.run.networks import class_weights_of, laid_out
 from fedrepro.run.schedules import schedule
 from fedrepro.support.errors import UserError
 from support import tiny_run
+from support.refusals import refused
 
 
 @pytest.mark.parametrize(("texts", "classes", "unheld"), [(False, 3, (2,)), (True, 0, ())])
@@ -111,3 +112,19 @@ def test_balanced_weights_count_what_clients_train_on(task: str) -> None:
     ones, zeros = int(mine.sum()), int((1 - mine).sum())
     several = [zeros / ones, ones / zeros]
     assert found == (several if task == "multi_label" else [5 / (2 * zeros), 5 / (2 * ones)])
+
+
+def test_only_images_are_mirrored() -> None:
+    """Not bytes of other axes, of which the last is no width."""
+    data = tiny_run.dataset()
+    assert data.test is not None
+    flat = replace(
+        data,
+        input_shape=(4,),
+        train=replace(data.train, x=data.train.x.reshape(-1, 4)),
+        test=replace(data.test, x=data.test.x.reshape(-1, 4)),
+    )
+    spec = tiny_run.run_spec(augment="flip")
+    make_plan(spec, data, tiny_run.partition())
+    with refused("value", key="augment", value="flip"):
+        make_plan(spec, flat, tiny_run.partition())

@@ -236,10 +236,11 @@ class Arrays(Own):
     """Your own arrays, in an npz archive or a Parquet file.
 
     `x` [n, ...] and `y` [n], whole numbers from 0 or words; with the task regression, `y` [n],
-    [n, k] or of further axes has numbers, and with multi_label, `y` [n, k] has 0 and 1. Optionally
-    `client` [n], the natural clients, and `split` [n], `train` or `test`. In Parquet they are
-    columns; those of `x` and `y` may be lists. Bytes are scaled to [0, 1]; other whole numbers stay
-    whole, as ids of words. In place of `x`, several inputs are `x_0`, `x_1`, or `x_NAME` each.
+    [n, k] or of further axes has numbers, and with multi_label, `y` [n, k] has 0 and 1. With
+    next_word, `y` [n, length] has words' ids from 4, and 0 to 3 as in a text. Optionally `client`
+    [n], the natural clients, and `split` [n], `train` or `test`. In Parquet they are columns; those
+    of `x` and `y` may be lists. Bytes are scaled to [0, 1]; other whole numbers stay whole, as ids
+    of words. In place of `x`, several inputs are `x_0`, `x_1`, or `x_NAME` each.
 
     Attributes:
         test_fraction: the share of each class held out when there is no `split` (seed 0). Default:
