@@ -1,6 +1,7 @@
 """Two methods beside each other: by hand, from made-up runs."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import read_table
+from fedrepro.report.cells.cell import Result, read_table
 from fedrepro.report.drawing import forest
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.table import table_page
@@ -136,3 +137,33 @@ def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
     written = Renderer(tmp_path).write(Path("x.html"), "table.html.j2", page)
     text = (tmp_path / written).read_text(encoding="utf-8")
     assert f"{title}, <code>{rows[0].demo}</code>" in text
+
+
+@pytest.mark.parametrize("stale", [{"changed": ("lr",)}, {"code": "made by other code: core"}])
+def test_no_run_of_other_code_or_configuration_is_compared(
+    tmp_path: Path, stale: dict[str, Any]
+) -> None:
+    """Nor at scale demo, whose cells have no verdict that would say so."""
+    bench = load(make_world(tmp_path, rows=1, columns=2))
+    target = bench.table("ima", "table_1", "demo")
+    settings = SETTING, f"ima/{target.table.rows[0].demo}"
+    for setting in settings:
+        for method, score in (("fedavg", 0.5), ("ima+fedavg", 0.6)):
+            constant_run(bench, RunKey(setting, method, 1), score)
+    table = tables.compute(bench, target, published.load(bench.root))
+    assert _met(compare_pages(bench, {("ima", "table_1"): table})) == {"paper", "demo"}
+
+    def made_stale(result: Result) -> Result:
+        return replace(result, runs=tuple(replace(run, **stale) for run in result.runs))
+
+    for key in ("result", "demo"):
+        first, *others = table.cells
+        other = replace(first, verdict=None, **{key: made_stale(getattr(first, key))})
+        pages = compare_pages(bench, {("ima", "table_1"): replace(table, cells=(other, *others))})
+        assert _met(pages) == {"paper", "demo"} - {"paper" if key == "result" else "demo"}
+
+
+def _met(pages: dict[str, dict[str, Any]]) -> set[str]:
+    """The scales at which any two methods met."""
+    rivalries = [rivalry for page in pages.values() for rivalry in page["rivalries"]]
+    return {meeting.entry.scale for rivalry in rivalries for meeting in rivalry.meetings}

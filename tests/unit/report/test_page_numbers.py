@@ -134,7 +134,7 @@ def test_a_printed_cell_is_computed_if_any_of_its_tables_has_it(places: tuple[in
 
 @pytest.mark.parametrize("verdict", [True, False])
 @pytest.mark.parametrize(("changed", "code"), [((), ""), (("rounds",), ""), ((), "method x")])
-def test_without_a_verdict_a_number_of_today_alone_is_compared(
+def test_numbers_of_today_alone_are_compared(
     changed: tuple[str, ...], code: str, verdict: bool
 ) -> None:
     odd = CellRun("m", 2, "finished", "", 60.0, False, changed, "f", None, code)
@@ -143,8 +143,8 @@ def test_without_a_verdict_a_number_of_today_alone_is_compared(
     cell = SimpleNamespace(verdict=SimpleNamespace(is_of_current_runs=True) if verdict else None)
     quantity = Quantity("accuracy", "%", True, lambda record: [])
     found = compare._entry(cell, result, "M", quantity, "paper", "A", "a.html")  # type: ignore[arg-type]
-    of_today = verdict or not (changed or code)
-    assert found is not None and found.by_seed == ({1: 50.0, 2: 60.0} if of_today else {1: 50.0})
+    of_today = {1: 50.0} if changed or code else {1: 50.0, 2: 60.0}
+    assert found is not None and found.by_seed == of_today
 
 
 def test_a_measure_in_percent_is_drawn_in_percent() -> None:

@@ -183,18 +183,17 @@ def _entry(
     place: str,
     address: str,
 ) -> Entry | None:
-    """A cell's number at a scale; None without one, or if it is not from the current setting.
+    """A cell's number at a scale, of runs of today's code and configuration; None without one.
 
-    Without a verdict, which tells whether it is of today, only runs of today's code and
-    configuration count. A demo has none.
+    None, too, if its verdict, which a demo has not, says that it is not whole or not comparable.
     """
-    is_demo, verdict = scale == "demo", cell.verdict
-    if not result.n or (verdict and not is_demo and not verdict.is_of_current_runs):
+    verdict = None if scale == "demo" else cell.verdict
+    if not result.n or (verdict and not verdict.is_of_current_runs):
         return None
     values = {
         run.seed: run.value
         for run in result.runs_of_the_chosen
-        if run.value is not None and (verdict or is_demo or not run.stale)
+        if run.value is not None and not run.stale
     }
     runs = (result.setting, result.chosen)
     return Entry(column, quantity, scale, place, address, runs, values)
