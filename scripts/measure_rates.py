@@ -244,7 +244,8 @@ def enter_landed(rates: Rates) -> None:
         if timed and (workload := timed[0].workload) and timed[0].seconds:
             cost, ratio = timed
             expected = timed[0].seconds - rates.start_seconds
-            names = workload.name, f"{workload.name}, {MethodKey.of(model.spec(cost.run)).name}"
+            key = MethodKey.of(model.bench.spec_of(cost.run))
+            names = workload.name, f"{workload.name}, {key.name}"
             for name in (*names, f"paper {record.run.setting.partition('/')[0]}"):
                 known = seconds.setdefault(name, ([], []))
                 known[0].append(ratio * expected)

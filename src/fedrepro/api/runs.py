@@ -199,7 +199,7 @@ def load(
 
             so_far = checkpoint.so_far(partial)
         if so_far:
-            today = bench.run_spec(named.setting, named.method, named.seed)
+            today = bench.spec_of(named)
             if made_with := so_far.subject:
                 differences = in_words(of_another(replace(here, manifest=made_with), today))
             wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
@@ -214,7 +214,7 @@ def load(
             raise refusal(record.folder, f"{record.why}: run `{named.command}`", code=code)
         folder = Path(root) / record.folder
         if record.state != "damaged":
-            today = bench.run_spec(named.setting, named.method, named.seed)
+            today = bench.spec_of(named)
             differences = in_words(of_another(record, today))
             if record.reference and here.state != "not run":
                 stands_in = f"a reference result, because the run of this machine is {here.why}"

@@ -8,7 +8,7 @@ from fedrepro.data.readers.packing import shapes_from
 from fedrepro.engine.modules import fill
 from fedrepro.models import registry
 from fedrepro.models.weights import untrained
-from fedrepro.run.input_artifacts import MODEL as MODEL
+from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
 from fedrepro.support.errors import refusal
 from fedrepro.support.rng import drawing_on, stream

@@ -31,9 +31,8 @@ from fedrepro.workflow.rerun_checks import note_definition
 def make_landscape(arguments: argparse.Namespace) -> None:
     workbench, run = requested(arguments)
     workbench = cards.with_place(workbench)
-    name = f"{run.setting} {run.method} seed {run.seed}"
     if arguments.through is None:
-        with progress_bar(name) as progress:
+        with progress_bar(run.words) as progress:
             result = landscape_of(workbench, run, progress)
         write_found(workbench.root, run.analysis("landscapes"), result)
         return
@@ -43,7 +42,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     part = Grid(points=arguments.points, samples=arguments.samples).part(words)
     path = run.analysis("landscapes", part)
     finished = open_kept(workbench, run)
-    with progress_bar(name) as progress:
+    with progress_bar(run.words) as progress:
         result = landscape_through(
             finished,
             arguments.through,
@@ -71,7 +70,7 @@ def make_of_run(arguments: argparse.Namespace) -> None:
     """What a command's entry says that it ``computes`` for a run, and where it ``writes`` that."""
     workbench, run = requested(arguments)
     compute = commands.function(arguments.computes)
-    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+    with progress_bar(run.words) as progress:
         result = compute(cards.with_place(workbench), run, progress)
     write_found(workbench.root, run.analysis(Path(arguments.writes).parts[1]), result)
 
@@ -83,7 +82,7 @@ def make_study(arguments: argparse.Namespace) -> None:
 
 def make_quality(arguments: argparse.Namespace) -> None:
     workbench, run = requested(arguments)
-    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+    with progress_bar(run.words) as progress:
         judge(workbench, run, progress)
     record = read_run(workbench.root, run)
     for measure in registry.SETS.values():

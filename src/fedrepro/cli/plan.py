@@ -25,8 +25,7 @@ def handle(arguments: argparse.Namespace) -> None:
     targets = chosen(bench, arguments.targets, arguments.scale)
     gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
     estimate = CostEstimate(CostModel(bench, targets), gpus)
-    resources = estimated(estimate.cost_model, estimate.costs.values())
-    save_estimates(bench.root, bench.config, resources)
+    save_estimates(bench.root, bench.config, estimated(bench, estimate.costs.values()))
     content = estimate.as_json()
     if arguments.json:
         print(json.dumps(content, indent=2))
@@ -47,7 +46,7 @@ def handle(arguments: argparse.Namespace) -> None:
         print_rows(about, [_cells_of_data(data) for data in content["missing"]])
     print_lines(_remarks(content))
     for cell in (target for target in targets if isinstance(target, CellTarget)):
-        files = " ".join(f"{run.folder}/manifest.json" for run in cell.runs)
+        files = " ".join(str(run.manifest) for run in cell.runs)
         print(f"To make the cell: snakemake --cores {content['at_once']} {files}")
 
 

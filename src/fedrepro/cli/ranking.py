@@ -265,8 +265,7 @@ def train(bench: Workbench, runs: Mapping[RunKey, bool], cores: int) -> int:
     if not runs:
         return 0
     files = [
-        str(run.analysis("quality") if judged else run.folder / "manifest.json")
-        for run, judged in runs.items()
+        str(run.analysis("quality") if judged else run.manifest) for run, judged in runs.items()
     ]
     status = _snakemake(files, cores * bench.config.threads)
     missing = [run for run, judged in runs.items() if status and not is_there(bench, run, judged)]
@@ -275,8 +274,8 @@ def train(bench: Workbench, runs: Mapping[RunKey, bool], cores: int) -> int:
         why = f"ended with status {status}; see above: what the runs need could not be made"
         raise refusal("snakemake", why, code="")
     for record in records:
-        run, why = record.run, record.why.removeprefix("failed: ")
-        say(f"{run.setting} {run.method} seed {run.seed}: failed: {why or 'see its log'}")
+        why = record.why.removeprefix("failed: ") or "see its log"
+        say(f"{record.run.words}: failed: {why}")
     return len(missing)
 
 

@@ -50,13 +50,13 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     Raises:
         UserError: for an invalid request.
     """
-    name = f"{run.setting} {run.method} seed {run.seed}"
-    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    name = run.words
+    spec = workbench.spec_of(run)
     dataset, partition = _made_inputs(workbench, run, spec)
     if kept := space_for_models(spec, dataset, len(partition.train), workbench.root):
         say(f"{name}: {kept}")
     workbench = cards.with_place(workbench)  # only now: a run that waits for data needs none
-    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    spec = workbench.spec_of(run)
     lines, played = progress_lines(name), 0
     tool = workbench.config.track
     tracker = tracker_of(tool, workbench.root, spec) if tool else None
@@ -115,7 +115,7 @@ def _say_outcome(
     Args:
         played: the number of rounds that were played now.
     """
-    name = f"{run.setting} {run.method} seed {run.seed}"
+    name = run.words
     if manifest["status"] == "diverged":
         say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
     if stopped := manifest.get("stopped"):

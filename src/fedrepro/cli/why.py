@@ -8,7 +8,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.run.current_manifest import current_manifest
-from fedrepro.run.results import RunRecord, find_run, read_any
+from fedrepro.run.results import MANIFEST, RunRecord, find_run, read_any
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.terminal import say
@@ -41,7 +41,7 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     if not record.manifest:
         print(f"{record.folder}: {record.why}: no manifest to compare with today's")
         return
-    print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
+    print(f"From {record.folder}/{MANIFEST}{_kind(record)} to today:")
     if record.state == "damaged":
         print(f"  {record.why}; `fedrepro run` makes it again")
     differences = of_manifests(
@@ -88,8 +88,8 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
 
 def _at(workbench: Workbench, path: Path) -> "RunRecord":
     """The run whose manifest is at a path, possibly in another results tree."""
-    folder = path.parent if path.name == "manifest.json" else path
-    if "\0" in str(path) or not (workbench.root / folder / "manifest.json").is_file():
+    folder = path.parent if path.name == MANIFEST else path
+    if "\0" in str(path) or not (workbench.root / folder / MANIFEST).is_file():
         raise bad_value("the command line", "--other", str(path), OTHER)
     record = read_any(workbench.root, folder)
     if not record.manifest:

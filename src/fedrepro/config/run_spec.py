@@ -9,6 +9,7 @@ from typing import Any, Literal, Union
 
 from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.settings import Setting
+from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Executor, Hyperparameters
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.catalogue.weights import Weights
@@ -62,6 +63,10 @@ class RunSpec:
     inputs: Mapping[str, ResolvedSource] = field(default_factory=dict)
     plugins: Folders = NONE
     data_size: DataSize | None = None
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.setting.name, self.method, self.seed)
 
     @cached_property
     def digest(self) -> str:

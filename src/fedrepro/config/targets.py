@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.metrics import Metric
@@ -36,14 +37,28 @@ class RunKey:
         system, setting, method, seed = name.split("/")
         return cls(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
 
+    @classmethod
+    def of_wildcards(cls, wildcards: Any) -> "RunKey":
+        """The run that the wildcards of a rule name."""
+        return cls(wildcards.setting, wildcards.method, int(wildcards.seed))
+
     @property
     def name(self) -> str:
         """Its folder below ``results/runs``."""
         return f"{self.setting}/{self.method}/seed{self.seed}"
 
     @property
+    def words(self) -> str:
+        """Its name in messages."""
+        return f"{self.setting} {self.method} seed {self.seed}"
+
+    @property
     def folder(self) -> Path:
         return Path("results/runs") / self.name
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest.json"
 
     @property
     def command(self) -> str:

@@ -234,6 +234,10 @@ class Workbench:
         """
         return self._run_spec(setting, method, seed, ())
 
+    def spec_of(self, run: RunKey) -> RunSpec:
+        """The same for a run."""
+        return self.run_spec(run.setting, run.method, run.seed)
+
     def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
         """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config

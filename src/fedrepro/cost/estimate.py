@@ -216,7 +216,7 @@ class CostEstimate:
     def as_json(self) -> dict[str, Any]:
         """The whole estimate as plain JSON."""
         left = [cost for cost in self.costs.values() if not cost.done]
-        specs = [self.cost_model.spec(cost.run) for cost in left]
+        specs = [self.cost_model.bench.spec_of(cost.run) for cost in left]
         return {
             "machine": self.cost_model.rates.machine,
             "at_once": self.at_once,
@@ -240,8 +240,7 @@ class CostEstimate:
         rates = self.cost_model.rates
         rows = []
         for workload, costs in runs.items():
-            # Of any run: a workload has one rate.
-            rate = rates.of_model(workload, self.cost_model.spec(costs[0].run).plugins)
+            rate = rates.of_model(workload, self.cost_model.bench.plugins)
             source = "predicted" if workload in rates.models else "predicted from a similar one"
             if rate.source:
                 source = f"measured: {rate.source}"

@@ -106,8 +106,8 @@ class CostModel:
         """The runs that the workflow makes before a run: its inputs and its parent run."""
         if run not in self._firsts:
             parent = self.bench.parent_of(run)
-            given = (spec for spec in self.spec(run).inputs.values() if isinstance(spec, RunSpec))
-            inputs = [RunKey(spec.setting.name, spec.method, spec.seed) for spec in given]
+            sources = self.bench.spec_of(run).inputs.values()
+            inputs = [source.key for source in sources if isinstance(source, RunSpec)]
             self._firsts[run] = [*inputs, *([parent] if parent else [])]
         return self._firsts[run]
 
@@ -115,9 +115,6 @@ class CostModel:
     def left(self) -> tuple[RunKey, ...]:
         """The unfinished runs."""
         return tuple(run for run in self.runs if not standing_of(self.bench, run).is_current)
-
-    def spec(self, run: RunKey) -> RunSpec:
-        return self.bench.run_spec(run.setting, run.method, run.seed)
 
     def data(self, name: str) -> DataSize | None:
         """The size of a data set; None if unknown."""
@@ -234,7 +231,7 @@ class CostModel:
     def _kinds(self, cost: RunCost) -> tuple[object, ...]:
         """What timings of a run say something about, the narrowest first."""
         run = cost.run
-        key = MethodKey.of(self.spec(run))
+        key = MethodKey.of(self.bench.spec_of(run))
         return (run.setting, run.method), (cost.workload, key), cost.workload, "all"
 
     def timed(self, record: RunRecord) -> tuple[RunCost, float] | None:
@@ -249,14 +246,15 @@ class CostModel:
             return None
         seconds = timing["cpu_seconds" if on_cpu and config.threads == 1 else "wall_seconds"]
         played = round(timing["rounds_per_second"] * timing["wall_seconds"])
-        cost = self.predicted(record.run, max(self.spec(record.run).setting.rounds - played, 0))
+        rounds = self.bench.setting(record.run.setting).rounds
+        cost = self.predicted(record.run, max(rounds - played, 0))
         if cost.seconds is None or not seconds:
             return None
         return cost, seconds / (cost.seconds - self.rates.start_seconds)
 
     def predicted(self, run: RunKey, inherited_rounds: int = 0) -> RunCost:
         """The cost of a run by the table, without its first ``inherited_rounds``."""
-        spec = self.spec(run)
+        spec = self.bench.spec_of(run)
         setting, data = spec.setting, self.data(spec.setting.dataset)
         shares = self._shares_of(setting, run.seed, data) if data else None
         if data is None or shares is None:
@@ -391,7 +389,7 @@ def recent_runs(bench: Workbench) -> list[RunRecord]:
         try:
             run = run_of(manifest_in(path.parent))
             record = read_run(bench.root, run)
-            spec = bench.run_spec(run.setting, run.method, run.seed)
+            spec = bench.spec_of(run)
             if record.manifest["config_hash"] == spec.digest:
                 records.append(record)
         except (UserError, KeyError, TypeError, ValueError):

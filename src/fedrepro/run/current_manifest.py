@@ -23,7 +23,7 @@ def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any],
     Raises:
         UserError: for an unknown setting, method or seed.
     """
-    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    spec = workbench.spec_of(run)
     compose(spec)  # raises for an unknown method
     code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
     known = manifest.of_spec(spec, code, ids) | manifest.origin(spec)

@@ -34,7 +34,6 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
         f"{kept * size / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"
     )
     if kept * size > free:
-        where = f"{spec.setting.name} {spec.method} seed {spec.seed}"
         why = f"{words}: free disk space, or list fewer rounds in `save_models_at`"
-        raise refusal(where, why, "save_models_at", sorted(rounds))
+        raise refusal(spec.key.words, why, "save_models_at", sorted(rounds))
     return words

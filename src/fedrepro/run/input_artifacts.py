@@ -27,6 +27,7 @@ from fedrepro.provenance.inputs import data_of, digest_of, held_by
 from fedrepro.run.assembly import Plan, outdated
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.replayed import differences_of
+from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.results import RunRecord, changed_files, finished_run
 from fedrepro.run.standing import digest_of_server, digest_of_share
 from fedrepro.run.store import digest_of as digest_of_tensors
@@ -34,7 +35,6 @@ from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import bad_value, damaged, missing_value, refusal
 from fedrepro.support.files import sha256_of
 
-MODEL = "model.safetensors"
 TIED_TO_DATASET = ("start",)  # made from one data set, and of no use with another
 EACH_CLIENT, GENERATOR = "a model of each client", "a generator"
 # What the package's methods require; what others require is known to them alone.
@@ -222,7 +222,7 @@ class _Recipient:
 
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
-    run = RunKey(spec.setting.name, spec.method, spec.seed)
+    run = spec.key
     record = run_with_model(root, run)
     if why := in_words(other_numbers(differences_of(record, spec))):
         raise refusal(run.folder, f"{why}: {run.command}")

@@ -17,6 +17,7 @@ from fedrepro.run import landed
 from fedrepro.run.derived_files import REPLACED, changed_sources
 from fedrepro.run.results import (
     MANIFEST,
+    MODEL,
     REFERENCE,
     TIMING,
     changed_files,
@@ -38,7 +39,7 @@ SEALED = {
     "trunks": "*/*/*/*/*/about.json",
 }
 WORDS = {"data": "prepared data sets", "trunks": "kept checkpoints"}
-WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
+WRITTEN = ("rounds.parquet", "clients.parquet", MODEL)  # by every run
 
 OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # raised for unexpected JSON
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.run.replayed import NAME as REPLAYED
-from fedrepro.run.results import REFERENCE, TIMING
+from fedrepro.run.results import MANIFEST, REFERENCE, TIMING
 from fedrepro.run.run_archive import COMPACT, PAPERS, RUNS, ArchivedRun, archived_runs
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged
@@ -28,7 +28,7 @@ ORDER = PAPERS / "systems.yaml"
 DIGITS = 12
 VALUES = ("mean", "std", "doubt", "text", "state", "note")  # the other columns name a row
 MEMBER = "method"  # with this column begins a row's name within its group
-SEALED = ("manifest.json", TIMING, "quality.json")  # of a reference result
+SEALED = (MANIFEST, TIMING, "quality.json")  # of a reference result
 REPLAYS = f"{REFERENCE}/{REPLAYED}"
 RESTORE = "restore it from the repository"
 
@@ -111,7 +111,7 @@ def read(root: Path, system: str) -> Present:
             present.damaged[file] = ""
         else:
             present.rows[file] = {_row_of(run): digest_of(each) for run, each in runs.items()}
-    for path in sorted(folder.glob(f"{REFERENCE}/*/*/seed*/manifest.json")):
+    for path in sorted(folder.glob(f"{REFERENCE}/*/*/seed*/{MANIFEST}")):
         _, setting, method, seed, _ = path.relative_to(folder).parts
         run = (method, seed.replace("seed", "seed "))
         rows = present.rows.setdefault(f"{REFERENCE}/{setting}", {})

@@ -36,6 +36,7 @@ VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
 MANIFEST = "manifest.json"
 TIMING = "timing.json"
+MODEL = "model.safetensors"
 PAIRS = ".pairs.safetensors"  # beside quality.json: the nearest images
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
 # How lines of errors begin in a log: the command's own, and those of Python about a signal.
@@ -317,8 +318,7 @@ def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
     if why := checksummed_json.fault(manifest):
         return f"manifest.json: {why}"
     if described != run:
-        whose = f"{described.setting} {described.method} seed {described.seed}"
-        return f"the folder holds another run: {whose}"
+        return f"the folder holds another run: {described.words}"
     return ""
 
 

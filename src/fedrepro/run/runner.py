@@ -31,7 +31,7 @@ from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.given_artifacts import StoredArtifact
-from fedrepro.run.input_artifacts import MODEL, data_of_plan, facts_of
+from fedrepro.run.input_artifacts import data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.replacement import (
     Replaces,
@@ -43,6 +43,8 @@ from fedrepro.run.replacement import (
 )
 from fedrepro.run.results import (
     FINISHED,
+    MANIFEST,
+    MODEL,
     TIMING,
     fault_of_result,
     manifest_in,
@@ -249,7 +251,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         UserError: with both classes, and how to get either.
     """
     try:
-        about = checksummed_json.parsed(folder / "manifest.json")
+        about = checksummed_json.parsed(folder / MANIFEST)
         there, asked = arithmetic.of_manifest(about), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
@@ -391,7 +393,7 @@ def _finish(
         shutil.copyfile(file, staged / file.name)
     described = {**known, **manifest.describe(plan, state, staged)}
     described["seal"] = checksummed_json.seal_of(described)
-    _write_json(staged / "manifest.json", described)
+    _write_json(staged / MANIFEST, described)
     timing = checksummed_json.sealed(manifest.timing(plan, state), timing_of(described))
     _write_json(staged / TIMING, timing)
     for file in staged.iterdir():

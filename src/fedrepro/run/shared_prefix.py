@@ -84,7 +84,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     its = compose(*bench.compose(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
         return 0
-    specs = (bench.run_spec(key.setting, key.method, key.seed) for key in (run, parent))
+    specs = (bench.spec_of(key) for key in (run, parent))
     if len(set(map(arithmetic.of_spec, specs))) > 1:
         return 0
     return min(
@@ -107,6 +107,6 @@ def _parent_of(bench: Workbench, run: RunKey) -> ParentRun | None:
     rounds, parent = shared_rounds(bench, run), bench.parent_of(run)
     if not parent or not rounds:
         return None
-    spec = bench.run_spec(parent.setting, parent.method, parent.seed)
+    spec = bench.spec_of(parent)
     code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
     return ParentRun(spec, code, ids, rounds, bench.root / kept_of(parent))

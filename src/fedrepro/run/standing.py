@@ -33,11 +33,10 @@ from fedrepro.data.prepare import prepare, recipe_of
 from fedrepro.provenance import inputs
 from fedrepro.provenance.identity import Difference, Meaning, in_words, other_numbers
 from fedrepro.run.replayed import differences_of
-from fedrepro.run.results import RunRecord, not_finished, read_run
+from fedrepro.run.results import MODEL, RunRecord, not_finished, read_run
 from fedrepro.support.errors import UserError
 
 ENDED = ("finished", "diverged")
-MODEL = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def standing_of(bench: Workbench, run: RunKey) -> Standing:
     Raises:
         UserError: for an unknown setting or method.
     """
-    spec = bench.run_spec(run.setting, run.method, run.seed)
+    spec = bench.spec_of(run)
     record = read_run(bench.root, run)
     if not record.manifest:
         return Standing(record)
@@ -265,10 +264,10 @@ def _of_inputs(
     for name, source in spec.inputs.items():
         match source:
             case RunSpec():
-                run = RunKey(source.setting.name, source.method, source.seed)
-                standing = standing_of(bench, run)
+                standing = standing_of(bench, source.key)
                 if why := standing.why:
-                    stale.append(_other(f"input {name}", f"input {name}: {run.folder}: {why}"))
+                    words = f"input {name}: {source.key.folder}: {why}"
+                    stale.append(_other(f"input {name}", words))
                 elif digest := standing.record.manifest.get("files", {}).get(MODEL):
                     known[name] = str(digest)
             case ArtifactFromFile():
@@ -308,7 +307,6 @@ def refuse_stale_input(bench: Workbench, source: RunSpec) -> None:
     Raises:
         UserError: one line with the command that makes it.
     """
-    run = RunKey(source.setting.name, source.method, source.seed)
-    standing = standing_of(bench, run)
+    standing = standing_of(bench, source.key)
     if not standing.is_current or standing.record.state != "finished":
-        raise not_finished(run, standing.why or standing.record.why)
+        raise not_finished(source.key, standing.why or standing.record.why)

@@ -41,7 +41,7 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
-from fedrepro.run.results import PAPERS
+from fedrepro.run.results import MANIFEST, MODEL, PAPERS, TIMING
 from fedrepro.run.standing import (
     StoredPartition,
     partition_now,
@@ -56,7 +56,7 @@ from fedrepro.workflow.checks import check_given, check_methods_apart, learn_met
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
-OUTPUTS_OF_A_RUN = ("manifest.json", *WRITTEN, "timing.json")
+OUTPUTS_OF_A_RUN = (MANIFEST, *WRITTEN, TIMING)
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -196,8 +196,8 @@ class Graph:
             for seed in wildcards.seeds.split("-")
         ]
         with exit_on_user_error():
-            specs = [self.bench.run_spec(run.setting, run.method, run.seed) for run in runs]
-        manifests = [str(run.folder / "manifest.json") for run in runs]
+            specs = [self.bench.spec_of(run) for run in runs]
+        manifests = [str(run.manifest) for run in runs]
         partitions = [str(spec.setting.partition_path(spec.seed)) for spec in specs]
         return [*manifests, *partitions]
 
@@ -293,9 +293,8 @@ class Graph:
 
     def parent_of_run(self, wildcards: Any) -> list[str]:
         """The manifest of the parent run, if there is one."""
-        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
-        parent = self.bench.parent_of(run)
-        return [str(parent.folder / "manifest.json")] if parent else []
+        parent = self.bench.parent_of(RunKey.of_wildcards(wildcards))
+        return [str(parent.manifest)] if parent else []
 
     def numerics_of_run(self, wildcards: Any) -> str:
         """The ids of a run's code, a parameter of its rule: a change makes the run again."""
@@ -311,7 +310,7 @@ class Graph:
 
     def _recorded_of(self, wildcards: Any) -> list[str] | None:
         """Both parameters of a run's rule as Snakemake recorded them, if its result is current."""
-        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
+        run = RunKey.of_wildcards(wildcards)
         with exit_on_user_error():
             if not standing_of(self.bench, run).is_current:
                 return None
@@ -320,7 +319,7 @@ class Graph:
         )
 
     def _run_spec(self, wildcards: Any) -> RunSpec:
-        return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
+        return self.bench.spec_of(RunKey.of_wildcards(wildcards))
 
     def table(self, wildcards: Any) -> TableTarget:
         """The table at the wildcard ``scale``, or at the configured scale if there is none.
@@ -343,15 +342,13 @@ class Graph:
         paper = self.bench.table(table.system, table.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         surrogates = [data for name in settings if (data := self.bench.surrogate_for(name))]
-        specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
+        specs = (self.bench.spec_of(run) for run in paper.runs)
         today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
         return fingerprint.of_text(f"{text} {surrogates}" if surrogates else text)
 
     def _definitions(self, target: Target) -> list[str]:
-        return [
-            self.bench.run_spec(run.setting, run.method, run.seed).digest for run in target.runs
-        ]
+        return [self.bench.spec_of(run).digest for run in target.runs]
 
     def finished_paper_runs(self, wildcards: Any) -> str:
         """A hash of the finished runs at scale paper, which every table also shows.
@@ -370,7 +367,7 @@ class Graph:
 
     def inputs_of_table(self, wildcards: Any) -> list[str]:
         table = self.table(wildcards)
-        files = self.files_of_runs(table, "manifest.json", "rounds.parquet")
+        files = self.files_of_runs(table, MANIFEST, "rounds.parquet")
         return files + [str(path) for path in table.analyses if table.awaited]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
@@ -387,7 +384,7 @@ class Graph:
             return [str(target.study)]
         if isinstance(target, ComputedTarget):
             return self._counted(target)
-        runs = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
+        runs = self.files_of_runs(target, MANIFEST, "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
             if not target.awaited:
                 return []
@@ -480,16 +477,13 @@ class Graph:
         """All tables and runs: as explicit targets, they are made again if deleted."""
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
-        return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
+        return self.tables() + [str(run.manifest) for run in runs]
 
 
 def _of_finished(runs: Iterable[RunKey]) -> str:
     """A hash of what finished runs, and analyses of them, say of themselves."""
     return fingerprint.of_files(
-        path
-        for run in runs
-        for path in (run.folder / "manifest.json", run.analysis("quality"))
-        if path.exists()
+        path for run in runs for path in (run.manifest, run.analysis("quality")) if path.exists()
     )
 
 
@@ -509,7 +503,7 @@ def given_of(spec: RunSpec) -> Iterator[str]:
     for source in spec.inputs.values():
         match source:
             case RunSpec():
-                folder = RunKey(source.setting.name, source.method, source.seed).folder
-                yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
+                yield str(source.key.manifest)
+                yield str(source.key.folder / MODEL)
             case ArtifactFromData():
                 yield f"results/data/{source.dataset}/meta.json"

@@ -269,6 +269,6 @@ def is_there(workbench: Workbench, run: RunKey, judged: bool = False) -> bool:
     record = find_run(workbench.root, run)
     if record.state not in ("finished", "diverged"):
         return False
-    if of_another(record, workbench.run_spec(run.setting, run.method, run.seed)):
+    if of_another(record, workbench.spec_of(run)):
         return False
     return not judged or record.state == "diverged" or bool(record.quality)

@@ -47,10 +47,10 @@ class RerunChecks:
 
     def stale_run(self, wildcards: Any) -> list[str]:
         """Ask a run's manifest."""
-        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
+        run = RunKey.of_wildcards(wildcards)
         with exit_on_user_error():
             why = standing_of(self._graph.bench, run).why
-        return self._checked(run.folder / "manifest.json", why)
+        return self._checked(run.manifest, why)
 
     def stale_data(self, wildcards: Any) -> list[str]:
         """Ask a data set from which catalogue entry it was prepared."""
@@ -121,8 +121,8 @@ def reasons_of(bench: Workbench, run: RunKey) -> list[str]:
     root, graph = bench.root, Graph(bench)
     outputs = [run.folder / name for name in OUTPUTS_OF_A_RUN]
     missing = [path for path in outputs if not (root / path).exists()]
-    if run.folder / "manifest.json" in missing:
-        return [f"{run.folder}/manifest.json is missing"]
+    if run.manifest in missing:
+        return [f"{run.manifest} is missing"]
     if missing:
         files = ", ".join(path.name for path in missing)
         return [f"{files}: missing, which matters if another job or a target needs it"]

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.config_file import Config, Resources
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import damaged, exit_on_user_error
 from fedrepro.support.files import read_json, write_atomically
 
 if TYPE_CHECKING:
-    from fedrepro.cost.model import CostModel, RunCost
+    from fedrepro.cost.model import RunCost
 
 ESTIMATES = Path("results/calibration/runs.json")
 
@@ -85,10 +86,10 @@ def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstima
         temporary.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
 
 
-def estimated(cost_model: "CostModel", costs: Iterable["RunCost"]) -> dict[str, ResourceEstimate]:
+def estimated(bench: Workbench, costs: Iterable["RunCost"]) -> dict[str, ResourceEstimate]:
     """The resources to request from a cluster, by config hash, as far as known."""
     return {
-        cost_model.spec(cost.run).digest: ResourceEstimate.of(cost.memory, cost.seconds)
+        bench.spec_of(cost.run).digest: ResourceEstimate.of(cost.memory, cost.seconds)
         for cost in costs
         if cost.seconds is not None
     }
@@ -154,7 +155,7 @@ class RunResources:
             stated: str | int | None = getattr(self._of(wildcards.setting), name)
             if stated is not None or name not in DOUBLED or not self._estimates:
                 return stated
-            spec = self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
+            spec = self.bench.spec_of(RunKey.of_wildcards(wildcards))
             return getattr(self._estimates.get(spec.digest), name, None)
 
         as_a_default = name if name == "mem_mb" else IN_A_RULE[name]

@@ -1074,10 +1074,11 @@ def test_a_server_s_distillation_by_hand(
     for other in ("long", "wide", "never"):  # each has work of its own
         model.cost(RunKey("ima/shared", other, 1))
     run = RunKey(f"ima/{setting}", method, 1)
-    workload = model.workload(model.spec(run), sized(4000, 1000, (1, 28, 28), "bytes", 10, 4))
+    spec = model.bench.spec_of(run)
+    workload = model.workload(spec, sized(4000, 1000, (1, 28, 28), "bytes", 10, 4))
     assert workload.method == ("dafkd epochs 1" if method == "judged" else "")
     rates.models[workload] = RATE
-    rates.methods[MethodKey.of(model.spec(run))] = MethodRate(7.0 if method == "judged" else 2.0)
+    rates.methods[MethodKey.of(spec)] = MethodRate(7.0 if method == "judged" else 2.0)
     # 900 samples each: 9 mini-batches of two clients in three rounds, the last two of which are
     # scored. The rate of what FedAvg says nothing about has the method's own work.
     expected = (1 if method == "judged" else 2) * (3 * 2 * 9 * 0.5 + 3 * 2 * 0.25)
@@ -1123,7 +1124,7 @@ def test_a_gpu_s_workload_has_its_clients_side_by_side_and_its_precision(
     (bench.root / "config/config.yaml").write_text(f"{CONFIG}{keys}\n", encoding="utf-8")
     bench = replaced(bench, ("    epochs: 1\n", "    epochs: 1\n    precision: bfloat16\n"))
     model = CostModel(bench, ())
-    spec = model.spec(AVERAGE)
+    spec = model.bench.spec_of(AVERAGE)
     if "cuda" not in keys:  # whatever the run has
         stacked, precision = 0, "float32"
     found = model.workload(spec, sized(4000, 1000, (1, 28, 28), "bytes", 10, None))

@@ -427,7 +427,7 @@ def test_how_many_rounds_a_run_shares_with_its_parent(
         parent_of=lambda key: of_parent if key == run else None,
         setting=lambda name: setting,
         compose=lambda setting, name: made[name],
-        run_spec=lambda setting, name, seed: name,
+        spec_of=lambda run: run.method,
         plugins=NONE,
         runs_of=lambda setting, scales: [run, replace(run, method="moon")],
         root=Path("root"),

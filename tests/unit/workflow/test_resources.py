@@ -159,8 +159,8 @@ def test_of_each_run_whose_time_is_known_the_estimate_is_by_its_own_hash() -> No
         SimpleNamespace(run="b", memory=2e9, seconds=None),
         SimpleNamespace(run="c", memory=0, seconds=0.0),
     ]
-    model: Any = SimpleNamespace(spec=lambda run: SimpleNamespace(digest=f"hash-{run}"))
-    assert estimated(model, costs) == {
+    bench: Any = SimpleNamespace(spec_of=lambda run: SimpleNamespace(digest=f"hash-{run}"))
+    assert estimated(bench, costs) == {
         "hash-a": ResourceEstimate(1401, 101), "hash-c": ResourceEstimate(500, 10)
     }  # fmt: skip
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.metrics import MetricKind
-from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.tables import Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
@@ -279,7 +278,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
     value = last(series, summary.rounds)
     differing: list[Difference] = []
     if record.manifest:
-        differing = other_numbers(differences_of(record, _spec_of(workbench, record)))
+        differing = other_numbers(differences_of(record, workbench.spec_of(record.run)))
     keys = {other.key.partition(".")[0] for other in differing if other.about == "configuration"}
 
     def told(about: str) -> str:
@@ -348,12 +347,6 @@ def _left_out(run: CellRun, why: str) -> CellRun:
     if run.value is None:
         return run
     return replace(run, state="left out", value=None, why=f"{why}: not averaged with others")
-
-
-def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
-    """The current configuration of a run."""
-    run = record.run
-    return workbench.run_spec(run.setting, run.method, run.seed)
 
 
 def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:

@@ -75,9 +75,8 @@ def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str
     """Results of this machine that are not of today's configuration and code, with the reason."""
     differing = []
     for record in records:
-        run = record.run
         if record.state == "finished" and not record.reference:
-            today = workbench.run_spec(run.setting, run.method, run.seed)
+            today = workbench.spec_of(record.run)
             if why := in_words(of_another(record, today)):
-                differing.append({"name": run.name, "why": why})
+                differing.append({"name": record.run.name, "why": why})
     return differing

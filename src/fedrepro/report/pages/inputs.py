@@ -13,12 +13,8 @@ def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     setting = workbench.find_setting(run.setting)
     if setting is None or not setting.inputs:
         return {}
-    sources = workbench.run_spec(run.setting, run.method, run.seed).inputs
-    return {
-        need: RunKey(source.setting.name, source.method, source.seed)
-        for need, source in sources.items()
-        if isinstance(source, RunSpec)
-    }
+    sources = workbench.spec_of(run).inputs
+    return {need: source.key for need, source in sources.items() if isinstance(source, RunSpec)}
 
 
 def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
