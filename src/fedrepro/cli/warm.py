@@ -31,10 +31,13 @@ def main() -> int:
         begun = _hand_over(name)
         if begun is not None:
             return _await(*begun)
-    from fedrepro.cli import main as cli
-
     try:
+        from fedrepro.cli import main as cli
+
         return cli.main()
+    except KeyboardInterrupt:  # while importing, which takes a second and more on a busy machine
+        say("fedrepro: interrupted")
+        return 128 + signal.SIGINT
     finally:
         let_go(sys.stdout, sys.stderr)
 

@@ -473,3 +473,17 @@ def test_a_killed_command_is_a_line_in_its_log(warm: str, project: Project) -> N
     line = (project.root / "run.log").read_text(encoding="utf-8").splitlines()[-1]
     assert line in said
     assert line.startswith(f"fedrepro: {' '.join(RUN)}: ended by SIGKILL, as when memory runs out")
+
+
+def test_an_interrupt_before_the_command_has_begun_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As while it is imported, which takes seconds on a busy machine."""
+
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr("fedrepro.cli.main.main", interrupted)
+    assert warm_module.main() == 130
+    assert len(capsys.readouterr().err.splitlines()) == 1
