@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -64,6 +64,7 @@ def on_start(workflow: Any) -> bool:
         return False
     reset_future_mtimes()
     keep_outlived(workflow)
+    keep_found()
     keep_asking_slurm(workflow)
     throttle_scheduler(workflow)
     return bool(workflow.local_exec)
@@ -298,13 +299,40 @@ def keep_outlived(workflow: Any) -> None:
         return [job for job in jobs if await workflow.persistence.incomplete(job)]
 
     for job in workflow.async_run(unacknowledged()):
-        folder = Path(job.output.manifest).parent
-        partial = partial_of(folder)
-        # Not while its process still holds the lock.
-        with suppress(UserError, OSError), exclusive_lock(partial, busy="under way"):
-            if (folder / "manifest.json").exists():
-                make_folder(partial)
-                folder.rename(partial / FINISHED)
+        _save_result(job)
+
+
+def keep_found() -> None:
+    """Save the results of runs that others finish after Snakemake has found them missing.
+
+    Such as `fedrepro run` in another terminal. Snakemake removes a job's files before it starts it,
+    also those that were not there when it chose the job.
+    """
+    from snakemake.jobs import Job  # type: ignore[import-untyped]
+
+    if Job.remove_existing_output is not _save_found:
+        _removed_by_snakemake.append(Job.remove_existing_output)
+        Job.remove_existing_output = _save_found
+
+
+_removed_by_snakemake: list[Callable[[Any], Awaitable[None]]] = []  # Snakemake's own function
+
+
+async def _save_found(job: Any) -> None:
+    if _rule_of(job) == "run" and job.output.manifest in job.dag.reason(job).missing_output:
+        _save_result(job)
+    await _removed_by_snakemake[-1](job)
+
+
+def _save_result(job: Any) -> None:
+    """Move a run's result to its checkpoints, where its command looks for one."""
+    folder = Path(job.output.manifest).parent
+    partial = partial_of(folder)
+    # Not while its process still holds the lock.
+    with suppress(UserError, OSError), exclusive_lock(partial, busy="under way"):
+        if (folder / "manifest.json").exists():
+            make_folder(partial)
+            folder.rename(partial / FINISHED)
 
 
 # File times. Snakemake considers a job failed, and removes its outputs, if its inputs are newer

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from snakemake import api, dag, persistence, workflow
+from snakemake import api, dag, jobs, persistence, workflow
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake.persistence.file import FilePersistence
 from snakemake.resources import Resources
@@ -33,6 +33,8 @@ assert api  # which has to be imported before the others
         (patches.forget_dead_calls, FilePersistence, '"locks"'),
         (patches.keep_outlived, FilePersistence.incomplete, "async def incomplete("),
         (patches.keep_outlived, dag.DAG.needrun_jobs, "def needrun_jobs("),
+        (patches.keep_found, jobs.Job.prepare, "await self.remove_existing_output()"),
+        (patches.keep_found, jobs.Job.prepare, "self.dag.reason(self).missing_output"),
         (patches.call_first, workflow.Workflow.onstart, "self._onstart = func"),
         (patches.call_first, workflow.Workflow.onerror, "self._onerror = func"),
         (patches.on_error, SCHEDULER, "self.failed"),

@@ -9,12 +9,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from snakemake import api
+from snakemake.jobs import Job
 
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
 from fedrepro.support.locks import exclusive_lock
-from fedrepro.workflow.snakemake_patches import CALLS, LOCKS, forget_dead_calls, keep_outlived
+from fedrepro.workflow.snakemake_patches import (
+    CALLS,
+    LOCKS,
+    forget_dead_calls,
+    keep_found,
+    keep_outlived,
+)
 
+assert api  # which has to be imported before `jobs`
 call = forget_dead_calls.__wrapped__
 
 
@@ -100,3 +109,32 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     keep_outlived(workflow)
     assert not folder.exists()
     assert (partial_of(folder) / FINISHED / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("missed", [True, False])
+def test_a_run_that_somebody_else_has_finished_is_put_aside_before_it_is_removed(
+    missed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it was missing when Snakemake chose the job; one that is forced is to be made again."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results/runs/ima/tiny/fedavg/seed1")
+    folder.mkdir(parents=True)
+    manifest = folder / "manifest.json"
+    manifest.touch()
+    removed: list[bool] = []
+
+    async def remove(job: object) -> None:
+        removed.append(manifest.exists())
+
+    monkeypatch.setattr(Job, "remove_existing_output", remove)
+    for _ in range(2):  # two workflows of a process
+        keep_found()
+    reason = SimpleNamespace(missing_output={str(manifest)} if missed else set())
+    job = SimpleNamespace(
+        log=["results/logs/run/ima/tiny/fedavg/seed1.log"],
+        output=SimpleNamespace(manifest=str(manifest)),
+        dag=SimpleNamespace(reason=lambda job: reason),
+    )
+    asyncio.run(Job.remove_existing_output(job))
+    assert removed == [not missed]
+    assert (partial_of(folder) / FINISHED / "manifest.json").exists() == missed
