@@ -77,9 +77,9 @@ class Request:
 
     @property
     def candidates(self) -> dict[RunKey, bool]:
-        """The runs of searches that are not there yet; none is judged."""
-        runs = [run for search in self.searches for run in search.runs]
-        return {run: False for run in runs if not is_there(self.bench, run)}
+        """The runs of searches that are not there yet, and whether their set is judged."""
+        runs = {run: each.match.judged for each in self.searches for run in each.runs}
+        return {run: asks for run, asks in runs.items() if not is_there(self.bench, run, asks)}
 
     def runs(self, chosen: Chosen) -> dict[RunKey, bool]:
         """The runs that count and are not there yet, and whether their synthetic set is judged.

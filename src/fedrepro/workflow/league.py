@@ -171,8 +171,6 @@ def _search_of(
         for need, source in inputs.items()
         if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server"
     ]
-    if match.judged:
-        return Search(match, method, {}, "a synthetic set has no validation score")
     if trained:
         why = f"it is given {', '.join(trained)}, trained on what would be validation samples"
         return Search(match, method, {}, why)
@@ -233,7 +231,8 @@ def _scores(workbench: Workbench, search: Search) -> list[float | None]:
     match, measure = search.match, on_validation(search.match.measure)
     return [
         result_of(workbench, run.setting, {run.method: [run]}, measure, match.summary).mean
-        if is_there(workbench, run)  # else what other code left: its own run may have failed
+        # What other code left does not count: its own run may have failed.
+        if is_there(workbench, run, match.judged)
         else None
         for run in search.runs
     ]

@@ -14,6 +14,8 @@ from fedrepro.config.searches import LEAGUE_SHARE, Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import Match
+from fedrepro.run.results import find_run, made_of
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.workflow import league
 from support.places import ROOT
@@ -292,3 +294,27 @@ def test_rivals_search_the_setting_s_keys_alone(bench: Workbench) -> None:
     alone = Searched(method="fedprox", grid={"mu": [0.5]})
     with pytest.raises(UserError, match="--grid: 'mu':"):
         league.searches_of(bench, [match], "fedprox", alone, rivals=True)
+
+
+def test_candidates_that_make_synthetic_sets_are_scored_on_validation_samples(
+    bench: Workbench,
+) -> None:
+    """By `validation_accuracy` of their evaluation, not by the accuracy on test samples."""
+    (match, *_) = league.chosen_matches(bench, "synthetic")
+    grid = Searched(method="fedevg", grid={"chain_steps": [1, 2, 3]})
+    (search,) = league.searches_of(bench, [match], "fedevg", grid)
+    first, second, unjudged = search.runs
+    curve = [0.5] * bench.setting(match.setting).rounds
+    for run, numbers in (
+        (first, {"accuracy": 0.9, "validation_accuracy": 0.25}),
+        (second, {"accuracy": 0.1, "validation_accuracy": 0.5}),
+    ):
+        write_run(bench, run, curve)
+        record = find_run(bench.root, run)
+        what = run.analysis("quality")
+        content = {"of": made_of([record]), "numbers": numbers, "classes": 10}
+        checksummed_json.write(bench.root / what, content, checksummed_json.of_results(what))
+    write_run(bench, unjudged, curve)
+    (choice,) = league.choose(bench, [search])
+    assert (choice.candidates, choice.tried) == (3, 2)
+    assert (choice.chosen, choice.score) == ({"chain_steps": 2}, pytest.approx(50.0))
