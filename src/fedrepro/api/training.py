@@ -236,6 +236,11 @@ def _trained(said: SimpleNamespace) -> Run:
     spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
     if not share and (line := given.unscored(spec)):
         _warn(line)
+    if share and dataset.redraw:
+        _warn(
+            "clients: the test samples that they hold out are drawn, too, once and by the same "
+            "transform, and scored so: give `test` samples without it"
+        )
     run = _run_in(said.folder, architecture)
     replaces: Replaces = "others" if said.overwrite else "none"
     watching._begin(spec)

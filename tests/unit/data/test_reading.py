@@ -347,3 +347,12 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
         draw.calls = 0  # type: ignore[attr-defined]
         with refused("value", **fault):
             scores(Samples(draw))
+
+
+def test_a_run_says_that_what_clients_hold_out_is_drawn(recwarn: pytest.WarningsRecorder) -> None:
+    with pytest.warns(UserWarning, match="hold out"):
+        scores(Samples(by_torch), test=None)
+    for data, keys in ((Samples(by_torch), {}), (Samples(), {"test": None})):
+        recwarn.clear()
+        scores(data, **keys)
+        assert not recwarn
