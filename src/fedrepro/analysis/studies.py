@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support import papers
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_argument
 
 
 def studies() -> Mapping[str, Path]:
@@ -26,7 +26,7 @@ def file_of(name: str) -> Path:
     """
     known = studies()
     if name not in known:
-        raise bad_value("the command line", "study", name, "the name of a study", known)
+        raise bad_argument("study", name, "the name of a study", known)
     return known[name]
 
 

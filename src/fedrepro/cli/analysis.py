@@ -9,6 +9,7 @@ from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
 from fedrepro.analysis.quality_of_run import quality_of
 from fedrepro.analysis.studies import make
+from fedrepro.cli.arguments import require_at_least
 from fedrepro.cli.console import Progress, progress_bar
 from fedrepro.cli.requested import requested
 from fedrepro.config.figures import Grid
@@ -21,7 +22,6 @@ from fedrepro.run import cards
 from fedrepro.run.results import PAIRS, read_run
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, commands
-from fedrepro.support.errors import bad_value
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
@@ -58,12 +58,6 @@ def make_landscape(arguments: argparse.Namespace) -> None:
 def _short(word: str) -> str:
     """A model's name as part of a file name: for a model's file, a hash of its path."""
     return f"file.{of_text(word)[:8]}" if word.endswith(".safetensors") else word
-
-
-def require_at_least(key: str, value: int, least: int) -> None:
-    """Raise UserError if an argument is less than ``least``."""
-    if value < least:
-        raise bad_value("the command line", key, value, f"a whole number of at least {least}")
 
 
 def make_of_run(arguments: argparse.Namespace) -> None:

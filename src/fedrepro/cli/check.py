@@ -10,7 +10,7 @@ from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.run.store import stored
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_argument
 from fedrepro.support.names import Composition
 
 
@@ -19,7 +19,7 @@ def handle(arguments: argparse.Namespace) -> int:
     method, _ = registry.compose(name, folders=folders)
     if not all(layer.classifies for layer in method.layers()):
         expectation = "a method that trains a classifier: the check's samples are for classifiers"
-        raise bad_value("the command line", "METHOD", name, expectation)
+        raise bad_argument("METHOD", name, expectation)
     names = Composition.parse(name).names
     kinds = {part.kind for each in names if (part := registry.part(each, folders))}
     name = name if kinds & {"method", "wrapper"} else f"fedavg+{name}"

@@ -22,12 +22,11 @@ from fedrepro.data.prepare import read_checked
 from fedrepro.data.readers.content import FIRST, Content
 from fedrepro.data.readers.packing import Packing
 from fedrepro.data.readers.tables import header_of
-from fedrepro.support.errors import bad_value, listed, unreadable
+from fedrepro.support.errors import COMMAND_LINE, bad_argument, bad_value, listed, unreadable
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.typed_yaml import validate, written
 
 EXPORT = "images.npz"  # in a folder of `fedrepro synth export`
-WHERE = "the command line"
 LISTS = ("drop", "missing")  # keys whose values are separated by commas
 
 
@@ -60,20 +59,20 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
         keys = own[name].model_dump(mode="json", by_alias=False, exclude_unset=True)
     elif data in known:
         expected = "your own data: `fedrepro prepare` checks the files of others"
-        raise bad_value(WHERE, "DATA", data, expected)
+        raise bad_argument("DATA", data, expected)
     elif path.exists():
         name = re.sub("[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "mine"
         keys = _guessed(path)
     else:
         expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"
-        raise bad_value(WHERE, "DATA", data, expected, own)
+        raise bad_argument("DATA", data, expected, own)
     in_brackets = [match for text in changes if (match := re.fullmatch(r"(\w+)=\[(.+)\]", text))]
     for key, value in values_of([*{*changes} - {match[0] for match in in_brackets}]).items():
         keys[key] = str(value).split(",") if key in LISTS else value
     for _, key, values in (match.group(0, 1, 2) for match in in_brackets):
         keys[key] = [each.strip(" \"'") for each in values.split(",")]
     content = {"datasets": {name: keys}}
-    spec = validate(Catalogue, content, WHERE).datasets[name]
+    spec = validate(Catalogue, content, COMMAND_LINE).datasets[name]
     assert isinstance(spec, Own)
     return name, spec
 
@@ -98,7 +97,7 @@ def _guessed(path: Path) -> dict[str, Any]:
         "a CSV file, images in folders train/CLASS, arrays in an npz or Parquet file, texts in "
         "JSON Lines, or a folder of `fedrepro synth export`"
     )
-    raise bad_value(WHERE, "DATA", str(path), expected)
+    raise bad_argument("DATA", str(path), expected)
 
 
 def _facts(content: "Content") -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.report.papers.published import ORDER
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError, bad_value, refusal
+from fedrepro.support.errors import UserError, bad_argument, refusal
 from fedrepro.support.packaged import CONFIG
 from fedrepro.workflow.checks import check_methods
 
@@ -25,7 +25,7 @@ def handle(arguments: argparse.Namespace) -> int:
     here = [path.name for path in sorted(PAPERS.glob("*")) if path.is_dir()]
     if arguments.system is not None and arguments.system not in {*listed, *here}:
         wanted = f"a folder of {PAPERS}; `fedrepro init --paper NAME` writes one"
-        raise bad_value("the command line", "NAME", arguments.system, wanted, here)
+        raise bad_argument("NAME", arguments.system, wanted, here)
     names = [arguments.system] if arguments.system else listed
     if not names:
         why = "lists no paper: `fedrepro init --paper NAME` adds one"

@@ -6,7 +6,7 @@ from pathlib import Path
 from fedrepro.cli.console import print_rows
 from fedrepro.config.loading import load_config
 from fedrepro.run.cleaning import removable, sizes
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_argument
 from fedrepro.support.printing import counted
 from fedrepro.support.terminal import say
 
@@ -17,7 +17,7 @@ def handle(arguments: argparse.Namespace) -> None:
     load_config()  # refuses a folder that is no workbench
     days: float = arguments.older
     if not days >= 0:  # also for NaN
-        raise bad_value("the command line", "--older", days, "a number of days of at least 0")
+        raise bad_argument("--older", days, "a number of days of at least 0")
     folders = list(removable(Path(), days))
     rows = [
         (str(old.folder), old.what, f"{old.size / 1e6:.1f}", f"{old.days:.0f}") for old in folders

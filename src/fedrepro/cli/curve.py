@@ -13,7 +13,7 @@ import fedrepro
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.requested import requested
 from fedrepro.measures.registry import NOT_SCORES
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import bad_argument, refusal
 from fedrepro.support.files import read_bytes, write_atomically
 from fedrepro.support.terminal import say
 
@@ -60,7 +60,7 @@ def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[
     head = f"{HEAD}<title>{title}</title><style>{STYLE}</style>"
     if file.is_file() and not read_bytes(file).startswith(HEAD.encode()):
         wanted = "a new file, or an earlier page of `fedrepro curve`"
-        raise bad_value("the command line", "--page", str(file), wanted)
+        raise bad_argument("--page", str(file), wanted)
     with write_atomically(file) as temporary:
         temporary.write_text("\n".join([head, *parts, "</html>\n"]), encoding="utf-8")
     say(str(file))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fedrepro.cli.arguments import require_seed
 from fedrepro.cli.console import print_facts, print_rows, progress_bar
 from fedrepro.config.loading import folders_here, load, load_config
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
@@ -15,7 +16,7 @@ from fedrepro.data.fetching.weights import fetch_weights
 from fedrepro.data.prepare import prepare
 from fedrepro.provenance import inputs
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import say
 
@@ -59,10 +60,7 @@ def words_of_test(notes: Mapping[str, Any], test: int) -> str:
 
 
 def _partition(arguments: argparse.Namespace) -> None:
-    if not 0 <= arguments.seed < 2**32:
-        raise bad_value(
-            "the command line", "--seed", arguments.seed, "a whole number of at least 0"
-        )
+    require_seed("--seed", arguments.seed)
     bench = load()
     setting = bench.setting(arguments.setting)
     refuse_damage(setting.dataset)

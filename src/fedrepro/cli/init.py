@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fedrepro.cli.arguments import refuse_existing
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
 from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.run import landed
-from fedrepro.support.errors import UserError, bad_value, missing_value, refusal
+from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument, missing_value, refusal
 from fedrepro.support.files import atomic_folder, write_atomically
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.packaged import CONFIG, ORIGIN
@@ -31,7 +32,7 @@ def handle(arguments: argparse.Namespace) -> None:
     for system in systems:
         if system not in known:
             one_of = f"one of {', '.join(known)}"
-            raise bad_value("the command line", "--with", system, one_of, known)
+            raise bad_argument("--with", system, one_of, known)
     folder: Path = arguments.folder or Path()
     paper: str | None = arguments.paper
     if paper is not None:
@@ -41,7 +42,7 @@ def handle(arguments: argparse.Namespace) -> None:
             print(f"{system}: {_in_words(_add(folder, system))}")
     elif arguments.folder is None:
         wanted = "a folder that does not exist yet, or --with or --paper in a workbench, which has "
-        raise missing_value("the command line", "FOLDER", f"{wanted}{CONFIG}")
+        raise missing_value(COMMAND_LINE, "FOLDER", f"{wanted}{CONFIG}")
     else:
         _write(folder, systems)
         print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
@@ -58,11 +59,11 @@ def _check_free(folder: Path, paper: str, taken: Collection[str]) -> None:
     """Raise UserError for a paper's name that is none, or that a paper has."""
     if not re.fullmatch("[a-z][a-z0-9_]*", paper):
         wanted = "a name of small letters, digits and '_'"
-        raise bad_value("the command line", "--paper", paper, wanted)
+        raise bad_argument("--paper", paper, wanted)
     files = [folder / EXPERIMENTS / f"{paper}.yaml", folder / COMPACT / f"{paper}.yaml"]
     if paper in taken or any(path.exists() for path in (*files, folder / PAPERS / paper)):
         wanted = "a name that no other experiment file and no other paper has"
-        raise bad_value("the command line", "--paper", paper, wanted)
+        raise bad_argument("--paper", paper, wanted)
 
 
 def _write_paper(folder: Path, paper: str) -> list[Path]:
@@ -84,10 +85,7 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
     Raises:
         UserError: if the folder exists.
     """
-    if folder.exists():
-        raise bad_value(
-            "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
-        )
+    refuse_existing("FOLDER", folder)
     with exclusive_lock(folder), atomic_folder(folder) as made:
         _copy(ORIGIN / SKELETON, made)
         for name in COPIED:

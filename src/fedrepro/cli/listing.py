@@ -14,7 +14,7 @@ from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.methods.files import part_files
 from fedrepro.report.pages.equations import without_equations
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_argument
 
 KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 
@@ -25,7 +25,7 @@ def list_methods(arguments: argparse.Namespace) -> None:
         part = registry.part(arguments.name, folders)
         if part is None:
             known = part_files(folders)
-            raise bad_value("the command line", "NAME", arguments.name, "a method", known)
+            raise bad_argument("NAME", arguments.name, "a method", known)
         row, said = registry.describe(part), meanings_of(part.cls)
         meanings = {name: said[name] for name in row["hyperparameters"]}
         if arguments.json:

@@ -19,6 +19,7 @@ from fedrepro.support import commands, plugins
 from fedrepro.support.errors import (
     Interrupted,
     UserError,
+    bad_argument,
     bad_value,
     brief,
     cannot_write,
@@ -221,7 +222,7 @@ def _open(path: Path | None) -> IO[str] | None:
         return None
     try:
         if path.is_dir():
-            raise bad_value("the command line", "--log", str(path), "a file, not a folder")
+            raise bad_argument("--log", str(path), "a file, not a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():  # not /dev/null
             path.unlink()
@@ -235,7 +236,7 @@ def _open(path: Path | None) -> IO[str] | None:
         say(f"fedrepro: {unwritten}; going on without")
         return None
     except ValueError as error:  # such as a NUL in the name
-        raise bad_value("the command line", "--log", str(path), f"a file ({error})") from error
+        raise bad_argument("--log", str(path), f"a file ({error})") from error
 
 
 def _opener(path: str, flags: int) -> int:
@@ -251,7 +252,7 @@ def _root(folder: Path | None) -> Path:
     """
     if folder is not None and not (folder / CONFIG).is_file():
         wanted = f"a workbench, which has {CONFIG}; `fedrepro init` creates one"
-        raise bad_value("the command line", "--root", str(folder), wanted)
+        raise bad_argument("--root", str(folder), wanted)
     root = folder or Path()
     if (root / CONFIG).is_file():
         expect_folder(root / "results")

@@ -4,13 +4,14 @@ import argparse
 import json
 from typing import Any
 
-from fedrepro.cli.analysis import require_at_least
+from fedrepro.cli.arguments import require_at_least
 from fedrepro.cli.console import print_lines, print_rows
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
 from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
 from fedrepro.cost.model import CostModel
 from fedrepro.run import cards
+from fedrepro.support.errors import COMMAND_LINE
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.resources import estimated, save_estimates
 
@@ -21,7 +22,7 @@ REASONS = 8  # at most so many are printed
 def handle(arguments: argparse.Namespace) -> None:
     if arguments.gpus is not None:
         require_at_least("--gpus", arguments.gpus, 1)
-    bench = load(overrides=validate(Overrides, {"device": arguments.device}, "the command line"))
+    bench = load(overrides=validate(Overrides, {"device": arguments.device}, COMMAND_LINE))
     targets = chosen(bench, arguments.targets, arguments.scale)
     gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
     estimate = CostEstimate(CostModel(bench, targets), gpus)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedrepro.cli.arguments import require_at_least
 from fedrepro.cli.console import print_rows
 from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
@@ -36,14 +37,13 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.run.results import read_run
 from fedrepro.support.cores import usable_cores
-from fedrepro.support.errors import Interrupted, bad_value, listed, refusal
+from fedrepro.support.errors import COMMAND_LINE, Interrupted, bad_argument, listed, refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
 from fedrepro.workflow.league import (
-    LINE,
     Search,
     choose,
     chosen_matches,
@@ -152,9 +152,9 @@ def _requested(arguments: argparse.Namespace) -> Request:
     most = max(len(match.seeds) for match in matches)
     if arguments.seeds is not None and not 1 <= arguments.seeds <= most:
         wanted = f"a whole number from 1 to {most}: other methods have no more"
-        raise bad_value(LINE, "--seeds", arguments.seeds, wanted)
-    if arguments.cores is not None and arguments.cores < 1:
-        raise bad_value(LINE, "--cores", arguments.cores, "a whole number of at least 1")
+        raise bad_argument("--seeds", arguments.seeds, wanted)
+    if arguments.cores is not None:
+        require_at_least("--cores", arguments.cores, 1)
     unable = {match.title: why for match in matches if (why := obstacle(bench, match, name))}
     able = [match for match in matches if match.title not in unable]
     if not able:
@@ -164,7 +164,7 @@ def _requested(arguments: argparse.Namespace) -> Request:
     grid, search = _grid(name, arguments.grid) if arguments.grid else None, arguments.search
     if search not in SEARCHES or (search != "own" and not grid):
         wanted = f"one of {', '.join(SEARCHES)}; other than own with --grid"
-        raise bad_value(LINE, "--search", search, wanted, SEARCHES)
+        raise bad_argument("--search", search, wanted, SEARCHES)
     searches = searches_of(bench, able, name, grid, search != "own") if grid else []
     cores = arguments.cores or max(1, usable_cores() // bench.config.threads)
     return Request(bench, name, able, unable, searches, search, arguments.seeds, cores)
@@ -176,9 +176,10 @@ def _grid(method: str, texts: Sequence[str]) -> Searched:
     for text in texts:
         key, equals, values = text.partition("=")
         if not key or not equals or not values or key in grid:
-            raise bad_value(LINE, "--grid", text, "NAME=VALUE,VALUE, each name once")
-        grid[key] = [read_value(value, LINE, f"--grid {key}") for value in values.split(",")]
-    return validate(Searched, {"method": method, "grid": grid}, LINE)
+            raise bad_argument("--grid", text, "NAME=VALUE,VALUE, each name once")
+        option = f"--grid {key}"
+        grid[key] = [read_value(value, COMMAND_LINE, option) for value in values.split(",")]
+    return validate(Searched, {"method": method, "grid": grid}, COMMAND_LINE)
 
 
 def _choices(request: Request) -> list[Choice]:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from fedrepro.cli.arguments import refuse_existing
 from fedrepro.config.loading import load
 from fedrepro.config.targets import TableTarget
 from fedrepro.report import site
@@ -10,7 +11,6 @@ from fedrepro.report.cells import tables
 from fedrepro.report.pages.export import appendix_of
 from fedrepro.report.pages.standalone import FOLDER, write_standalone
 from fedrepro.report.papers import published
-from fedrepro.support.errors import bad_value
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
@@ -39,9 +39,7 @@ def export(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.table(arguments.system, arguments.item, arguments.scale)
     folder: Path = arguments.to or Path(f"{target.system}-{target.item}")
-    if folder.exists():
-        wanted = "a folder that does not exist yet"
-        raise bad_value("the command line", "--to", str(folder), wanted)
+    refuse_existing("--to", folder)
     files = appendix_of(workbench, target, published.load(workbench.root))
     with exclusive_lock(folder), atomic_folder(folder) as made:
         for name, text in files.items():

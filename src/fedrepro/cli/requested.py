@@ -2,12 +2,13 @@
 
 import argparse
 
+from fedrepro.cli.arguments import require_seed
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import COMMAND_LINE, bad_argument
 from fedrepro.support.typed_yaml import read_value
 
 
@@ -34,12 +35,6 @@ def values_of(texts: list[str]) -> dict[str, Scalar]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals or key in values:
-            raise bad_value("the command line", "--set", text, "NAME=VALUE, each name once")
-        values[key] = read_value(value, "the command line", f"--set {key}")
+            raise bad_argument("--set", text, "NAME=VALUE, each name once")
+        values[key] = read_value(value, COMMAND_LINE, f"--set {key}")
     return values
-
-
-def require_seed(key: str, seed: int) -> None:
-    """Raise UserError unless ``seed`` is in [0, 2**32)."""
-    if not 0 <= seed < 2**32:
-        raise bad_value("the command line", key, seed, "a whole number from 0 to 4294967295")

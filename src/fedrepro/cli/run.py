@@ -28,7 +28,7 @@ from fedrepro.run.results import read_run
 from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now
 from fedrepro.run.tracking import tracker_of
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import COMMAND_LINE, UserError
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import validate
 
@@ -37,7 +37,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 def handle(arguments: argparse.Namespace) -> None:
     chosen = {"device": arguments.device, "executor": arguments.executor}
-    overrides = validate(Overrides, chosen, "the command line")
+    overrides = validate(Overrides, chosen, COMMAND_LINE)
     carry_out(*requested(arguments, overrides), again=arguments.again)
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from fedrepro.analysis.finished import open_run
 from fedrepro.analysis.quality_of_run import synthetic_of
+from fedrepro.cli.arguments import refuse_existing
 from fedrepro.cli.requested import requested
 from fedrepro.report.datasheet import write_export
 from fedrepro.run import cards
-from fedrepro.support.errors import bad_value
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 
@@ -16,8 +16,7 @@ from fedrepro.support.locks import exclusive_lock
 def make_export(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.to
     workbench, run = requested(arguments)
-    if folder.exists():
-        raise bad_value("the command line", "--to", str(folder), "a folder that does not exist yet")
+    refuse_existing("--to", folder)
     opened = open_run(cards.with_place(workbench), run)
     made = synthetic_of(opened)
     images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()

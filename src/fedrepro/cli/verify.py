@@ -11,7 +11,7 @@ from fedrepro.run.integrity import Check
 from fedrepro.run.results import runs_in
 from fedrepro.run.standing import standing_of
 from fedrepro.support import commands
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_argument
 from fedrepro.support.terminal import say
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
@@ -32,7 +32,7 @@ def handle(arguments: argparse.Namespace) -> int:
     counts = [item for check in checks for item in check.counts.items()]
     if arguments.folder is not None and not counts and not _is_tree(arguments.folder):
         wanted = "results or reports, or a copy of one"
-        raise bad_value("the command line", "FOLDER", str(arguments.folder), wanted)
+        raise bad_argument("FOLDER", str(arguments.folder), wanted)
     looked_at = ", ".join(f"{number:,} {what}" for what, number in counts)
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
     say(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}")
@@ -68,7 +68,7 @@ def _accept(system: str) -> None:
     """
     known = landed.papers_in(Path())
     if system not in known:
-        raise bad_value("the command line", "--accept", system, "a paper in reports/papers", known)
+        raise bad_argument("--accept", system, "a paper in reports/papers", known)
     before = list(landed.faults(Path(), system)) if landed.is_recorded(Path(), system) else []
     landed.record_all(Path(), system)
     print(*before, sep="\n", end="\n" * bool(before))

@@ -3,14 +3,15 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.requested import requested, require_seed
+from fedrepro.cli.arguments import require_seed
+from fedrepro.cli.requested import requested
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.run.current_manifest import current_manifest
 from fedrepro.run.results import MANIFEST, RunRecord, find_run, read_any
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import bad_argument, refusal
 from fedrepro.support.terminal import say
 from fedrepro.workflow.rerun_checks import reasons_of
 
@@ -78,10 +79,10 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
     if len(words) == 1:
         return _at(workbench, Path(words[0]))
     if len(words) != 3:
-        raise bad_value("the command line", "--other", " ".join(words), OTHER)
+        raise bad_argument("--other", " ".join(words), OTHER)
     setting, method, seed = words
     if not (seed.isascii() and seed.isdigit()):
-        raise bad_value("the command line", "--other: SEED", seed, "a whole number of at least 0")
+        raise bad_argument("--other: SEED", seed, "a whole number of at least 0")
     require_seed("--other: SEED", int(seed))
     return _found(workbench, RunKey(workbench.setting(setting).name, method, int(seed)))
 
@@ -90,7 +91,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
     """The run whose manifest is at a path, possibly in another results tree."""
     folder = path.parent if path.name == MANIFEST else path
     if "\0" in str(path) or not (workbench.root / folder / MANIFEST).is_file():
-        raise bad_value("the command line", "--other", str(path), OTHER)
+        raise bad_argument("--other", str(path), OTHER)
     record = read_any(workbench.root, folder)
     if not record.manifest:
         raise refusal(record.folder, record.why, code="damaged")

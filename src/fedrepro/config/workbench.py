@@ -30,7 +30,7 @@ from fedrepro.methods.facts import (
     facts_of,
 )
 from fedrepro.methods.files import part_files, unknown_part
-from fedrepro.support.errors import bad_value, nearest, refusal
+from fedrepro.support.errors import COMMAND_LINE, bad_argument, bad_value, nearest, refusal
 from fedrepro.support.names import Composition, Part, SettingName
 from fedrepro.support.plugins import Folders
 
@@ -224,7 +224,7 @@ class Workbench:
         for scale in SCALES:
             if scale == (name or self.config.scale):
                 return scale
-        raise bad_value("the command line", "scale", name, "demo, compact or paper", SCALES)
+        raise bad_argument("scale", name, "demo, compact or paper", SCALES)
 
     def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
         """A run with everything resolved.
@@ -248,18 +248,18 @@ class Workbench:
         )
         late = max(setting.save_models_at.get(method, ()), default=0)
         if late > setting.rounds:
-            where = self._file_of(setting)
+            where = self.files[setting.system]
             key = f"settings.{setting.local_name}.save_models_at.{method}"
             raise bad_value(where, key, late, f"a round of the run, at most {setting.rounds}")
         here = f"{name} {method} seed {seed}"
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             why = f"inputs: {way}: circular: a run cannot be its own input"
-            raise refusal(self._file_of(setting), why, "inputs", way)
+            raise refusal(self.files[setting.system], why, "inputs", way)
         facts = facts_of(composition, self.plugins)
         needs = facts.requires
         if unneeded := setting.unneeded_key(needs):
-            where, key = self._file_of(setting), f"settings.{setting.local_name}.{unneeded[0]}"
+            where, key = self.files[setting.system], f"settings.{setting.local_name}.{unneeded[0]}"
             expectation = f"none for method {method}, which uses no {unneeded[1]}"
             raise bad_value(where, key, getattr(setting, unneeded[0]), expectation)
         taken = (name for name in facts.optional if name in setting.inputs)
@@ -284,7 +284,7 @@ class Workbench:
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
     ) -> ResolvedSource:
         """The source of an input that a run's method requires."""
-        where, key = self._file_of(setting), f"settings.{setting.local_name}.inputs.{need}"
+        where, key = self.files[setting.system], f"settings.{setting.local_name}.inputs.{need}"
         source = setting.inputs.get(need)
         match source:
             case None:
@@ -308,15 +308,12 @@ class Workbench:
             raise bad_value(where, key, source, expectation)
         return source
 
-    def _file_of(self, setting: Setting) -> Path:
-        return self.files[setting.system]
-
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
         parts: list[Part] = []
         hyperparameters: dict[str, Hyperparameters] = {}
         for part in Composition.parse(method).parts:
-            base, values = self._experiment_of(setting).part(setting, part.name)
+            base, values = self.experiments[setting.system].part(setting, part.name)
             parts.append(part.named(base))
             values.pop("parent", None)
             hyperparameters[base] = values
@@ -338,12 +335,12 @@ class Workbench:
             UserError: for a name that stands for nothing or for several things, or of which the
                 method's name has a value, and for a name that another method has.
         """
-        line, experiment = "the command line", self._experiment_of(setting)
+        experiment = self.experiments[setting.system]
         bases = {name: experiment.part(setting, name) for name in Composition.parse(method).names}
         for base, _ in bases.values():
             if base not in part_files(self.plugins):
                 fields_of = partial(defaults_of, folders=self.plugins)
-                raise unknown_part(line, "METHOD", base, self.plugins, fields_of)
+                raise unknown_part(COMMAND_LINE, "METHOD", base, self.plugins, fields_of)
         known = {
             f"{name}.{key}": key
             for name, (base, _) in bases.items()
@@ -358,7 +355,7 @@ class Workbench:
                 of_key = "a key of the setting, such as optimizer.lr"
                 choices = ", ".join(having or of_setting or (*known, of_key))
                 every = (*known.values(), *known, *setting.scalars)
-                raise bad_value(line, option, key, f"one of {choices}, each once", every)
+                raise bad_argument(option, key, f"one of {choices}, each once", every)
             if of_setting:
                 keys[of_setting[0]] = value
                 continue
@@ -367,7 +364,7 @@ class Workbench:
             said = experiment.said_by(setting, name)
             if known[place] in said:
                 wanted = f"none: the name {name} says {said[known[place]]}"
-                raise bad_value(line, f"{option} {key}", value, wanted)
+                raise bad_argument(f"{option} {key}", value, wanted)
             grid[place] = [value]
         parts = ("grid", grid), ("keys", {key: [value] for key, value in keys.items()})
         tried = {name: part for name, part in parts if part}
@@ -377,13 +374,13 @@ class Workbench:
         for name in (candidate.method, changed_setting):
             if len(name) > LONGEST:
                 wanted = f"values that make a name of at most {LONGEST} characters"
-                raise bad_value(line, option, name, wanted)
+                raise bad_argument(option, name, wanted)
         self._refuse_misread(setting, keys, changed_setting)
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
             if experiment.has_another(setting, name, variant):
                 wanted = "a name that no other method has"
-                raise bad_value(self._file_of(setting), "methods", name, wanted)
+                raise bad_value(self.files[setting.system], "methods", name, wanted)
             if name not in {*methods, *setting.methods, *part_files(self.plugins)}:
                 methods[name] = variant
         changed = experiment.model_copy(update={"methods": methods})
@@ -395,10 +392,7 @@ class Workbench:
         known, changed = self.find_setting(name), setting.with_keys(keys, self.plugins)
         if known is None or known.model_dump() != changed.model_dump():
             wanted = "numbers, true, false or words, which name a setting of its own"
-            raise bad_value("the command line", "--set", name, wanted)
-
-    def _experiment_of(self, setting: Setting) -> Experiment:
-        return self.experiments[setting.system]
+            raise bad_argument("--set", name, wanted)
 
     def parent_of(self, run: RunKey) -> RunKey | None:
         """The run whose first rounds a run may share: its parent run.
@@ -410,7 +404,7 @@ class Workbench:
         setting = self.setting(run.setting)
         method = Composition.parse(run.method)
         first, inner = method.parts[0], method.inner
-        base, values = self._experiment_of(setting).part(setting, first.name)
+        base, values = self.experiments[setting.system].part(setting, first.name)
         if facts_of(base, self.plugins).shares_prefix_with_inner:
             return RunKey(run.setting, str(inner) or "fedavg", run.seed)
         parent = values.get("parent")

@@ -20,7 +20,7 @@ from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.support.cores import usable_cores
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_argument
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
             wanted = "a system of this workbench, SYSTEM/ITEM, or a setting and then one method"
             wanted += how_to_add(name, bench.root)
             known.discard(name)
-            raise bad_value("the command line", "TARGET", name, wanted, known)
+            raise bad_argument("TARGET", name, wanted, known)
         targets |= matching
     return list((targets or every).values())
 

@@ -11,6 +11,7 @@ from fedrepro.support.printing import printable
 from fedrepro.support.terminal import say
 
 Defined = TypeVar("Defined")
+COMMAND_LINE = "the command line"  # the file of an error of an argument
 LONGEST = 120  # characters of a value in a message
 MOST_LISTED = 12  # names in a message
 LONGEST_LINE = 900  # characters of a message
@@ -129,6 +130,11 @@ def bad_value(
         value=value,
         expected=expected,
     )
+
+
+def bad_argument(key: str, value: object, expected: str, choices: Iterable[str] = ()) -> UserError:
+    """The error for a wrong value of an argument or option of a command."""
+    return bad_value(COMMAND_LINE, key, value, expected, choices)
 
 
 def refusal(

@@ -24,11 +24,10 @@ from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
-from fedrepro.support.errors import UserError, bad_value, refusal
+from fedrepro.support.errors import UserError, bad_argument, refusal
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import ORIGIN
 
-LINE = "the command line"
 # The keys of a setting that a search may change: how clients train, not on what, nor for how long.
 OF_TRAINING = ("optimizer", "lr_decay", "decay_from", "epochs", "batch_size")
 
@@ -50,7 +49,7 @@ def chosen_matches(workbench: Workbench, group: str | None) -> list[Match]:
     groups = list(dict.fromkeys(match.group for match in matches))
     if group is not None and group not in groups:
         wanted = f"a group of the league: {', '.join(groups)}"
-        raise bad_value(LINE, "--on", group, wanted, groups)
+        raise bad_argument("--on", group, wanted, groups)
     return [match for match in matches if group in (None, match.group)]
 
 
@@ -61,7 +60,7 @@ def refuse_unknown(workbench: Workbench, method: str) -> None:
     known = {*part_files(workbench.plugins), *variants}
     for part in Composition.parse(method).parts:
         if part.name not in known:
-            raise bad_value(LINE, "METHOD", str(part), "a method", known)
+            raise bad_argument("METHOD", str(part), "a method", known)
 
 
 def obstacle(workbench: Workbench, match: Match, name: str) -> str:
@@ -129,7 +128,7 @@ def searches_of(
         own, keys = match.method(name), _keys_of_setting(workbench, match, name, grid)
         if rivals and not keys:
             wanted = "a key of the setting, such as lr, which all methods have"
-            raise bad_value(LINE, "--grid", ", ".join(grid.grid), wanted)
+            raise bad_argument("--grid", ", ".join(grid.grid), wanted)
         asked = {own: grid.grid} | {
             rival: keys for rival in (rivals_of(workbench, match) if rivals else ()) if rival != own
         }
@@ -187,7 +186,7 @@ def _search_of(
         compose(*composition, workbench.plugins)
         if workbench.compose(tried, name) != composition:  # as the run's own process reads it
             wanted = "numbers, true, false or words, which make names of runs"
-            raise bad_value(LINE, "--grid", ", ".join(map(str, row)), wanted)
+            raise bad_argument("--grid", ", ".join(map(str, row)), wanted)
         candidates[other.removeprefix(setting.name), name] = values
     return Search(match, method, candidates)
 
@@ -198,7 +197,7 @@ def _refuse_other_conditions(setting: Setting, tried: Setting) -> None:
     for key, value in tried.scalars.items():
         if before.get(key) != value and key.partition(".")[0] not in OF_TRAINING:
             wanted = f"a hyperparameter, or a key of {', '.join(OF_TRAINING)}: the rest is the same"
-            raise bad_value(LINE, "--grid", key, f"{wanted} for all methods")
+            raise bad_argument("--grid", key, f"{wanted} for all methods")
 
 
 def choose(workbench: Workbench, searches: Sequence[Search], alike: bool = False) -> list[Choice]:

@@ -8,7 +8,7 @@ import pandas as pd
 from fedrepro.cli.console import print_rows
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_argument
 from fedrepro.support.files import write_atomically
 from fedrepro.support.terminal import say
 
@@ -38,7 +38,7 @@ def _hyperparameter(text: str) -> tuple[str, object]:
     except ValueError:
         number = None
     if not name or not equals or number is None:
-        raise bad_value("the command line", "--set", text, "NAME=NUMBER")
+        raise bad_argument("--set", text, "NAME=NUMBER")
     return name, number
 
 
