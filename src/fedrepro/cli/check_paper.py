@@ -4,23 +4,19 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedrepro.config.loading import load
+from fedrepro.config.loading import load, require_workbench
 from fedrepro.cost.demo_faults import faults_at_demo
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.paper_files import listed_in
-from fedrepro.report.papers.published import ORDER
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import ORDER, PAPERS
 from fedrepro.support.errors import UserError, bad_argument, refusal
-from fedrepro.support.packaged import CONFIG
 from fedrepro.workflow.checks import check_methods
 
 
 def handle(arguments: argparse.Namespace) -> int:
     root = Path()
-    if not CONFIG.exists():
-        why = "there is no such file: go to the folder of your workbench"
-        raise refusal(CONFIG, why, code="missing")
+    require_workbench(root)
     listed = [str(name) for name in listed_in(root, ORDER)]
     here = [path.name for path in sorted(PAPERS.glob("*")) if path.is_dir()]
     if arguments.system is not None and arguments.system not in {*listed, *here}:
@@ -42,7 +38,7 @@ def _faults(root: Path, names: list[str], listed: list[str]) -> Iterator[str]:
     """One line each; what needs files that cannot be read is left out."""
     for name in names:
         if name not in listed:
-            yield f"{published.ORDER}: expected a line `- {name}`, without which no page has it"
+            yield f"{ORDER}: expected a line `- {name}`, without which no page has it"
         yield from unfilled(root, name)
     bench = papers = None
     try:

@@ -11,6 +11,7 @@ from fedrepro.cli.arguments import refuse_existing
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
 from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.run import landed
+from fedrepro.run.run_archive import ORDER, PAPERS
 from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument, missing_value, refusal
 from fedrepro.support.files import atomic_folder, write_atomically
 from fedrepro.support.locks import exclusive_lock
@@ -22,8 +23,6 @@ PAPER = Path("workflow/paper")  # a paper's files, to be filled in
 NAME = "NAME"  # what stands there for the paper's name
 # Files that the skeleton takes unchanged from the package.
 COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles")
-PAPERS = Path("reports/papers")
-ORDER = PAPERS / "systems.yaml"
 LEFT_OUT = ("__pycache__", "reference")
 
 

@@ -17,7 +17,7 @@ from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.estimate import CellTarget, CostEstimate, CostLine
-from fedrepro.cost.model import CostModel, RunCost
+from fedrepro.cost.model import CostModel
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.league import (
     BASELINE,
@@ -39,6 +39,7 @@ from fedrepro.run.results import read_run
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import COMMAND_LINE, Interrupted, bad_argument, listed, refusal
 from fedrepro.support.files import sync_disk
+from fedrepro.support.grouping import grouped
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
 from fedrepro.support.terminal import say
@@ -200,9 +201,9 @@ def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[di
     target = CellTarget("", "", "compact", tuple(runs))
     estimate = CostEstimate(CostModel(bench, [target]))
     costs = estimate.costs
-    settings: dict[str, list[RunCost]] = {}
-    for run, cost in costs.items():
-        settings.setdefault(run.setting if run in runs else "inputs", []).append(cost)
+    settings = grouped(
+        costs.values(), lambda cost: cost.run.setting if cost.run in runs else "inputs"
+    )
     wall = estimate.wall_seconds(costs.values(), cores)
     lines = [CostLine.of("setting", name, group, 0.0) for name, group in settings.items()]
     lines.append(CostLine.of("all", "all", costs.values(), wall))
@@ -225,10 +226,7 @@ def span(hours: float, of: str = "") -> str:
 
 
 def _say_unable(unable: Mapping[str, str]) -> None:
-    reasons: dict[str, list[str]] = {}
-    for title, why in unable.items():
-        reasons.setdefault(why, []).append(title)
-    for why, titles in reasons.items():
+    for why, titles in grouped(unable, unable.__getitem__).items():
         more = len(titles) - SHOWN
         shown = "; ".join(titles[:SHOWN]) + (f" and {more} more" if more > 0 else "")
         say(f"can't run in {shown}: {why}")

@@ -13,7 +13,7 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
+from fedrepro.data.dataset import PREPARED, Dataset, is_prepared, open_dataset, refuse_damage
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.data.fetching.weights import fetch_weights
 from fedrepro.data.partition.partition import Partition
@@ -207,7 +207,7 @@ def progress_lines(name: str) -> "Report":
 
 
 def _dataset(workbench: Workbench, name: str) -> "Dataset":
-    prepared = (workbench.root / PREPARED / name / "meta.json").exists()
+    prepared = is_prepared(name, workbench.root / PREPARED)
     if not prepared:
         say(f"{name}: preparing")
     # `prepare` does nothing when the catalogue entry and the raw files are unchanged. Prepared data

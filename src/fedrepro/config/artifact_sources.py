@@ -18,7 +18,6 @@ from fedrepro.config.values import (
     Seed,
 )
 from fedrepro.support.typed_yaml import Typed, expected
-from fedrepro.support.typed_yaml import later as later
 
 
 class ArtifactFromRun(Typed):

@@ -21,7 +21,6 @@ from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, expected
-from fedrepro.support.typed_yaml import later as later
 
 
 class Seeds(Typed):

@@ -81,15 +81,20 @@ def parse_all(root: Path) -> None:
                 _written_out(path, path.relative_to(root))
 
 
+def require_workbench(root: Path) -> None:
+    """Raise UserError unless a folder is a workbench."""
+    if not (root / CONFIG).exists():
+        why = "there is no such file: run this in a workbench, which `fedrepro init` makes"
+        raise refusal(CONFIG, why, code="missing")
+
+
 def load_config(root: Path = Path()) -> Config:
     """Read ``root/config/config.yaml``.
 
     Raises:
         UserError: for the first fault.
     """
-    if not (root / CONFIG).exists():
-        why = "there is no such file: run this in a workbench, which `fedrepro init` makes"
-        raise refusal(CONFIG, why, code="missing")
+    require_workbench(root)
     written = with_new_keys("config", read_yaml(root / CONFIG, CONFIG), CONFIG)
     return validate(Config, {} if written is None else written, CONFIG)
 

@@ -35,8 +35,7 @@ from fedrepro.support.errors import nearest, refusal
 from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed, expected, plain_or, validate
-from fedrepro.support.typed_yaml import later as later
+from fedrepro.support.typed_yaml import Typed, expected, later, plain_or, validate
 
 BETAS = (0.9, 0.999)
 

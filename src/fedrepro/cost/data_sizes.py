@@ -9,7 +9,7 @@ import numpy as np
 from fedrepro.config.partition_sizes import DataShares
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import DataSize
-from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.data.dataset import PREPARED, is_prepared, open_dataset
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import damaged
@@ -37,7 +37,7 @@ def data_of(bench: Workbench, name: str) -> DataSize | None:
         UserError: if it is damaged.
     """
     stated = bench.datasets[name].size
-    if not (bench.root / PREPARED / name / "meta.json").exists():
+    if not is_prepared(name, bench.root / PREPARED):
         return stated
     dataset = open_dataset(name, bench.root / PREPARED)
     group = dataset.train.group

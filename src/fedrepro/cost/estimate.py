@@ -17,10 +17,11 @@ from fedrepro.cost.model import Basis, CostModel, RunCost
 from fedrepro.cost.rates import Workload
 from fedrepro.cost.schedule import makespan
 from fedrepro.data.catalogue.entries import Fetched, RawFile
-from fedrepro.data.dataset import PREPARED
+from fedrepro.data.dataset import PREPARED, is_prepared
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.support.cores import usable_cores
 from fedrepro.support.errors import bad_argument
+from fedrepro.support.grouping import grouped
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,12 @@ class CostEstimate:
             )
             for target in self.cost_model.targets
         ]
-        methods: dict[str, list[RunCost]] = {}
-        systems: dict[str, list[RunCost]] = {}
-        for run, cost in self.costs.items():
-            system = run.setting.partition("/")[0]
-            methods.setdefault(f"{system} {run.method}", []).append(cost)
-            systems.setdefault(system, []).append(cost)
+        costs = self.costs.values()
+        methods = grouped(costs, lambda cost: f"{cost.run.system} {cost.run.method}")
+        systems = grouped(costs, lambda cost: cost.run.system)
         groups += [("method", name, methods[name]) for name in sorted(methods)]
         groups += [("system", name, costs) for name, costs in systems.items()]
-        groups.append(("all", "all", list(self.costs.values())))
+        groups.append(("all", "all", list(costs)))
         return [CostLine.of(*group, self.wall_seconds(group[2], self.at_once)) for group in groups]
 
     @property
@@ -180,7 +178,7 @@ class CostEstimate:
         return [
             self._missing(name, runs, seen)
             for name, runs in sorted(counts.items())
-            if not (self.cost_model.bench.root / PREPARED / name / "meta.json").exists()
+            if not is_prepared(name, self.cost_model.bench.root / PREPARED)
         ]
 
     def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:

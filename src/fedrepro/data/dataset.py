@@ -162,6 +162,11 @@ def refuse_damage(name: str, root: Path = PREPARED) -> None:
         raise damaged(folder, error) from None
 
 
+def is_prepared(name: str, root: Path = PREPARED) -> bool:
+    """Return True if a data set has been prepared, whether or not it is damaged now."""
+    return (root / name / "meta.json").exists()
+
+
 def read_meta(folder: Path) -> dict[str, Any] | None:
     """A prepared folder's meta.json, or None if it does not exist.
 

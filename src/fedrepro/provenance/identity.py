@@ -15,6 +15,7 @@ from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.provenance import arithmetic, fingerprint, machine, numerics
+from fedrepro.support.grouping import grouped
 
 MOST = 3  # differences in a sentence
 LONGEST = 60  # characters of a value
@@ -165,9 +166,7 @@ def other_numbers(listed: Iterable[Difference]) -> list[Difference]:
 
 def in_words(listed: Iterable[Difference]) -> str:
     """Differences as one sentence without a full stop; "" if there are none."""
-    groups: dict[str, list[Difference]] = {}
-    for difference in listed:
-        groups.setdefault(difference.about, []).append(difference)
+    groups = grouped(listed, lambda difference: difference.about)
     return "; ".join(_sentence(about, group) for about, group in groups.items())
 
 

@@ -17,14 +17,13 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.run.replayed import NAME as REPLAYED
 from fedrepro.run.results import MANIFEST, REFERENCE, TIMING
-from fedrepro.run.run_archive import COMPACT, PAPERS, RUNS, ArchivedRun, archived_runs
+from fedrepro.run.run_archive import COMPACT, ORDER, PAPERS, RUNS, ArchivedRun, archived_runs
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged
 from fedrepro.support.packaged import is_distribution
 from fedrepro.support.typed_yaml import read_yaml
 
 FILE = "landed.json"
-ORDER = PAPERS / "systems.yaml"
 DIGITS = 12
 VALUES = ("mean", "std", "doubt", "text", "state", "note")  # the other columns name a row
 MEMBER = "method"  # with this column begins a row's name within its group

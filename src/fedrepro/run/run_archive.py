@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # most commands read no table
     import pyarrow
 
 PAPERS = Path("reports/papers")
+ORDER = PAPERS / "systems.yaml"  # the papers that the site lists
 COMPACT = "compact"
 RUNS = "runs.parquet"
 ROUNDS = "rounds.parquet"

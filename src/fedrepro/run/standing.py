@@ -24,7 +24,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import digest_of as digest_of_entry
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, read_meta
+from fedrepro.data.dataset import PREPARED, Dataset, is_prepared, open_dataset, read_meta
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.raw_files import DOWNLOADS, recorded
 from fedrepro.data.partition.assigning import of_server
@@ -234,7 +234,7 @@ def prepared(bench: Workbench, name: str) -> Dataset | None:
     One that an older reader made has today's notes of what is in its statistics: without them, a
     run whose clients hold rows out would be current until its data are prepared again.
     """
-    if not (bench.root / PREPARED / name / "meta.json").exists():
+    if not is_prepared(name, bench.root / PREPARED):
         return None
     try:
         dataset, entry = open_dataset(name, bench.root / PREPARED), bench.datasets[name]

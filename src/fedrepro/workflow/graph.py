@@ -30,7 +30,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
-from fedrepro.data.dataset import FORMAT, PREPARED
+from fedrepro.data.dataset import FORMAT, PREPARED, is_prepared
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.engine.executor_facts import PER_CLIENT
@@ -220,7 +220,7 @@ class Graph:
         """
         with exit_on_user_error():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
-            prepared = (self.bench.root / PREPARED / wildcards.dataset / "meta.json").exists()
+            prepared = is_prepared(wildcards.dataset, self.bench.root / PREPARED)
             if prepared and not prepared_differences(self.bench, wildcards.dataset):
                 recorded = recorded_parameters(self.bench.root, [output], (), 1)
                 if recorded:

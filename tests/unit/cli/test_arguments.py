@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.cli import analysis, plan
+from fedrepro.cli import analysis, arguments, plan
 from fedrepro.cli.main import main
 from fedrepro.config.workbench import Workbench
 from support.places import ROOT
@@ -155,10 +155,10 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
 @pytest.mark.parametrize("least", [1, 2])
 def test_a_number_of_things_is_at_least_the_least(least: int) -> None:
     for value in (least, least + 1):
-        analysis.require_at_least("--points", value, least)
+        arguments.require_at_least("--points", value, least)
     for value in (least - 1, -3):
         with refused(key="--points", value=value):
-            analysis.require_at_least("--points", value, least)
+            arguments.require_at_least("--points", value, least)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.cli import claims, plan, ranking, requested, verify
+from fedrepro.cli import arguments, claims, plan, ranking, requested, verify
 from fedrepro.cli.main import main
 from fedrepro.cli.memory import without_log
 from fedrepro.config.loading import load
@@ -175,10 +175,10 @@ def registry_value(name: str, key: str) -> object:
 @pytest.mark.parametrize("seed", [-1, 0, 1, 2**32 - 1, 2**32])
 def test_a_seed_is_one_that_every_generator_takes(seed: int) -> None:
     if 0 <= seed < 2**32:
-        requested.require_seed("--seed", seed)
+        arguments.require_seed("--seed", seed)
     else:
         with pytest.raises(UserError, match=f"--seed: {seed}: expected"):
-            requested.require_seed("--seed", seed)
+            arguments.require_seed("--seed", seed)
 
 
 def test_values_of_the_command_line_have_the_types_of_files(bench: Workbench) -> None:

@@ -12,14 +12,13 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.config.settings import later
 from fedrepro.methods import facts
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.syntax import Syntax, read_syntax, syntax_of
 from fedrepro.support import plugins
 from fedrepro.support.plugins import content_of
-from fedrepro.support.typed_yaml import Typed
+from fedrepro.support.typed_yaml import Typed, later
 from support.places import ROOT
 from support.tiny_run import run_spec
 

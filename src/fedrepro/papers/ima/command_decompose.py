@@ -2,9 +2,9 @@
 
 import argparse
 
-from fedrepro.cli.analysis import require_at_least, write_found
+from fedrepro.cli.analysis import write_found
+from fedrepro.cli.arguments import require_at_least, require_seed
 from fedrepro.cli.console import progress_bar
-from fedrepro.cli.requested import require_seed
 from fedrepro.config.loading import load
 from fedrepro.config.targets import joint_analysis
 from fedrepro.papers.ima.decomposition_of_runs import decomposition_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.data.dataset import PREPARED, is_prepared, open_dataset
 from fedrepro.run.results import RunRecord
 
 
@@ -17,7 +17,7 @@ def training_images(
     None if the data set is not prepared here, holds no images, or too few of a class.
     """
     name = str(record.manifest.get("run", {}).get("dataset"))
-    if not (root / PREPARED / name / "meta.json").exists():
+    if not is_prepared(name, root / PREPARED):
         return None
     train = open_dataset(name, root / PREPARED).train
     if train.x.ndim != 4 or train.x.dtype != np.uint8 or train.y.ndim != 1:

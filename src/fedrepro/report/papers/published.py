@@ -18,13 +18,12 @@ from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Insight
 from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, listed_in, rows_of
 from fedrepro.report.papers.references import References, load_references
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import ORDER, PAPERS
 from fedrepro.support.errors import bad_value, missing_value, refusal
 from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
-ORDER = PAPERS / "systems.yaml"
 CLAIMS, INSIGHTS = "claims.yaml", "what_follows.yaml"
 Name = tuple[str, str, str, str]  # of a printed cell in its table: its values of KEYS
 
