@@ -189,6 +189,26 @@ def test_one_needs_no_list_and_an_iterator_is_one() -> None:
     assert train(callbacks=None, measures=None).rounds.equals(train().rounds)
 
 
+@pytest.mark.parametrize(
+    ("method", "test", "warned"),
+    [
+        ("ditto", TEST, True),
+        ("ditto", None, False),
+        ("fedper", TEST, True),
+        ("local", TEST, False),  # it has no shared model to score
+        ("fedavg", TEST, False),
+    ],
+)
+def test_a_run_says_that_it_stops_by_a_model_of_no_client(
+    method: str, test: Any, warned: bool
+) -> None:
+    given = {"test": test, "test_fraction": 0.2, "stop": {"patience": 2}, "rounds": 2}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train(method, "twonn", **given)
+    assert any("stop" in str(each.message) for each in said) == warned
+
+
 def test_two_ends_are_refused() -> None:
     with refused("value", key="stop"):
         train(stop={"at": 90}, callbacks=[fr.callbacks.EarlyStopping(patience=3)])

@@ -263,11 +263,31 @@ def by_part(
 def unscored(spec: RunSpec) -> str:
     """A line for a method whose clients have models of their own, where no client is scored."""
     method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
-    layers = (layer for layer in method.layers() if not isinstance(layer, Wrapper | PartlyShared))
-    own = any(type(layer).eval_model is not Method.eval_model for layer in layers)
-    if not own or not method.classifies or method.own_classifier:
+    parts = (layer for layer in method.layers() if not isinstance(layer, PartlyShared))
+    if not _has_own_models(method, parts):
         return ""
     return (
         f"method {spec.method}: test_accuracy is of the shared model; clients' own have "
         "client_accuracy, for which each client holds out test samples: `test_fraction=0.2`"
     )
+
+
+def stopped_by_shared(spec: RunSpec) -> str:
+    """A line for such a method in a run with test samples of no client, which is to stop by them.
+
+    Without them, the score that counts is of clients' own models.
+    """
+    method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
+    if not spec.setting.stop or not _has_own_models(method, method.layers()):
+        return ""
+    return (
+        f"method {spec.method}: stop: with `test`, the shared model's score counts, which may not "
+        "move; without it, that of clients' own models"
+    )
+
+
+def _has_own_models(method: Method, parts: Iterable[Method]) -> bool:
+    """Return True if one of the parts gives clients models of their own beside a shared one."""
+    layers = (layer for layer in parts if not isinstance(layer, Wrapper))
+    own = any(type(layer).eval_model is not Method.eval_model for layer in layers)
+    return own and method.classifies and not method.own_classifier

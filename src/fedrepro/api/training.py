@@ -236,6 +236,8 @@ def _trained(said: SimpleNamespace) -> Run:
     spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
     if not share and (line := given.unscored(spec)):
         _warn(line)
+    if share and dataset.test and (line := given.stopped_by_shared(spec)):
+        _warn(line)
     if share and dataset.redraw:
         _warn(
             "clients: the test samples that they hold out are drawn, too, once and by the same "
