@@ -82,7 +82,8 @@ WHOSE = {
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow
     "workflow/snakemake_patches.py forget_dead_calls lock.unlink": "of dead calls",
-    "workflow/snakemake_patches.py keep_outlived folder.rename": "to where nothing is, and back",
+    "workflow/snakemake_patches.py _save_result folder.rename": "to where nothing is, and back",
+    "workflow/rerun_checks.py note_definition write_atomically": "a folder of ours in .snakemake",
     "workflow/resources.py save_estimates write_atomically": NAME,
     "workflow/checks.py check_methods write_atomically": NAME,
     "methods/facts.py write write_atomically": NAME,
@@ -112,7 +113,7 @@ WHOSE = {
     "cli/init.py _list write_atomically": "the list of papers gets a line",
     "cli/synth.py make_export atomic_folder": "there was no such folder",
     "cli/report.py export atomic_folder": "there was no such folder",
-    "cli/curve.py _write_page write_atomically": OUTPUT,
+    "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
     "papers/aaggff/command_replay.py _write write_atomically": RESULT,
     # the site
     "report/pages/standalone.py write_standalone write_atomically": RESULT,

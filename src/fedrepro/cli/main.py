@@ -42,6 +42,8 @@ REFUSED_BY_SYSTEM = {
     errno.EACCES, errno.EDQUOT, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC,
     errno.EPERM, errno.EROFS, errno.ESTALE,
 }  # fmt: skip
+# Errors about something of another kind than a file: `files.plain` raises the first.
+NO_FILE = {errno.EINVAL, errno.EISDIR, errno.ENOTDIR}
 
 # In the messages of errors that other libraries raise when memory runs out.
 NO_MEMORY = (
@@ -313,7 +315,8 @@ def _refused_in_a_line() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in REFUSED_BY_SYSTEM:
+        refused = error.errno in REFUSED_BY_SYSTEM or (error.filename and error.errno in NO_FILE)
+        if not refused:
             raise
         named = brief(str(error.filename)) if error.filename else "a file"
         raise refusal(named, str(error.strerror), code="unreadable") from error

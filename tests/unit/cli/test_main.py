@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 import pytest
 
@@ -20,6 +20,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.run.results import LOGS, read_run
 from fedrepro.support import commands, plugins
 from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.support.files import sha256_of
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.printing import CONTROL
 from fedrepro.support.terminal import let_go
@@ -419,10 +420,23 @@ def test_a_name_that_is_too_long_is_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_other_errors_of_the_system_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_where_a_file_should_be_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine").mkdir()
+    monkeypatch.setattr(verify, "handle", lambda arguments: sha256_of(Path("mine")))
+    assert main(["verify"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'mine'" in line
+
+
+@pytest.mark.parametrize("error", [(errno.ENOENT, "none", "ours"), (errno.EINVAL, "invalid")])
+def test_other_errors_of_the_system_are_ours(
+    error: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def handle(arguments: argparse.Namespace) -> NoReturn:
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "ours")
+        raise OSError(*error)
 
     monkeypatch.setattr(verify, "handle", handle)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(OSError, match=error[1]):
         main(["verify"])
