@@ -34,7 +34,7 @@ def refuse_unaccountable(method: Method, setting: Setting) -> None:
     for key in ("availability", "cohorts"):
         if getattr(setting, key):
             wanted = f"none with method {name}, whose epsilon is known for fixed cohorts only"
-            value = getattr(setting, key).model_dump(exclude_defaults=True)
+            value = getattr(setting, key).model_dump(by_alias=False, exclude_defaults=True)
             raise bad_value(f"setting {setting.name}", key, value, wanted)
     try:
         version(ACCOUNTANT)

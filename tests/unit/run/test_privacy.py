@@ -44,11 +44,12 @@ def test_without_noise_it_says_that_nothing_is_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [{"availability": {"dropout": 0.5}}, {"cohorts": {"stream": "numpy_legacy", "seed": 1}}],
+    [{"availability": {"period": 4}}, {"cohorts": {"stream": "numpy_legacy", "seed": 1}}],
     ids=["availability", "cohorts"],
 )
 def test_cohorts_that_the_accountant_does_not_know_are_refused(tmp_path: Path, key: dict) -> None:
-    with refused(names="epsilon"):
+    ((name, given),) = key.items()
+    with refused("value", key=name, value=given, names="epsilon"):
         carry_out(tmp_path / "x", run_spec("dp+fedavg", **key))
 
 
