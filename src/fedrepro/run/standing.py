@@ -170,9 +170,14 @@ def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
     """
     entry, archives = bench.datasets[name], bench.config.data.archives
     try:
-        meta = read_meta(bench.root / PREPARED / name)
+        folder = bench.root / PREPARED / name
+        meta = read_meta(folder)
         if meta is None:
-            return []
+            if not (folder.is_dir() and any(folder.iterdir())):
+                return []
+            # What runs were trained on is there no more, and the entry may have been edited since.
+            words = f"data set {name} was left unfinished: `fedrepro prepare {name}` says why"
+            return [_other(f"data set {name}", words)]
         raw = sha256_of_own(entry, archives) if isinstance(entry, Own) else None
         entry = _as_prepared(bench, name)
         made_by = _reader_of(meta, entry)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,6 +113,15 @@ def test_what_is_there_and_current_is_stated(bench: Workbench) -> None:
     assert now(bench, "own/own")[0]["given"] == {"unlabelled": partition.server}
     elsewhere, _ = standing.data_now(bench, bench.run_spec("own/fed", "feddf", 2))
     assert "partition_sha256" not in elsewhere  # which is of another seed
+
+
+def test_data_whose_preparation_failed_are_not_those_of_a_run(bench: Workbench) -> None:
+    """Snakemake removes meta.json before it prepares again; arrays of another entry stay."""
+    for name, folder in ((name, bench.root / "results/data" / name) for name in ("mine", "other")):
+        (folder / "meta.json").unlink()
+        assert f"data set {name}" in now(bench)[1]
+        shutil.rmtree(folder)  # by the user, to save space
+        assert f"data set {name}" not in now(bench)[1]
 
 
 def test_what_a_run_is_given_is_what_its_data_are_compared_by(bench: Workbench) -> None:
