@@ -108,7 +108,7 @@ def subjects(device: str) -> tuple[dict[Workload, Subject], dict[MethodKey, RunS
     methods: dict[MethodKey, RunSpec] = {}
     for scale in SCALES:
         model = CostModel(bench, chosen(bench, (), scale))
-        for spec in map(model.spec, model.runs):
+        for spec in map(bench.spec_of, model.runs):
             data = model.data(spec.setting.dataset)
             if data is None:
                 continue

@@ -56,8 +56,10 @@ def test_runs_that_count_are_due_once_and_judged_if_any_match_asks(
     assert made.runs({("s/b", "mine"): ("s/b", "best")}) == wanted
     assert sorted(asks for run, asks in asked if run.setting == "s/a") == [True] * count
     assert made.candidates == {}
-    later = SimpleNamespace(runs=[there, RunKey("s/b", "rival", 9)])
-    assert request(matches, [later]).candidates == {RunKey("s/b", "rival", 9): False}
+    run = RunKey("s/b", "rival", 9)
+    for match in matches:
+        later = SimpleNamespace(match=match, runs=[there, run])
+        assert request(matches, [later]).candidates == {run: match.judged}
 
 
 @pytest.mark.parametrize("seeds", [None, 0, 1, 3, 5, 6])

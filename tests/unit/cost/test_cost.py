@@ -557,7 +557,7 @@ def test_the_shipped_tables_know_every_run() -> None:
     bench = load(ROOT)
     for scale in SCALES:
         model = CostModel(bench, chosen(bench, (), scale))
-        specs = {spec.setting.name: spec for spec in map(model.spec, model.runs)}
+        specs = {spec.setting.name: spec for spec in map(bench.spec_of, model.runs)}
         for spec in specs.values():
             data = model.data(spec.setting.dataset)
             assert data and model.workload(spec, data) in model.rates.models
