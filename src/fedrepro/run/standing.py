@@ -165,6 +165,9 @@ def partition_now(
 def prepared_differences(bench: Workbench, name: str) -> list[Difference]:
     """Lists why a data set would be prepared again; [] if it is current or missing.
 
+    One whose arrays are there without meta.json is neither: its last preparation failed or was
+    stopped.
+
     Files that the user supplied and has removed are not missed. Data that an older reader made are
     current if today's reader makes the same bytes.
     """

@@ -64,7 +64,7 @@ def on_start(workflow: Any) -> bool:
         return False
     reset_future_mtimes()
     keep_outlived(workflow)
-    keep_found()
+    keep_results_of_others()
     keep_asking_slurm(workflow)
     throttle_scheduler(workflow)
     return bool(workflow.local_exec)
@@ -302,7 +302,7 @@ def keep_outlived(workflow: Any) -> None:
         _save_result(job)
 
 
-def keep_found() -> None:
+def keep_results_of_others() -> None:
     """Save the results of runs that others finish after Snakemake has found them missing.
 
     Such as `fedrepro run` in another terminal. Snakemake removes a job's files before it starts it,
@@ -310,15 +310,15 @@ def keep_found() -> None:
     """
     from snakemake.jobs import Job  # type: ignore[import-untyped]
 
-    if Job.remove_existing_output is not _save_found:
+    if Job.remove_existing_output is not _save_and_remove:
         _removed_by_snakemake.append(Job.remove_existing_output)
-        Job.remove_existing_output = _save_found
+        Job.remove_existing_output = _save_and_remove
 
 
 _removed_by_snakemake: list[Callable[[Any], Awaitable[None]]] = []  # Snakemake's own function
 
 
-async def _save_found(job: Any) -> None:
+async def _save_and_remove(job: Any) -> None:
     if _rule_of(job) == "run" and job.output.manifest in job.dag.reason(job).missing_output:
         _save_result(job)
     await _removed_by_snakemake[-1](job)

@@ -19,8 +19,8 @@ from fedrepro.workflow.snakemake_patches import (
     CALLS,
     LOCKS,
     forget_dead_calls,
-    keep_found,
     keep_outlived,
+    keep_results_of_others,
 )
 
 assert api  # which has to be imported before `jobs`
@@ -128,7 +128,7 @@ def test_a_run_that_somebody_else_has_finished_is_put_aside_before_it_is_removed
 
     monkeypatch.setattr(Job, "remove_existing_output", remove)
     for _ in range(2):  # two workflows of a process
-        keep_found()
+        keep_results_of_others()
     reason = SimpleNamespace(missing_output={str(manifest)} if missed else set())
     job = SimpleNamespace(
         log=["results/logs/run/ima/tiny/fedavg/seed1.log"],
