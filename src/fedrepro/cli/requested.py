@@ -15,7 +15,7 @@ from fedrepro.support.typed_yaml import read_value
 def requested(
     arguments: argparse.Namespace, overrides: Overrides | None = None
 ) -> tuple[Workbench, RunKey]:
-    """The run that :func:`add_run`'s arguments name.
+    """The run that a command's arguments SETTING, METHOD and --seed name.
 
     Raises:
         UserError: for an invalid setting, seed, hyperparameter or key.

@@ -1,9 +1,10 @@
 """Why outputs are made again although neither Snakemake's records nor the files' times say so.
 
 Snakemake knows of a file's configuration and code only what it recorded in ``.snakemake`` when it
-made the file. Without records, or with results from elsewhere, it takes any file for today's. So a
-run's manifest and a data set's meta.json are asked themselves, and a table, page or analysis
-without a record is made again.
+made the file. Without records, or with results from elsewhere, it takes any file for current unless
+an input is newer: so is any that was copied later. So runs, data and partitions say themselves if
+they are current, whatever the times of their files, and a table, page or analysis without a record
+is made again.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,15 @@ from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.standing import prepared_differences, standing_of
 from fedrepro.support.errors import exit_on_user_error
-from fedrepro.support.files import sha256_of, write_atomically
+from fedrepro.support.files import write_atomically
 from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
-from fedrepro.workflow.snakemake_patches import force, has_begun, read_record, was_recorded_with
+from fedrepro.workflow.snakemake_patches import (
+    force,
+    has_begun,
+    ignore_times,
+    read_record,
+    was_recorded_with,
+)
 
 UNRECORDED = "it is not recorded how the present one was made"
 REDEFINED = "the present one is of another definition in the experiment file than recorded"
@@ -50,20 +57,20 @@ class RerunChecks:
         run = RunKey.of_wildcards(wildcards)
         with exit_on_user_error():
             why = standing_of(self._graph.bench, run).why
-        return self._checked(run.manifest, why)
+        return self._decided(run.manifest, why)
 
     def stale_data(self, wildcards: Any) -> list[str]:
         """Ask a data set from which catalogue entry it was prepared."""
         folder = PREPARED / wildcards.dataset
         with exit_on_user_error():
             why = in_words(prepared_differences(self._graph.bench, folder.name))
-        return self._checked(folder / "meta.json", why)
+        return self._decided(folder / "meta.json", why)
 
     def stale_partition(self, wildcards: Any) -> list[str]:
         """Ask a partition from which code and labels it was made."""
         with exit_on_user_error():
             path, why = self._graph.stale_partition(wildcards)
-        return self._checked(path, why)
+        return self._decided(path, why)
 
     def unrecorded(self, output: str) -> Check:
         """The check that Snakemake has a record of an output, such as ``results/{study}.json``.
@@ -80,11 +87,17 @@ class RerunChecks:
                     why = UNRECORDED
                 elif noted is not None and not was_recorded_with(record, noted):
                     why = REDEFINED
-            return self._checked(path, why)
+            return self._forced(path, why)
 
         return check
 
-    def _checked(self, output: Path, why: str) -> list[str]:
+    def _decided(self, output: Path, why: str) -> list[str]:
+        """Force an output that is stale; let no time of a file decide on another."""
+        if not why:
+            ignore_times(str(output))
+        return self._forced(output, why)
+
+    def _forced(self, output: Path, why: str) -> list[str]:
         if why and self._workflow.is_main_process:
             self.reasons[str(output)] = why
             force(self._workflow, str(output))
@@ -129,25 +142,9 @@ def reasons_of(bench: Workbench, run: RunKey) -> list[str]:
     if any(has_begun(root, path) for path in outputs):
         return ["Snakemake's records say that the job that made it did not finish"]
     wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
-    inputs = [*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)]
-    records = [read_record(root, path) for path in outputs]
-    oldest = min((root / path).stat().st_mtime_ns for path in outputs)
-    due = [
-        f"{path} is newer and has changed"
-        for path in inputs
-        if (root / path).exists()
-        and (root / path).stat().st_mtime_ns > oldest
-        and not _is_the_same(root, path, records)
-    ]
-    listed = [record["input"] for record in records if record.get("input") is not None]
-    if any(names != sorted(inputs) for names in listed):
-        due.append("its list of inputs has changed")
+    inputs = sorted([*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)])
+    recorded = [read_record(root, path).get("input") for path in outputs]
+    if any(names not in (None, inputs) for names in recorded):
+        return ["its list of inputs has changed"]
     why = standing_of(bench, run).why
-    return due or [why] * bool(why)
-
-
-def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
-    """Return True if an input has the bytes that were recorded for every output."""
-    checksums = [record.get("input_checksums") for record in records]
-    known = {str(of.get(path)) if isinstance(of, dict) else "" for of in checksums}
-    return len(known) == 1 and known.pop().removeprefix("sha256:") == sha256_of(root / path)
+    return [why] * bool(why)

@@ -10,6 +10,7 @@ import ast
 import atexit
 import getpass
 import logging
+import math
 import os
 import re
 import socket
@@ -493,6 +494,30 @@ PARAMS_FROM = 6  # the first format of records that has all parameters
 def force(workflow: Any, output: str) -> None:
     """Have an output made again, whatever is recorded of it."""
     workflow.dag.forcefiles.add(output)
+
+
+def ignore_times(output: str) -> None:
+    """Let no input's time be a reason to make an output that is there; only a job that makes one.
+
+    Snakemake takes an input that is newer for changed, unless it has recorded its checksum.
+    """
+    from snakemake.jobs import Job  # type: ignore[import-untyped]
+
+    if not _current:
+        ours, theirs = property(_time_of_output), Job.output_mintime
+        _time_by_snakemake.append(theirs.fget)
+        Job.output_mintime = ours
+    _current.add(output)
+
+
+_current: set[str] = set()  # outputs whose times do not count
+_time_by_snakemake: list[Callable[[Any], Awaitable[float | None]]] = []  # Snakemake's own function
+
+
+async def _time_of_output(job: Any) -> float | None:
+    time_of_oldest = await _time_by_snakemake[-1](job)
+    outlasts = time_of_oldest is not None and not _current.isdisjoint(job.output)
+    return math.inf if outlasts else time_of_oldest
 
 
 def has_begun(root: Path, output: Path) -> bool:

@@ -43,6 +43,8 @@ assert api  # which has to be imported before the others
         (patches.throttle_scheduler, SCHEDULER, "self._open_jobs.release()"),
         (patches.keep_asking_slurm, SCHEDULER, "self._executor"),
         (patches.force, dag.DAG, "self.forcefiles"),
+        (patches.ignore_times, dag.DAG, "await job_.output_mintime"),
+        (patches.ignore_times, dag.DAG, "await f.is_newer(output_mintime_)"),
         (patches.recorded_parameters, persistence, "RECORD_FORMAT_VERSION = 6"),
         (patches.has_begun, FilePersistence, "urlsafe_b64encode"),
         (patches.default_resources, Resources, "def from_mapping("),
