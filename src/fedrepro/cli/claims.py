@@ -89,9 +89,13 @@ def print_claims(rows: Sequence[Mapping[str, Any]], counts: Mapping[str, Any]) -
         print_rows(header, [_in_short(row) for row in rows])
         print_lines(_counts(counts) if rows else [])
     else:
-        diverged = ["compact_diverged"] if any(row["compact_diverged"] for row in rows) else []
+        rare = [
+            key
+            for key in ("compact_diverged", "compact_earlier_rule")
+            if any(row[key] for row in rows)
+        ]
         keys = (
-            *("claim", "says", "printed", "compact", "compact_lead", "compact_seeds", *diverged),
+            *("claim", "says", "printed", "compact", "compact_lead", "compact_seeds", *rare),
             *("ours", "released", "lead", "seeds"),
         )
         print_rows(keys, [[str(row[key]) for key in keys] for row in rows])
@@ -106,6 +110,7 @@ def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
         return "; ".join(filter(None, (known, numbers, *more)))
 
     small = f"{row['compact_diverged']} diverged" if row["compact_diverged"] else ""
+    rule = "setting by an earlier rule" if row["compact_earlier_rule"] else ""
     released = "" if row["released"] == Word.NOT_COMPUTED else f"as released: {row['released']}"
     return (
         row["claim"],
@@ -113,7 +118,7 @@ def _in_short(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["printed"],
         "can't be tested"
         if row["compact"] == "none"
-        else said(row["compact"], row["compact_lead"], row["compact_seeds"], small),
+        else said(row["compact"], row["compact_lead"], row["compact_seeds"], small, rule),
         said(row["ours"], row["lead"], row["seeds"], released),
     )
 
@@ -131,6 +136,7 @@ def _counts(counts: Mapping[str, Any]) -> list[str]:
     return [
         f"Of {counted(counts['total'], 'claim')}, by the printed numbers: {printed}.",
         f"By small runs (scale compact): {', '.join(small)}.",
+        f"{counts['earlier_rule']} of these rest on settings by an earlier rule (docs/compact.md).",
         f"By runs with the papers' settings (scale paper): {ours}.",
         "Claims that share runs rest on one experiment.",
     ]

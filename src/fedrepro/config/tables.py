@@ -182,6 +182,8 @@ class Table(Typed):
         published: the printed table that it is compared with, if any.
         diagnostic: it only shows where printed cells may come from. Its numbers answer them in no
             reading, and judge no claim.
+        earlier_rule: its settings, of scale compact, were chosen by a rule that has been replaced
+            (docs/compact.md). Claims that it tests say so.
         metric: what its cells show, unless a row or column says otherwise.
         summary: which rounds are averaged.
         seeds: replaces the system's seeds.
@@ -192,6 +194,7 @@ class Table(Typed):
     title: str
     published: PublishedTable | None = None
     diagnostic: bool = later(False, first_name="explains")
+    earlier_rule: bool = later(False)
     metric: Metric = ACCURACY
     summary: Summary = Summary()
     seeds: Seeds | None = later(None)

@@ -517,6 +517,7 @@ def test_a_line_of_an_estimate_has_each_number_in_its_unit() -> None:
 CLAIM = {
     "claim": "own-a", "says": "A > B", "printed": "holds", "compact": "does not hold",
     "compact_lead": "-1.0 [-2.0, -0.5]", "compact_seeds": 5, "compact_diverged": 0,
+    "compact_earlier_rule": False,
     "ours": "holds", "lead": "+3.0 [+1.0, +5.0]", "seeds": 2, "released": "unclear",
 }  # fmt: skip
 NOT_COMPUTED = {
@@ -540,7 +541,7 @@ def test_a_script_finds_a_claim_s_numbers_by_scale(
     assert ("compact_diverged" in head) == bool(diverged)
     first, second = (dict(zip(head, line, strict=True)) for line in lines)
     assert first == {key: str(CLAIM[key]) for key in head}
-    assert {*CLAIM} - {*head} == ({"compact_diverged"} if not diverged else set())
+    assert {*CLAIM} - {*head} == {"compact_earlier_rule", *["compact_diverged"] * (not diverged)}
     assert second["compact"] == second["ours"] == "not computed"
 
 
@@ -550,6 +551,8 @@ def test_a_script_finds_a_claim_s_numbers_by_scale(
         ({}, "does not hold; -1.0 [-2.0, -0.5], 5 seeds",
          "holds; +3.0 [+1.0, +5.0], 2 seeds; as released: unclear"),
         ({"compact_diverged": 4}, "does not hold; -1.0 [-2.0, -0.5], 5 seeds; 4 diverged", None),
+        ({"compact_earlier_rule": True},
+         "does not hold; -1.0 [-2.0, -0.5], 5 seeds; setting by an earlier rule", None),
         (NOT_COMPUTED, "", ""),
         ({"compact": "none"}, "can't be tested", None),
         ({"seeds": 1, "released": "not computed"}, None, "holds; +3.0 [+1.0, +5.0], 1 seed"),
@@ -569,11 +572,12 @@ def test_verdicts_are_counted_by_scale() -> None:
     counts = {
         "total": 11, "printed": {"holds": 8, "unclear": 3, "open": 0}, "no_compact": 2,
         "compact": {"holds": 5, "unclear": 4, "open": 0}, "ours": {"holds": 1, "unclear": 0},
-        "experiments": {"holds": 3, "unclear": 1, "open": 0},
+        "experiments": {"holds": 3, "unclear": 1, "open": 0}, "earlier_rule": 7,
     }  # fmt: skip
-    total, small, ours, _ = claims._counts(counts)
+    total, small, earlier, ours, _ = claims._counts(counts)
     assert re.findall(r"\d+", total) == ["11", "8", "3"]
     assert re.findall(r"\d+", small) == ["5", "3", "4", "1", "2"]
+    assert re.findall(r"\d+", earlier) == ["7"]
     assert re.findall(r"\d+", ours) == ["1"]
 
 

@@ -300,7 +300,7 @@ _NO_RUNS = shutil.ignore_patterns("reference")
 @pytest.mark.parametrize(
     ("system", "item", "small_item", "kinds"),
     [
-        ("superfed", "table_2_3", "compact_skew", {"each": 3}),
+        ("superfed", "table_2_3", "compact_skew", {"more": 3}),
         ("fedgo", "table_5", "compact_generator", {"more": 1, "amount": 1}),
     ],
 )

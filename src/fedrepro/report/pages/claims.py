@@ -42,6 +42,7 @@ class ClaimView:
         differences: of the settings of its compact runs from the paper's.
         untuned: what the paper tunes and no search of these settings has, and where it says so.
         looked_at: what was looked at before the compact result was believed, or "".
+        earlier_rule: the compact settings were chosen by a rule that has been replaced.
     """
 
     claim: Claim
@@ -53,6 +54,7 @@ class ClaimView:
     differences: tuple[differences.Row, ...]
     untuned: tuple[tuple[str, str], ...]
     looked_at: str
+    earlier_rule: bool = False
 
     @property
     def plot(self) -> str:
@@ -82,6 +84,7 @@ class ClaimView:
             "compact_lead": _lead_of(compact.overall) if compact else "",
             "compact_seeds": compact.overall.seeds if compact and compact.overall else 0,
             "compact_diverged": compact.diverged if compact else 0,
+            "compact_earlier_rule": self.earlier_rule,
             "compact_why": compact.why if compact else str(self.claim.compact),
             "seeds": overall.seeds if overall else 0,
         }
@@ -128,17 +131,20 @@ def views_of(
             for name, keys in compared.items()
             for row in differences.unsearched(workbench, name, keys).items()
         )
+        compact = judge_compact(workbench, claim, tables, margin_of(claim, pairs, compact=True))
         views.append(
             ClaimView(
                 claim,
                 judge_printed(claim, pairs, spread),
                 judge_claim(claim, pairs, index, counted),
                 judge_claim(claim, pairs, released),
-                judge_compact(workbench, claim, tables, margin_of(claim, pairs, compact=True)),
+                compact,
                 tuple(pages),
                 tuple(differences.rows_of(compared)),
                 tuple(dict.fromkeys(untuned)),
                 looked_at(workbench, claim, tables),
+                compact is not None
+                and workbench.experiments[claim.system].compact[compact.item].earlier_rule,
             )
         )
     return views
@@ -175,6 +181,7 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
             word: experiments(finding for finding in small if finding.word == word) for word in Word
         },
         "no_compact": len(views) - len(small),
+        "earlier_rule": sum(view.earlier_rule for view in views),
     }
 
 
