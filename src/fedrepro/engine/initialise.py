@@ -17,7 +17,11 @@ from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers with weights and a bias
+Others = nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose3d  # that draw alike by their own rules
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
+KNOWN = Drawn | nn.Embedding | nn.RNNBase | nn.GroupNorm | nn.LayerNorm | BatchNorm
+UNLIKELY = 1e-12  # probability of weights that a layer has drawn
+SORTED = 10_000  # entries of a weight by which its distribution is told
 
 
 def _drawn(leaf: Tensor, draw: Callable[[Tensor], object]) -> None:
@@ -50,7 +54,7 @@ def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
 
 def _bound_of(layer: nn.Module) -> float:
     """The largest initial weight of a layer that draws from a uniform distribution."""
-    if isinstance(layer, Drawn):
+    if isinstance(layer, Drawn | Others):
         return 1 / math.sqrt(layer.weight[0].numel())
     return 1 / math.sqrt(layer.hidden_size) if isinstance(layer, nn.RNNBase) else math.inf
 
@@ -101,8 +105,8 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     Attributes of a module change the rule: a part with ``keeps_weights`` keeps its pre-trained
     weights; ``redrawn`` discards them as AAggFF's released code does (discrepancy 14); ``xavier``
     and ``dcgan`` select those rules. A layer whose buffers do not start at fixed values draws them
-    in its ``draw_buffers``. A layer that is not known here draws its parameters in its
-    ``reset_parameters``, after the layers in it.
+    in its ``draw_buffers``. A layer that is not known here, or whose class overrides PyTorch's
+    rule, draws its parameters in its ``reset_parameters``, after the layers in it.
 
     Raises:
         UserError: for a parameter that no layer draws.
@@ -120,7 +124,11 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     drawn = [layer for layer in _inner_first(module) if layer not in kept]
     _mark(drawn)
     for layer in drawn:
-        if isinstance(layer, Drawn):
+        reset = _own_rule(layer)
+        if reset and not (isinstance(layer, KNOWN) and reset.__module__.startswith("torch.")):
+            with drawing_on(rng, next((leaf.device for leaf in layer.parameters()), None)):
+                reset()
+        elif isinstance(layer, Drawn):
             draw(layer, rng)
         elif isinstance(layer, nn.Embedding):
             _normal(layer.weight, 0.0, 1.0, rng)
@@ -130,9 +138,6 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             _recurrent(layer, rng)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | BatchNorm):
             layer.reset_parameters()  # ones, zeros and new statistics: no randomness
-        elif reset := _own_rule(layer):
-            with drawing_on(rng, next((leaf.device for leaf in layer.parameters()), None)):
-                reset()
         elif own := dict(layer.named_parameters(recurse=False)):
             raise _undrawn(type(layer).__name__, f"parameter {next(iter(own))}")
         if draw_buffers := getattr(layer, "draw_buffers", None):
@@ -145,31 +150,55 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
 def is_fresh(module: nn.Module) -> bool:
     """Return True if every weight is as its layer drew it when made: nobody has changed any.
 
-    It is seen by how often tensors were written to, so copies and loaded modules are not fresh, and
-    by weights beyond their bounds, as writes to ``.data`` are not counted.
+    It is seen by how often tensors were written to, so copies and loaded modules are not fresh. As
+    writes to ``.data`` are not counted, it is also seen by weights that the layer hardly draws.
     """
     if any(leaf.grad is not None or leaf.is_inference() for leaf in module.parameters()):
         return False  # of tensors made in inference mode, torch does not count the writes
-    for layer in module.modules():
-        bound = _bound_of(layer)
-        if any(
-            bool((leaf.detach().abs() > bound * (1 + 1e-6)).any())
-            for leaf in layer.parameters(recurse=False)
-        ):
-            return False
+    redrawn = [_redrawn(module, seed) for seed in (0, 1)]
+    one, other = redrawn
+    if one is None or other is None:
+        return False
+    for layers in zip(module.modules(), one.modules(), other.modules(), strict=True):
+        bound = _bound_of(layers[0])
+        for own, *drawn in zip(*(each.parameters(recurse=False) for each in layers), strict=True):
+            if own._version != drawn[0]._version or not _is_like(own.detach(), *drawn, bound):
+                return False
+    buffers = zip(module.buffers(), one.buffers(), strict=True)
+    return all(torch.equal(own, reset) for own, reset in buffers)
+
+
+def _redrawn(module: nn.Module, seed: int) -> nn.Module | None:
+    """A copy whose layers have drawn their parameters anew; None if one has no rule for it."""
     fresh = copied(module)
-    with seeded(0):
+    with seeded(seed):
         for layer in _inner_first(fresh):
-            reset = _own_rule(layer)
-            if reset:
+            if reset := _own_rule(layer):
                 reset()
             elif next(layer.parameters(recurse=False), None) is not None:
-                return False
-    pairs = zip(module.parameters(), fresh.parameters(), strict=True)
-    buffers = zip(module.buffers(), fresh.buffers(), strict=True)
-    return all(own._version == reset._version for own, reset in pairs) and all(
-        torch.equal(own, reset) for own, reset in buffers
-    )
+                return None
+    return fresh
+
+
+def _is_like(own: Tensor, one: Tensor, other: Tensor, bound: float) -> bool:
+    """Return True if a weight may be a draw, as the two others are, uniform up to a bound if any.
+
+    It is not if the largest entry, or the distribution of all (by the test of Kolmogorov and
+    Smirnov), is of a probability below :data:`UNLIKELY`.
+    """
+    share = float(own.abs().amax()) / bound if own.numel() else 0.0
+    if not share <= 1 + 1e-6:
+        return False
+    if torch.equal(one, other):  # not drawn: ones, zeros
+        return torch.equal(own, one)
+    if bound < math.inf and share ** own.numel() < UNLIKELY:
+        return False
+    step = max(1, own.numel() // SORTED)
+    mine, drawn = (each.detach().flatten()[::step].cpu().sort().values for each in (own, one))
+    count = len(mine)
+    below = torch.searchsorted(drawn, mine, right=True) / count
+    distance = float((below - torch.arange(1, count + 1) / count).abs().max())
+    return 2 * math.exp(-count * distance**2) >= UNLIKELY
 
 
 def _inner_first(module: nn.Module, seen: set[nn.Module] | None = None) -> Iterator[nn.Module]:

@@ -215,6 +215,67 @@ def test_a_module_is_fresh_until_somebody_changes_it() -> None:
             assert not is_fresh(module), change.__name__
 
 
+FRESH: dict[str, Callable[[], nn.Module]] = {
+    "narrow": lambda: nn.Linear(1, 1),
+    "linear": lambda: nn.Linear(60, 20),
+    "convolution": lambda: nn.Conv2d(3, 8, 5),
+    "deep convolution": lambda: nn.Conv3d(2, 4, 3),
+    "embedding": lambda: nn.Embedding(300, 8, padding_idx=0),
+    "recurrent": lambda: nn.GRU(6, 12),
+    "attention": lambda: nn.TransformerEncoderLayer(8, 2, 16),
+    "bilinear": lambda: nn.Bilinear(8, 8, 8),
+    "norm": lambda: nn.Sequential(nn.BatchNorm1d(4), nn.LayerNorm(4), nn.PReLU()),
+}
+
+
+@pytest.mark.parametrize("kind", FRESH)
+def test_no_layer_as_torch_made_it_is_taken_for_a_changed_one(kind: str) -> None:
+    for seed in range(30):
+        with drawing_on(stream(seed, "unused")):
+            module = FRESH[kind]()
+        assert is_fresh(module), seed
+
+
+WRITTEN: dict[str, Callable[[Tensor], object]] = {
+    "zeros": lambda leaf: leaf.zero_(),
+    "a constant": lambda leaf: leaf.fill_(0.01),
+    "a normal distribution": lambda leaf: leaf.normal_(0, 0.02),
+    "another range": lambda leaf: leaf.uniform_(-0.1, 0.1),
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@pytest.mark.parametrize("kind", ["linear", "embedding", "recurrent", "deep convolution", "norm"])
+def test_weights_written_through_data_are_no_fresh_ones(kind: str, how: str) -> None:
+    with drawing_on(stream(1, "unused")):
+        module = FRESH[kind]()
+        for leaf in module.parameters():
+            WRITTEN[how](leaf.data)
+        assert not is_fresh(module)
+        another = FRESH[kind]()
+        for leaf in another.parameters():
+            leaf.data = WRITTEN[how](leaf.detach().clone())
+        assert not is_fresh(another)
+
+
+def test_a_class_that_overrides_the_rule_of_torch_draws_by_its_own() -> None:
+    class Zero(nn.Linear):
+        def reset_parameters(self) -> None:
+            nn.init.zeros_(self.weight)
+            nn.init.constant_(self.bias, 3)
+
+    class Narrow(nn.Embedding):
+        def reset_parameters(self) -> None:
+            nn.init.uniform_(self.weight, 1, 2)
+
+    with drawing_on(stream(0, "unused")):
+        module = nn.ModuleDict({"zero": Zero(4, 2), "narrow": Narrow(4, 2)})
+    drawn, other = (Net(module).init(stream(seed, "init")) for seed in (1, 2))
+    assert not drawn["zero.weight"].any() and bool((drawn["zero.bias"] == 3).all())
+    assert bool((drawn["narrow.weight"] >= 1).all())
+    assert not torch.equal(drawn["narrow.weight"], other["narrow.weight"])
+
+
 def test_a_layer_that_draws_a_part_of_its_weights_is_refused() -> None:
     with drawing_on(stream(0, "unused")):
         module = nn.ModuleDict({"1": nn.PReLU(), "10": nn.Bilinear(2, 2, 2)})
