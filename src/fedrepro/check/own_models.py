@@ -6,6 +6,7 @@ cannot travel or be repeated is refused in one line.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,14 @@ from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 SMALL = re.compile("Kernel size|too small")  # in torch's words for images that shrink to nothing
+# Functions of the last layer, by task: of their results, losses and accuracies are wrong.
+PROBABILITIES = {
+    "classification": "Softmax", "next_word": "Softmax",
+    "binary": "Sigmoid", "multi_label": "Sigmoid",
+}  # fmt: skip
+SAME_NUMBERS = re.compile(
+    "(Alias|Clone|Permute|ReshapeAlias|Select|Slice|Squeeze|T|ToCopy|Transpose|Unsqueeze|View)Back"
+)
 Counted = BatchNorm | nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
 
@@ -36,11 +45,11 @@ def own_net(
     rng: torch.Generator,
     x: Tensor,
     outputs: int | None,
-    binary: bool = False,
+    task: str = "classification",
+    own_loss: bool = False,
     precision: Precision = "float32",
     targets: tuple[int, ...] | None = None,
     packing: Packing | None = None,
-    of_places: bool = False,
 ) -> Net:
     """A model of the user's own as a function of its parameters.
 
@@ -49,14 +58,14 @@ def own_net(
         rng: the global generators while it is built, for what does not change in training.
         x: two samples.
         outputs: how many it needs at least; None if it does not map samples to outputs.
-        binary: whether it needs exactly one output.
-        of_places: whether outputs are those of each place of a sample.
+        task: whose outputs it needs: "binary" exactly one, "next_word" those of each place.
+        own_loss: whether the loss is not the task's.
         packing: where each input is in ``x``, if they are several.
         targets: the shape of two samples' targets, if outputs need it, but for axes of length 1.
 
     Raises:
-        UserError: if it does not accept samples, has too few outputs, or does in training or
-            testing what cannot be repeated.
+        UserError: if it does not accept samples, has too few outputs or probabilities as such, or
+            does in training or testing what cannot be repeated.
     """
     where = f"model {name}"
     with drawing_on(rng, x.device):
@@ -68,19 +77,21 @@ def own_net(
     own = Own(build)
     arguments = packing.arguments_for(module.forward) if packing else one_input
     if outputs is not None:
-        given = arguments(x)
         there = refuse_unaccepted(name, module, x, packing)
         if targets is not None and _long(there) != _long(targets):
             wanted = f"{[*targets]}, as targets have"
             raise bad_value(where, "outputs of two samples", [*there], wanted)
-        if targets is None and len(there) != 2 and not of_places:
+        if targets is None and len(there) != 2 and task != "next_word":
             wanted = f"[2, {outputs}]: for numbers at each place, task: regression"
             raise bad_value(where, "outputs of two samples", [*there], wanted)
-        if binary and there[-1] != 1:
+        if task == "binary" and there[-1] != 1:
             raise bad_value(where, "outputs", there[-1], "1, as there are two classes")
         if targets is None and there[-1] < outputs:
             raise bad_value(where, "outputs", there[-1], f"at least {outputs}, one for each class")
-        own = _observed(where, own, module, given)
+        end = PROBABILITIES.get(task, "")
+        other = x[[0] * len(x)]  # what is kept of it shows in later outputs
+        calls = arguments(x), arguments(other)
+        own = _observed(where, own, module, calls, "" if end == "Softmax" and own_loss else end)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
         raise refusal(where, "all of its parameters are frozen: expected some to train")
@@ -95,6 +106,7 @@ class _Call(NamedTuple):
 
     Attributes:
         trains: whether a gradient reaches a parameter; False in testing.
+        end: the name of the function that outputs come from, as autograd calls it.
     """
 
     outputs: Tensor
@@ -102,6 +114,7 @@ class _Call(NamedTuple):
     written: set[str]
     replaced: set[str]
     trains: bool
+    end: str
 
 
 def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
@@ -122,6 +135,7 @@ def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
             drawn = changes(start, generators(device))
         _refuse_returned(returned, outputs)
         trains = training and _reached(outputs, copies.values())
+        _refuse_strangers(outputs, copies.values())
     finally:
         module.train()
     return _Call(
@@ -134,7 +148,35 @@ def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
             if after[name] is not leaf or leaf.data_ptr() != places[name]
         },
         trains,
+        _end_of(outputs),
     )
+
+
+def _refuse_strangers(outputs: Tensor, known: Iterable[Tensor]) -> None:
+    """Refuse a tensor to be trained that is no parameter: it would stay as it is.
+
+    Raises:
+        TypeError: also for layers in a Python list, which the module does not know.
+    """
+    own, seen, rest = set(map(id, known)), set[Any](), [outputs.grad_fn]
+    while rest:
+        node = rest.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own:
+            wanted = "an nn.Parameter, layers in an nn.ModuleList, or requires_grad_(False)"
+            why = f"uses a tensor {[*leaf.shape]} that requires gradients and is none of its own"
+            raise TypeError(f"its forward pass {why}: expected {wanted}")
+        rest += [before for before, _ in node.next_functions]
+
+
+def _end_of(outputs: Tensor) -> str:
+    node = outputs.grad_fn
+    while node is not None and SAME_NUMBERS.match(node.name()):
+        node = node.next_functions[0][0]
+    return node.name() if node is not None else ""
 
 
 def _reached(outputs: Tensor, leaves: Iterable[Tensor]) -> bool:
@@ -205,18 +247,37 @@ def refuse_unaccepted(
     return tuple(tested.outputs.shape)
 
 
-def _observed(where: str, own: Own, module: nn.Module, given: _Given) -> Own:
-    """What the model does in training, by two equal forward passes."""
+def _observed(
+    where: str, own: Own, module: nn.Module, calls: tuple[_Given, _Given], probabilities: str
+) -> Own:
+    """What the model does in training, by equal forward passes and others between them.
+
+    Args:
+        calls: the arguments of these passes, and of those between them.
+        probabilities: the name of the function that outputs may not come from.
+    """
+    given, other = calls
+    modes = {"training": True, "testing": False}
     try:
-        first, again = (_called(module, given, training=True) for _ in range(2))
+        tested, first = (_called(module, given, training) for training in (False, True))
+        later = {}
+        for mode, training in modes.items():
+            for between in modes.values():
+                with suppress(Exception):  # of a model that needs samples that differ
+                    _called(module, other, between)
+            later[mode] = _called(module, given, training)
     except Exception as error:
         raise refusal(where, f"cannot train on two samples: {error}") from error
-    if _differ(first.outputs, again.outputs):
-        why = (
-            "the same weights, samples and seed give other outputs in a second forward pass in "
-            "training: keep what changes in buffers, and draw from the global generators"
-        )
-        raise refusal(where, why)
+    for mode, before in (("training", first), ("testing", tested)):
+        if _differ(before.outputs, later[mode].outputs):
+            why = (
+                f"the same weights, samples and seed give other outputs in a later pass in {mode}: "
+                "keep what changes in buffers, and draw from the global generators"
+            )
+            raise refusal(where, why)
+    if probabilities and first.end.startswith(probabilities):
+        wanted = f"logits, which classify samples: leave out its last {probabilities.lower()}"
+        raise bad_value(where, "outputs", "probabilities", wanted)
     buffers = dict(module.named_buffers())
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):

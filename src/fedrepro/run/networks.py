@@ -81,11 +81,11 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             stream(spec.seed, "init"),
             scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
             outputs if method.classifies else None,
-            task.name == "binary",
+            task.name,
+            bool(setting.loss),
             setting.precision,
             targets,
             dataset.packing,
-            task.name == "next_word",
         )
     elif targets and len(targets) > 2:
         wanted = f"one of your own, as targets are {[*targets[1:]]}, and its outputs [{outputs}]"

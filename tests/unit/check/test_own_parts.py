@@ -153,17 +153,17 @@ def test_what_training_changes_and_draws_is_found_by_name() -> None:
         (lambda: Two(3), {}, True),
         (lambda: Two(4), {}, True),  # more outputs than classes
         (lambda: Two(2), {}, False),
-        (lambda: Two(1), {"outputs": 2, "binary": True}, False),
-        (lambda: Two(1), {"outputs": 1, "binary": True}, True),
-        (lambda: Two(2), {"outputs": 1, "binary": True}, False),
+        (lambda: Two(1), {"outputs": 2, "task": "binary"}, False),
+        (lambda: Two(1), {"outputs": 1, "task": "binary"}, True),
+        (lambda: Two(2), {"outputs": 1, "task": "binary"}, False),
         (lambda: Two(2), {"outputs": 2, "targets": (2, 2)}, True),
         (lambda: Two(3), {"outputs": 2, "targets": (2, 2)}, False),
         (lambda: Two(1), {"outputs": 1, "targets": (2,)}, True),  # but for axes of length 1
         (lambda: Two(4), {"outputs": 4, "targets": (2, 1, 4)}, True),
         (lambda: Two(4), {"outputs": 4, "targets": (2, 2, 2)}, False),
         (lambda: places(3), {}, False),
-        (lambda: places(3), {"of_places": True}, True),
-        (lambda: places(2), {"of_places": True}, False),
+        (lambda: places(3), {"task": "next_word"}, True),
+        (lambda: places(2), {"task": "next_word"}, False),
         (lambda: nn.Linear(4, 3).requires_grad_(False), {}, False),
         (lambda: nn.Linear(5, 3), {}, False),
         (lambda: nn.Linear(5, 3), {"outputs": None}, True),  # it maps no samples
@@ -201,6 +201,81 @@ def test_what_changes_or_draws_while_it_is_tested_is_refused(act: Callable[[Any]
 
     with refused(file="model mine"):
         net_of(Tested)
+
+
+class Remembers(nn.Module):
+    """Outputs that depend on the samples of an earlier pass, kept in an attribute."""
+
+    def __init__(self, writes_in: tuple[bool, ...], reads_in: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.last, self.kept = nn.Linear(4, 3), torch.zeros(3)
+        self.writes_in, self.reads_in = writes_in, reads_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.last(x)
+        seen = outputs + self.kept if self.training in self.reads_in else outputs
+        if self.training in self.writes_in:
+            self.kept = outputs.detach().mean(0)
+        return seen
+
+
+@pytest.mark.parametrize("reads_in", [(True,), (False,), (True, False)])
+@pytest.mark.parametrize("writes_in", [(True,), (False,), (True, False)])
+def test_what_a_model_keeps_of_earlier_samples_is_refused(
+    writes_in: tuple[bool, ...], reads_in: tuple[bool, ...]
+) -> None:
+    """It would go from client to client, and from training to scores."""
+    with refused(file="model mine"):
+        net_of(lambda: Remembers(writes_in, reads_in))
+    net_of(lambda: Remembers(writes_in, ()))  # kept for somebody to look at
+    net_of(lambda: Remembers((), reads_in))
+
+
+def listed_layers(trainable: bool) -> nn.Module:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(4, 5).requires_grad_(trainable)]
+            self.last = nn.Linear(5, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.layers[0](x))  # type: ignore[no-any-return]
+
+    return Listed()
+
+
+def test_what_wants_gradients_and_is_no_parameter_is_refused() -> None:
+    """Layers in a list would never be trained, and a BatchNorm there goes from client to client."""
+    with refused(file="model mine"):
+        net_of(lambda: listed_layers(True))
+    net_of(lambda: listed_layers(False))
+
+
+@pytest.mark.parametrize("after", [(), (nn.Flatten(0), nn.Unflatten(0, (2, -1)))])
+@pytest.mark.parametrize(
+    ("last", "options", "taken"),
+    [
+        (nn.Softmax(1), {}, False),
+        (nn.Softmax(1), {"own_loss": True}, True),
+        (nn.LogSoftmax(1), {}, True),  # the loss leaves it as it is
+        (nn.Sigmoid(), {"outputs": 1, "task": "binary"}, False),
+        (nn.Sigmoid(), {"outputs": 1, "task": "binary", "own_loss": True}, False),
+        (nn.Sigmoid(), {"task": "multi_label", "targets": (2, 3)}, False),
+        (nn.Sigmoid(), {"task": "regression", "targets": (2, 3)}, True),
+        (nn.Tanh(), {"outputs": 1, "task": "binary"}, True),
+    ],
+)
+def test_probabilities_are_no_logits(
+    last: nn.Module, options: dict[str, Any], taken: bool, after: tuple[nn.Module, ...]
+) -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, options.get("outputs", 3)), last, *after)
+
+    if taken:
+        net_of(build, **options)
+    else:
+        with refused(file="model mine", key="outputs"):
+            net_of(build, **options)
 
 
 def test_of_a_layer_that_moves_its_buffers_later_all_travel() -> None:
