@@ -17,7 +17,7 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         stacked: whether clients run side by side, in padded mini-batches.
 
     Raises:
-        UserError: if it fails, draws random numbers, changes targets, returns neither losses nor
+        UserError: if it fails, draws random numbers, keeps something, changes targets, returns neither losses nor
             their mean (a sum, say), or no gradient follows from it; and for a mean where each
             sample's loss is needed.
     """
@@ -44,6 +44,10 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         double = (each.repeat_interleave(2, 0) for each in (outputs, targets))
         if torch.allclose(function(*aligned(task, *double)), 2 * losses):
             raise bad_value(where, "result", "a sum over samples", wanted)
+    again = function(*aligned(task, outputs, targets))
+    if not torch.allclose(again, losses, rtol=0, atol=0, equal_nan=True):
+        why = "gives another value for the same outputs and targets when it is called again"
+        raise refusal(where, f"{why}: keep nothing from call to call, which clients would share")
     if losses.ndim and len(losses) != len(targets):
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:

@@ -34,7 +34,9 @@ GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample
     (lambda o, t: -(o * t).mean(), False),  # below zero
     (lambda o, t: 0 * squares(o, t).mean(), False),
 ]
+SEEN: list[Tensor] = []
 WRONG: list[Loss] = [
+    lambda o, t: squares(o, t).mean(1) * (SEEN.append(o) or len(SEEN)),  # type: ignore[func-returns-value]
     lambda o, t: squares(o, t).sum(),
     lambda o, t: -squares(o, t).sum() / 100,
     lambda o, t: squares(o, t).mean(1).sum(),
@@ -83,13 +85,9 @@ def test_a_measure_is_repeatable_where_its_value_is_the_same_twice() -> None:
     assert repeatable("m", lambda o, t: float(o.sum() - t.mean()))(x, x) == 12.5
     assert np.isnan(repeatable("m", lambda o, t: float("nan"))(x, x))
     called: list[int] = []
-
-    def changing(o: Any, t: Any) -> float:
-        called.append(1)
-        return float(max(2, len(called)))
-
-    once = repeatable("m", changing)
-    assert [once(x, x) for _ in range(3)] == [2.0, 3.0, 4.0]  # twice at first, then once
+    counted = repeatable("m", lambda o, t: called.append(1) or 2.0)
+    assert [counted(x, x) for _ in range(4)] == [2.0] * 4
+    assert len(called) == 6  # twice for each of the first two values, then once
     for wrong in (
         lambda o, t: called.append(1) or float(len(called)),
         lambda o, t: float(np.random.rand()),  # noqa: NPY002
@@ -99,6 +97,24 @@ def test_a_measure_is_repeatable_where_its_value_is_the_same_twice() -> None:
     ):
         with refused(file="measure m", key="of_outputs"):
             repeatable("m", wrong)(x, x)
+
+
+def test_a_measure_that_adds_up_what_it_is_given_is_refused() -> None:
+    """Its value would be that of all clients so far, and of all rounds."""
+
+    class Running:
+        right = total = 0
+
+        def __call__(self, outputs: Any, targets: Any) -> float:
+            self.right += int((outputs == targets).sum())
+            self.total += len(targets)
+            return self.right / self.total
+
+    x = np.arange(6.0)
+    running = repeatable("m", Running())
+    assert running(x, x % 3) == 0.5  # of one client, it is right
+    with refused(file="measure m", key="of_outputs"):
+        running(x, x)
 
 
 # --- models ---------------------------------------------------------------------------------------
