@@ -79,7 +79,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         for each, taken, part in zip(clients, read, parts, strict=True)
     ]
     ends = np.cumsum([len(part.y) for part in parts])
-    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:]) if any(each.draws for each in read) else None
+    draws = any(each.draws for each in read)
+    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:], y) if draws else None
     if redraw and packing:
         why = "clients: several inputs that are drawn: expected one input"
         raise refusal(WHERE, why, "clients")

@@ -190,12 +190,14 @@ class ReadAnew:
         clients: each client's data set, or its array of inputs [n, ...] if that does not draw.
         ends: of each client's rows among those of all, int64 [clients].
         shape: of a sample.
+        labels: of all samples [n, ...], as they were first read.
     """
 
     where: str
     clients: Sequence[Any]
     ends: NDArray[np.int64]
     shape: tuple[int, ...]
+    labels: NDArray[Any]
 
     @property
     def drawing(self) -> list[Any]:
@@ -206,23 +208,23 @@ class ReadAnew:
         """The inputs at ``rows``, drawn by ``seed``.
 
         Raises:
-            UserError: if a sample fails, or has another shape than when it was first read.
+            UserError: if a sample fails, or has another shape or label than when it was first read.
         """
         owners = np.searchsorted(self.ends, rows, side="right")
         places = rows - np.concatenate([[0], self.ends])[owners]
         with rng.seeded(seed):
             inputs = [
-                self._input(client, at)
-                for client, at in zip(owners.tolist(), places.tolist(), strict=True)
+                self._input(*each)
+                for each in zip(owners.tolist(), places.tolist(), self.labels[rows], strict=True)
             ]
         return np.stack(inputs)
 
-    def _input(self, client: int, at: int) -> NDArray[Any]:
+    def _input(self, client: int, at: int, label: Any) -> NDArray[Any]:
         samples, where = self.clients[client], f"{self.where}: clients.{client}, sample {at}"
         if isinstance(samples, np.ndarray):
             return np.asarray(samples[at])
         try:
-            x = array_of(pair_of(where, samples[at])[0])
+            x, y = map(array_of, pair_of(where, samples[at]))
         except UserError:
             raise
         except Exception as error:  # of the user's code
@@ -230,4 +232,7 @@ class ReadAnew:
         if x.shape != self.shape:
             wanted = f"{list(self.shape)}, as when it was first read"
             raise refusal(where, f"{list(x.shape)}: expected {wanted}", value=list(x.shape))
+        if not np.array_equal(y.astype(self.labels.dtype), label):
+            wanted = f"{label}, as when it was first read: only inputs may be drawn"
+            raise bad_value(where, "label", y.tolist(), wanted)
         return x

@@ -349,6 +349,33 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
             scores(Samples(draw))
 
 
+@pytest.mark.parametrize("task", ["classification", "regression", "multi_label"])
+def test_labels_that_are_drawn_with_their_inputs_are_refused(task: str) -> None:
+    """New inputs would be trained on with the labels that the first ones had."""
+
+    class Rotations(Samples):
+        def __getitem__(self, at: int) -> Any:
+            turn = int(torch.randint(3, ()))
+            label: Any = [turn == 0, turn > 0] if task == "multi_label" else turn
+            return np.roll(X[at], turn), np.array(label, int)
+
+    class Still(Rotations):
+        def __getitem__(self, at: int) -> Any:
+            torch.rand(())
+            label: Any = [Y[at] == 0, Y[at] > 0] if task == "multi_label" else Y[at]
+            return X[at], np.array(label, int)
+
+    drawn = dataset_of(
+        [Samples(), Rotations()] if task == "classification" else [Rotations()], task=task
+    )
+    assert drawn.redraw is not None
+    with refused("value", key="label"):
+        drawn.redraw(5, np.arange(len(drawn.train)))
+    still = dataset_of([Still()], task=task)
+    assert still.redraw is not None
+    assert np.array_equal(still.redraw(5, np.array([3, 1])), X[[3, 1]])
+
+
 def test_a_run_says_that_what_clients_hold_out_is_drawn(recwarn: pytest.WarningsRecorder) -> None:
     with pytest.warns(UserWarning, match="hold out"):
         scores(Samples(by_torch), test=None)
