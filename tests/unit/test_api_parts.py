@@ -119,6 +119,20 @@ def test_a_comparison_pairs_seeds_and_has_no_mean_of_what_diverged() -> None:
         fr.compare({"a": [*first, late]}, of="x")
 
 
+def test_runs_of_a_list_differ_in_their_seed_and_in_nothing_else() -> None:
+    """Each seed counted once, whatever else differed: three runs of one seed were a mean of one."""
+    first, again, other = (run_of({"x": [float(seed)]}, seed) for seed in (0, 0, 1))
+    other.manifest["run"] |= {"optimizer": {"lr": 0.5}, "rounds": 1}
+    for show in (fr.compare, fr.plot):
+        with refused("value", key="a: seed", value=0):
+            show({"a": [first, again]}, of="x")
+        show({"a": first, "b": [again, other]}, of="x")  # what one does not state is no difference
+        first.manifest["run"]["optimizer"] = {"lr": 0.1}
+        with refused("value", key="a: optimizer"):
+            show({"a": [first, other]}, of="x")
+        del first.manifest["run"]["optimizer"]
+
+
 # --- what train is given --------------------------------------------------------------------------
 def test_one_value_needs_no_list() -> None:
     module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())  # can be called, and iterated over

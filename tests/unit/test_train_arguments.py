@@ -524,6 +524,19 @@ def test_a_model_of_ones_own_that_no_samples_score_is_said(method: str, warned: 
     assert sum("client_accuracy" in str(warning.message) for warning in caught) == warned
 
 
+def test_a_class_that_only_held_out_samples_have_is_told() -> None:
+    """The model has an output for it, which nothing trains."""
+    x, y = np.eye(3, dtype="float32")[[0, 1] * 6], np.array([0, 1] * 6)
+    y[3] = 2
+    told = []
+    for seed in range(1, 7):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fr.train("fedavg", "logistic", [(x, y)], rounds=1, test_fraction=0.5, seed=seed)
+        told.append([warning.filename for warning in caught if "class" in str(warning.message)])
+    assert [] in told and [__file__] in told and len(told) == 6
+
+
 @pytest.mark.parametrize(
     "clients",
     [CLIENTS[0], CLIENTS[0][0], torch.utils.data.TensorDataset(*map(torch.as_tensor, CLIENTS[0]))],

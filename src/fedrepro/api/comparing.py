@@ -10,7 +10,7 @@ from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.provenance.identity import Identity, class_of, may_average
 from fedrepro.report.drawing import curves, frame
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import bad_value, brief, refusal
 from fedrepro.support.files import write_atomically
 
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
@@ -38,7 +38,8 @@ def compare(
         one, the row has no mean, and no gain over it exists.
 
     Raises:
-        UserError: for no runs, an unfinished run, or an unknown column.
+        UserError: for no runs, an unfinished run, or an unknown column, and for a list whose runs
+            differ in more than their seed, or have one twice.
 
     Examples:
         With the ``clients`` of :func:`fedrepro.train`'s example:
@@ -146,7 +147,8 @@ def _named(
     """Groups of runs by name; without names, by method, numbered if methods repeat.
 
     Raises:
-        UserError: if there are no runs, or if those of a group differ in their arithmetic.
+        UserError: if there are no runs, or if those of a group differ in more than their seed, or
+            in their arithmetic.
     """
     groups = [_listed(group) for group in (runs.values() if isinstance(runs, Mapping) else runs)]
     if not groups or not all(groups):
@@ -167,7 +169,22 @@ def _named(
             differing = "; ".join(dict.fromkeys(words))
             why = f"{name}: seeds of arithmetic {differing}: not averaged"
             raise refusal("fedrepro", why, name)
+        _refuse_unlike(name, group, identities)
     return named
+
+
+def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identity]) -> None:
+    """Refuse runs of a group that differ in more than their seed, or do not differ in it."""
+    seeds = [run.seed for run in group]
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            raise bad_value("fedrepro", f"{name}: seed", seed, "one run of each seed in a list")
+    first = identities[0].configuration
+    for own in (identity.configuration for identity in identities[1:]):
+        for key in (key for key in first if key in own and key != "seed"):
+            if own[key] != first[key]:
+                wanted = f"{brief(str(first[key]))}, as its first run has"
+                raise bad_value("fedrepro", f"{name}: {key}", own[key], wanted)
 
 
 def _listed(group: Group) -> list[Run]:

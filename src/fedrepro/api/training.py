@@ -311,6 +311,8 @@ def _carry_out(
     """
     samples, name, architecture = dataset.train, spec.setting.model, run.architecture
     partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
+    if line := partition.warning():
+        _warn(line.removeprefix("warning: "))
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             with rng.seeded(spec.seed):
