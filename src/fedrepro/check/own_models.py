@@ -271,8 +271,8 @@ def _observed(
     for mode, before in (("training", first), ("testing", tested)):
         if _differ(before.outputs, later[mode].outputs):
             why = (
-                f"the same weights, samples and seed give other outputs in a later pass in {mode}: "
-                "keep what changes in buffers, and draw from the global generators"
+                f"the same weights, samples and seed give other outputs in a later forward "
+                f"pass in {mode}: keep what changes in buffers, and draw from global generators"
             )
             raise refusal(where, why)
     if probabilities and first.end.startswith(probabilities):
