@@ -50,6 +50,20 @@ def prepared(tmp_path: Path, header: str, rows: Sequence[str], **keys: Any) -> D
     return open_dataset("own", tmp_path / "data")
 
 
+@pytest.mark.parametrize("value", [0, 0.1, 0.3, 1e6 + 0.1])
+def test_a_column_that_is_constant_in_training_only_is_not_blown_up(
+    tmp_path: Path, value: float
+) -> None:
+    """Rounded sums give 303 times 0.3 a deviation of 6e-17, by which other rows were divided."""
+    rows = [f"{value},{at % 2},train,{at % 7}" for at in range(303)]
+    rows += [f"{value + 0.5},1,test,2", f"{value},0,test,3"]
+    dataset = prepared(tmp_path, "x,y,part,z", rows, split="part")
+    assert dataset.test is not None
+    assert np.abs(dataset.train.x[:, 0]).max() < 1e-9
+    assert dataset.test.x[:, 0].tolist() == pytest.approx([0.5, 0], abs=1e-6)
+    assert dataset.train.x[:, 1].std() == pytest.approx(1, rel=1e-5)
+
+
 @pytest.mark.parametrize("names", NAMES)
 def test_clients_are_called_as_the_file_writes_them(tmp_path: Path, names: list[str]) -> None:
     rows = [f"{at},{at % 2},{name}" for at in range(4) for name in names]

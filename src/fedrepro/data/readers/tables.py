@@ -115,7 +115,8 @@ def _scaled(
     if not spec.standardise:
         return filled, {}
     deviation = filled[0].x.std(axis=0)
-    deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
+    # A constant column becomes 0, but for the rounding of its sums: its deviation may be 1e-17.
+    deviation[deviation < 1e-12 * (1 + np.abs(mean))] = 1
     return [replace(part, x=(part.x - mean) / deviation) for part in filled], {"standardised": True}
 
 
