@@ -70,6 +70,7 @@ class _Outside(Typed):
     device: Device
     executor: Executor
     task: Task
+    test_fraction: float | None
     weights: Literal["keep", "draw"] | None
 
 

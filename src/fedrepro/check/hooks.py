@@ -41,6 +41,9 @@ HOOKS = [
 ]
 EVERY_STEP = ("loss", "gradient")  # called so often that only their result is checked
 
+# How a program asked for products of less precision, by what PyTorch then calls them.
+ASKED_FOR = {"tf32": "high", "bf16": "medium"}
+
 STATE = "return what must survive a round in `server` or `client_state`"
 # Remedies for two trees that differ in names, shapes or dtypes.
 AS_SENT = "give it the names and shapes of the `params` that were broadcast"
@@ -79,6 +82,9 @@ def watched(federation: Federation, every: bool = False) -> Federation:
 def float32_by_default() -> Iterator[None]:
     """A context that begins and ends with float32 as torch's default, in which runs compute.
 
+    In it, products on a CPU are of float32, too, whatever ``torch.set_float32_matmul_precision``
+    has asked for: there are CPUs that would round their factors to 8 bits.
+
     Raises:
         UserError: if a plug-in or the calling program has set another one, or autocast.
     """
@@ -87,9 +93,15 @@ def float32_by_default() -> Iterator[None]:
         if torch.is_autocast_enabled(device):
             expected = "none: the key `precision` of a setting is that of a run"
             raise bad_value("this program", "torch.autocast", device, expected)
+    of_cpu: Any = torch.backends.mkldnn
+    asked = ASKED_FOR.get(of_cpu.matmul.fp32_precision)
+    if asked:
+        torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
+        if asked:
+            torch.set_float32_matmul_precision(asked)
         dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         _refuse_dtype(dtype)

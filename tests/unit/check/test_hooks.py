@@ -244,3 +244,17 @@ def test_runs_begin_and_end_with_float32() -> None:
     with refused("value", key="torch.set_default_dtype", value=torch.float64), float32_by_default():
         torch.set_default_dtype(torch.float64)
     assert torch.get_default_dtype() is torch.float32
+
+
+@pytest.mark.parametrize("asked", ["highest", "high", "medium"])
+def test_products_on_a_cpu_are_of_float32_in_a_run_whatever_a_notebook_asks_for(asked: str) -> None:
+    of_cpu: Any = torch.backends.mkldnn
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision(asked)
+    try:
+        before = of_cpu.matmul.fp32_precision
+        with float32_by_default():
+            assert of_cpu.matmul.fp32_precision in ("ieee", "none")
+        assert of_cpu.matmul.fp32_precision == before
+    finally:
+        torch.set_float32_matmul_precision("highest")
