@@ -1,8 +1,11 @@
 """What a program has set around a call of `fr.train` changes no number of the run."""
 
+import copy
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -87,3 +90,20 @@ def test_a_callback_may_train() -> None:
     watching = Trains()
     fr.train("fedavg", network(), CLIENTS, rounds=1, test=TEST, callbacks=watching)
     assert watching.inner == losses(2)
+
+
+@pytest.mark.parametrize("model", ["logistic", nn.Linear(3, 3), lambda shape, n: nn.Linear(3, n)])
+def test_scores_of_a_run_in_a_temporary_folder_outlive_it_in_a_copy(model: Any) -> None:
+    """As of one that another process sends back, whose folder is gone with it."""
+    run = fr.train("fedavg", model, CLIENTS, rounds=2)
+    wanted = run.rounds, run.clients, run.folder
+    assert run.model(torch.ones(2, 3)).shape == (2, 3)
+    copies = [ForkingPickler.loads(ForkingPickler.dumps(run)), copy.deepcopy(run)]
+    del run
+    gc.collect()
+    assert not wanted[2].exists()
+    for each in copies:
+        assert each.rounds.equals(wanted[0]) and each.clients.equals(wanted[1])
+        with refused("unreadable", file="model.safetensors"):
+            each.model  # noqa: B018
+    assert len(fr.compare({"both": copies[:1]})) == 1

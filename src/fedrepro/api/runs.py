@@ -76,6 +76,14 @@ class Run:
         round = self.manifest.get("diverged_at")
         return None if round is None else int(round)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process gets, and a copy: a temporary folder is of one object.
+
+        Its files may be gone, so tables come along. A function that builds a model does not.
+        """
+        read = {"rounds": self.rounds, "clients": self.clients, "architecture": None}
+        return {name: part for name, part in vars(self).items() if name != "model"} | read
+
     @cached_property
     def rounds(self) -> "pd.DataFrame":
         """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ..."""

@@ -172,7 +172,7 @@ def train(
         folder: where to save the run. An interrupted run resumes there, and a finished one with
             the same arguments is reused. Another finished run there is refused, as is a folder
             with files of your own. Default: a temporary folder, which is deleted with the returned
-            object.
+            object; one that another process returns has its tables, but no model.
         overwrite: replace another finished run in ``folder``. Files of your own beside its files
             stay.
         hyperparameters: of the method's parts, such as ``mu=0.1``. Where two parts have one name,

@@ -17,9 +17,9 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         stacked: whether clients run side by side, in padded mini-batches.
 
     Raises:
-        UserError: if it fails, draws random numbers, keeps something, changes targets, returns neither losses nor
-            their mean (a sum, say), or no gradient follows from it; and for a mean where each
-            sample's loss is needed.
+        UserError: if it fails, draws random numbers, keeps something from call to call, changes
+            targets, returns neither losses nor their mean (a sum, say), or no gradient follows from
+            it; and for a mean where each sample's loss is needed.
     """
     where, function = f"loss {name}", getattr(task.losses, "function")  # noqa: B009  # an OwnLoss
     outputs = outputs.detach().requires_grad_()

@@ -96,6 +96,17 @@ def test_each_input_is_of_the_type_that_every_client_s_numbers_fit(large: int, c
         np.testing.assert_allclose(values.double().numpy(), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("counting", [0, 1])
+def test_counts_of_one_client_stay_where_another_has_truth_values(counting: int) -> None:
+    masks = [MASK[:4], MASK[4:]]
+    masks[counting] = np.arange(16).reshape(4, 4)  # type: ignore[call-overload]
+    clients = [((mask, ITEM[:4]), Y[:4]) for mask in masks]
+    dataset = dataset_of(clients)
+    assert dataset.packing
+    found, _ = dataset.packing.apart(torch.from_numpy(dataset.train.x))
+    np.testing.assert_array_equal(found.numpy(), np.concatenate(masks))
+
+
 def test_whole_numbers_of_either_sign_are_exact_beside_fractions() -> None:
     for most in (2**24, -(2**24)):
         x = {"a": USER.astype("int64") * 0 + most, "b": ITEM}

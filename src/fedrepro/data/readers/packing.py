@@ -121,7 +121,7 @@ def packed(
     common = next(iter(types.values())) if len({*types.values()}) == 1 else np.float32
 
     def part(name: str | int, x: NDArray[Any]) -> Part:
-        whole = "bool" if x.dtype == bool else "whole"
+        whole = "bool" if all(each[name].dtype == bool for each in clients) else "whole"
         return Part(name, x.shape[1:], whole if types[name] is np.int32 else "fractions")
 
     def columns(name: str | int, x: NDArray[Any]) -> NDArray[Any]:
