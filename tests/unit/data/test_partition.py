@@ -10,10 +10,11 @@ import zipfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import RandomState
@@ -22,6 +23,7 @@ from pydantic import TypeAdapter
 from fedrepro.data.partition import assigning as module
 from fedrepro.data.partition.assigning import of_server, stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
+from fedrepro.data.partition.schemes import Count, Domains, Scheme
 from fedrepro.support.errors import UserError
 from support.numbers_in_text import numbers_in
 from support.refusals import Fault, refused
@@ -707,3 +709,23 @@ def test_a_smaller_share_of_the_server_is_a_part_of_a_larger_one(share: float) -
     less, all_of_it = of_server(labels, share), of_server(labels, 0.5)
     assert set(less) < set(all_of_it)
     assert np.bincount(labels[less]).tolist() == [round(300 * share)] * 10
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_the_seed_decides_what_an_own_scheme_draws_from_global_generators(within: bool) -> None:
+    class Careless(Scheme):
+        scheme: Literal["careless"] = "careless"
+        clients: Count = 2
+
+        def assign(self, labels: Any, groups: Any, random: Any) -> Any:
+            of_numpy = np.random.permutation(len(labels))  # noqa: NPY002
+            return np.array_split(of_numpy[torch.randperm(len(labels)).numpy()], 2)
+
+    labels, groups = np.zeros(40, int), np.arange(40) // 20
+    spec = Domains.model_construct(scheme="domains", within=Careless()) if within else Careless()
+    before = np.random.get_state()[2], torch.get_rng_state()  # noqa: NPY002
+    one, again, other = (make_partition(labels, groups, spec, seed) for seed in (1, 1, 2))
+    assert all(map(np.array_equal, one.train, again.train))
+    assert not all(map(np.array_equal, one.train, other.train))
+    assert np.random.get_state()[2] == before[0]  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])

@@ -1,7 +1,8 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -275,9 +276,24 @@ def _assigned(
     if spec.clients is not None and spec.clients > len(rest):
         raise spec.refused("clients", f"at most {len(rest)}, the number of samples")
     groups = None if groups is None else np.asarray(groups)[rest]
-    clients = [rest[rows] for rows in spec.assign(labels[rest], groups, RandomState(seed))]
+    with _seeded(spec, seed):
+        clients = [rest[rows] for rows in spec.assign(labels[rest], groups, RandomState(seed))]
     _refuse_empty(clients, spec)
     return server, clients
+
+
+@contextmanager
+def _seeded(spec: PartitionSpec, seed: int) -> Iterator[None]:
+    """A context in which a scheme of the user's own may draw from global generators."""
+    if {type(spec).__module__, type(getattr(spec, "within", spec)).__module__} == {
+        Natural.__module__
+    }:
+        yield
+        return
+    from fedrepro.support import rng  # which imports PyTorch
+
+    with rng.seeded(seed):
+        yield
 
 
 def _held_out(
