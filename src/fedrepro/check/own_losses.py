@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.check.traces import changes, generators, marks
-from fedrepro.engine.losses import aligned
+from fedrepro.engine.losses import Loss, aligned
 from fedrepro.engine.task import Task
 from fedrepro.support.errors import bad_value, refusal
 
@@ -52,6 +52,13 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:
         raise refusal(where, "no gradient follows from it: compute with tensors only")
-    if stacked and not losses.ndim:
-        wanted = "'sequential' or 'parallel', or a loss that returns one number per sample"
+    if stacked and not (losses.ndim and _of_each(function, task, outputs, targets, losses)):
+        wanted = "'sequential' or 'parallel', or a loss that returns each sample's own number"
         raise bad_value(where, "executor", "vectorised", wanted)
+
+
+def _of_each(function: Loss, task: Task, outputs: Tensor, targets: Tensor, losses: Tensor) -> bool:
+    """Return True if the first sample's loss is the same beside others, such as padding."""
+    first = [0] * len(targets)
+    beside = function(*aligned(task, outputs[first], targets[first]))
+    return torch.allclose(beside[0], losses[0], rtol=1e-3, equal_nan=True)

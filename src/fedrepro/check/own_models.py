@@ -210,6 +210,12 @@ def _differ(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
+def alike(one: Tensor, other: Tensor) -> bool:
+    """Return True for numbers that are the same but for rounding."""
+    largest = float(other.nan_to_num().abs().max())
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-3 * largest, equal_nan=True)
+
+
 def _long(shape: Sequence[int]) -> list[int]:
     """A shape without axes of length 1."""
     return [length for length in shape if length > 1]
@@ -260,11 +266,11 @@ def _observed(
     modes = {"training": True, "testing": False}
     try:
         tested, first = (_called(module, given, training) for training in (False, True))
-        later = {}
+        later, others = {}, {}
         for mode, training in modes.items():
             for between in modes.values():
                 with suppress(Exception):  # of a model that needs samples that differ
-                    _called(module, other, between)
+                    others[between] = _called(module, other, between).outputs
             later[mode] = _called(module, given, training)
     except Exception as error:
         raise refusal(where, f"cannot train on two samples: {error}") from error
@@ -296,6 +302,7 @@ def _observed(
     moving = first.written | _declared(module)
     return own._replace(
         draws=bool(first.drawn),
+        mixes=True in others and not alike(others[True][0], first.outputs[0]),
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
     )

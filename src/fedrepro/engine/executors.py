@@ -204,9 +204,9 @@ def eager(training: Training) -> Outcome:
     """All clients at once under ``torch.func.vmap``, padded to the client with the most samples.
 
     Raises:
-        UserError: for a model with BatchNorm: padding would enter its batch statistics, and vmap
-            cannot update running statistics. Also for a model with dropout: a client's draws must
-            not depend on the rest of its cohort.
+        UserError: for a model with BatchNorm, or another that mixes samples: padding would enter
+            its batch statistics, and vmap cannot update running statistics. Also for a model with
+            dropout: a client's draws must not depend on the rest of its cohort.
     """
     return _stacked(_every_client, training)
 
@@ -271,7 +271,7 @@ def _stacked(
     method, ctx, message, client_states, steps = training
     if ctx.net.mixes_samples:
         raise _unfit(
-            "the model has BatchNorm, whose statistics padding would change",
+            "samples of a mini-batch change each other's outputs (BatchNorm), and so would padding",
             "use 'sequential', or a model with GroupNorm",
         )
     if ctx.draws:

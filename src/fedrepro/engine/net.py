@@ -44,12 +44,14 @@ class Own(NamedTuple):
     Attributes:
         build: builds it once more; its draws are then the initial weights.
         draws: whether it draws random numbers in training.
+        mixes: whether a sample's output in training depends on the others of its mini-batch.
         constant: names of leaves that training does not change, besides frozen parameters.
         moving: names of frozen parameters that its forward passes change.
     """
 
     build: Callable[[], nn.Module]
     draws: bool = False
+    mixes: bool = False
     constant: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
 
@@ -385,6 +387,8 @@ class Net:
     @property
     def mixes_samples(self) -> bool:
         """True if a sample's output depends on the other samples of its mini-batch."""
+        if self._own and self._own.mixes:
+            return True
         return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
 
     def mixes_when_testing(self, x: Tensor) -> bool:

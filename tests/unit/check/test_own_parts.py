@@ -26,7 +26,8 @@ def squares(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 Loss = Callable[[Tensor, Tensor], Any]
-GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample
+GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample, of that alone
+    (lambda o, t: squares(o, t).mean(1) / squares(o, t).mean(), False),
     (lambda o, t: squares(o, t).mean(1), True),
     (squares, True),
     (lambda o, t: squares(o, t).mean(), False),
@@ -308,6 +309,21 @@ def test_of_a_layer_that_moves_its_buffers_later_all_travel() -> None:
 
     net = net_of(lambda: nn.Sequential(nn.Linear(4, 3), Later()))
     assert {*net.init(stream(1, "x"))} == {"0.weight", "0.bias", "1.a", "1.b"}
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0) if self.training else x
+
+
+@pytest.mark.parametrize(
+    ("layer", "mixes"),
+    [(Centred, True), (lambda: nn.BatchNorm1d(3), True), (lambda: nn.Dropout(0.5), False),
+     (lambda: nn.LayerNorm(3), False), (lambda: nn.GELU(), False)],
+)  # fmt: skip
+def test_a_model_that_mixes_samples_is_seen(layer: Callable[[], nn.Module], mixes: bool) -> None:
+    """Side by side, padding would count in its statistics."""
+    assert net_of(lambda: nn.Sequential(nn.Linear(4, 3), layer())).mixes_samples == mixes
 
 
 @pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.LayerNorm])
