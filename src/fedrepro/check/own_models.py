@@ -5,7 +5,7 @@ cannot travel or be repeated is refused in one line.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ def own_net(
     outputs: int | None,
     task: str = "classification",
     own_loss: bool = False,
+    decays: bool = False,
     precision: Precision = "float32",
     targets: tuple[int, ...] | None = None,
     packing: Packing | None = None,
@@ -60,6 +61,7 @@ def own_net(
         outputs: how many it needs at least; None if it does not map samples to outputs.
         task: whose outputs it needs: "binary" exactly one, "next_word" those of each place.
         own_loss: whether the loss is not the task's.
+        decays: whether its optimizer has a weight decay.
         packing: where each input is in ``x``, if they are several.
         targets: the shape of two samples' targets, if outputs need it, but for axes of length 1.
 
@@ -91,7 +93,8 @@ def own_net(
         end = PROBABILITIES.get(task, "")
         other = x[[0] * len(x)]  # what is kept of it shows in later outputs
         calls = arguments(x), arguments(other)
-        own = _observed(where, own, module, calls, "" if end == "Softmax" and own_loss else end)
+        end = "" if end == "Softmax" and own_loss else end
+        own = _observed(where, own, module, calls, end, decays)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
         raise refusal(where, "all of its parameters are frozen: expected some to train")
@@ -105,7 +108,7 @@ class _Call(NamedTuple):
     """A pass: its outputs, the generators it drew from, and the tensors it changed.
 
     Attributes:
-        trains: whether a gradient reaches a parameter; False in testing.
+        unreached: the parameters to train that get no gradient; in testing, none.
         end: the name of the function that outputs come from, as autograd calls it.
     """
 
@@ -113,14 +116,18 @@ class _Call(NamedTuple):
     drawn: list[str]
     written: set[str]
     replaced: set[str]
-    trains: bool
+    unreached: frozenset[str]
     end: str
 
 
-def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
+def _called(
+    module: nn.Module, given: _Given, training: bool, halved: Collection[str] = ()
+) -> _Call:
     """Call the module with copies of its tensors, seeded alike each time."""
     before = leaves_of(module)
     copies = {name: leaf.detach().clone() for name, leaf in before.items()}
+    for name in halved:
+        copies[name] *= 0.5
     places = {name: leaf.data_ptr() for name, leaf in copies.items()}
     after, device = dict(copies), next(module.parameters()).device
     module.train(training)
@@ -134,7 +141,7 @@ def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
             outputs = outputs_of(returned)
             drawn = changes(start, generators(device))
         _refuse_returned(returned, outputs)
-        trains = training and _reached(outputs, copies.values())
+        unreached = _unreached(outputs, copies) if training else frozenset[str]()
         _refuse_strangers(outputs, copies.values())
     finally:
         module.train()
@@ -147,7 +154,7 @@ def _called(module: nn.Module, given: _Given, training: bool) -> _Call:
             for name, leaf in copies.items()
             if after[name] is not leaf or leaf.data_ptr() != places[name]
         },
-        trains,
+        unreached,
         _end_of(outputs),
     )
 
@@ -179,13 +186,14 @@ def _end_of(outputs: Tensor) -> str:
     return node.name() if node is not None else ""
 
 
-def _reached(outputs: Tensor, leaves: Iterable[Tensor]) -> bool:
-    """Return True if a parameter gets a gradient of the outputs, or none is to be trained."""
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+def _unreached(outputs: Tensor, leaves: Mapping[str, Tensor]) -> frozenset[str]:
+    """The names of parameters to train that get no gradient of the outputs."""
+    wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
     if not (wanted and outputs.requires_grad):
-        return not wanted
-    gradients = torch.autograd.grad(outputs.sum(), wanted, allow_unused=True)
-    return any(gradient is not None for gradient in gradients)
+        return frozenset(wanted)
+    gradients = torch.autograd.grad(outputs.sum(), [*wanted.values()], allow_unused=True)
+    pairs = zip(wanted, gradients, strict=True)
+    return frozenset(name for name, gradient in pairs if gradient is None)
 
 
 def _refuse_returned(returned: Any, outputs: Any) -> None:
@@ -254,13 +262,19 @@ def refuse_unaccepted(
 
 
 def _observed(
-    where: str, own: Own, module: nn.Module, calls: tuple[_Given, _Given], probabilities: str
+    where: str,
+    own: Own,
+    module: nn.Module,
+    calls: tuple[_Given, _Given],
+    probabilities: str,
+    decays: bool,
 ) -> Own:
     """What the model does in training, by equal forward passes and others between them.
 
     Args:
         calls: the arguments of these passes, and of those between them.
         probabilities: the name of the function that outputs may not come from.
+        decays: whether the optimizer has a weight decay.
     """
     given, other = calls
     modes = {"training": True, "testing": False}
@@ -288,12 +302,22 @@ def _observed(
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):
         raise replaced(where, name)
-    if not first.trains:
+    wanted = {name for name, leaf in module.named_parameters() if leaf.requires_grad}
+    if wanted and wanted == first.unreached:
         why = (
             "no gradient of its outputs reaches a parameter that is trained: leave out detach(), "
             "no_grad and argmax in its forward pass"
         )
         raise refusal(where, why)
+    if decays and first.unreached:
+        less = _called(module, given, training=True, halved=first.unreached)
+        if _differ(first.outputs, less.outputs):
+            name = min(first.unreached)
+            why = (
+                f"{name}: outputs depend on it and give it no gradient, so that `weight_decay` "
+                "alone would change it: freeze it with requires_grad_(False)"
+            )
+            raise refusal(where, why, name)
     for name in sorted(first.written & buffers.keys()):
         layer = module.get_submodule(name.rpartition(".")[0])
         if not buffers[name].is_floating_point() and not isinstance(layer, Counted):

@@ -83,6 +83,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             outputs if method.classifies else None,
             task.name,
             bool(setting.loss),
+            setting.optimizer.weight_decay > 0,
             setting.precision,
             targets,
             dataset.packing,

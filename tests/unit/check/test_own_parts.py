@@ -268,6 +268,34 @@ def test_what_wants_gradients_and_is_no_parameter_is_refused() -> None:
     net_of(lambda: listed_layers(False))
 
 
+class Extractor(nn.Module):
+    """A layer that no gradient reaches, of which outputs may depend."""
+
+    def __init__(self, used: bool, trainable: bool) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4).requires_grad_(trainable), nn.Linear(4, 3)
+        self.used = used
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            features = self.body(x) if self.used else x
+        return self.head(features)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("decays", [False, True])
+@pytest.mark.parametrize("trainable", [False, True])
+@pytest.mark.parametrize("used", [False, True])
+def test_weight_decay_is_not_all_that_changes_a_parameter_in_use(
+    used: bool, trainable: bool, decays: bool
+) -> None:
+    """An extractor under no_grad faded away, where PyTorch's optimizers leave it as it is."""
+    if used and trainable and decays:
+        with refused(file="model mine", key="body.bias"):
+            net_of(lambda: Extractor(used, trainable), decays=decays)
+    else:
+        net_of(lambda: Extractor(used, trainable), decays=decays)
+
+
 @pytest.mark.parametrize("after", [(), (nn.Flatten(0), nn.Unflatten(0, (2, -1)))])
 @pytest.mark.parametrize(
     ("last", "options", "taken"),
