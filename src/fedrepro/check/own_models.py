@@ -261,20 +261,11 @@ def refuse_unaccepted(
     return tuple(tested.outputs.shape)
 
 
-def _observed(
-    where: str,
-    own: Own,
-    module: nn.Module,
-    calls: tuple[_Given, _Given],
-    probabilities: str,
-    decays: bool,
-) -> Own:
-    """What the model does in training, by equal forward passes and others between them.
+def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tuple[_Call, bool]:
+    """The first pass in training, and whether its outputs depend on other samples of it.
 
-    Args:
-        calls: the arguments of these passes, and of those between them.
-        probabilities: the name of the function that outputs may not come from.
-        decays: whether the optimizer has a weight decay.
+    Raises:
+        UserError: unless a later pass has the same outputs, whatever passes are between the two.
     """
     given, other = calls
     modes = {"training": True, "testing": False}
@@ -295,6 +286,25 @@ def _observed(
                 f"pass in {mode}: keep what changes in buffers, and draw from global generators"
             )
             raise refusal(where, why)
+    return first, True in others and not alike(others[True][0], first.outputs[0])
+
+
+def _observed(
+    where: str,
+    own: Own,
+    module: nn.Module,
+    calls: tuple[_Given, _Given],
+    probabilities: str,
+    decays: bool,
+) -> Own:
+    """What the model does in training.
+
+    Args:
+        calls: the arguments of a forward pass, and those of another one.
+        probabilities: the name of the function that outputs may not come from.
+        decays: whether the optimizer has a weight decay.
+    """
+    first, mixes = _repeated(where, module, calls)
     if probabilities and first.end.startswith(probabilities):
         wanted = f"logits, which classify samples: leave out its last {probabilities.lower()}"
         raise bad_value(where, "outputs", "probabilities", wanted)
@@ -310,7 +320,7 @@ def _observed(
         )
         raise refusal(where, why)
     if decays and first.unreached:
-        less = _called(module, given, training=True, halved=first.unreached)
+        less = _called(module, calls[0], training=True, halved=first.unreached)
         if _differ(first.outputs, less.outputs):
             name = min(first.unreached)
             why = (
@@ -326,7 +336,7 @@ def _observed(
     moving = first.written | _declared(module)
     return own._replace(
         draws=bool(first.drawn),
-        mixes=True in others and not alike(others[True][0], first.outputs[0]),
+        mixes=mixes,
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
     )
