@@ -312,8 +312,8 @@ def _observed(
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
     for name in sorted(first.replaced):
         raise replaced(where, name)
-    wanted = {name for name, leaf in module.named_parameters() if leaf.requires_grad}
-    if wanted and wanted == first.unreached:
+    trained = dict(module.named_parameters()).keys() - frozen
+    if trained and trained == first.unreached:
         why = (
             "no gradient of its outputs reaches a parameter that is trained: leave out detach(), "
             "no_grad and argmax in its forward pass"

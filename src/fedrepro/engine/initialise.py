@@ -161,8 +161,9 @@ def is_fresh(module: nn.Module) -> bool:
         return False
     for layers in zip(module.modules(), one.modules(), other.modules(), strict=True):
         bound = _bound_of(layers[0])
-        for own, *drawn in zip(*(each.parameters(recurse=False) for each in layers), strict=True):
-            if own._version != drawn[0]._version or not _is_like(own.detach(), *drawn, bound):
+        leaves = zip(*(each.parameters(recurse=False) for each in layers), strict=True)
+        for own, first, second in leaves:
+            if own._version != first._version or not _is_like(own.detach(), first, second, bound):
                 return False
     buffers = zip(module.buffers(), one.buffers(), strict=True)
     return all(torch.equal(own, reset) for own, reset in buffers)
