@@ -76,7 +76,7 @@ class Identity:
 
     Attributes:
         configuration: the description of the run (:meth:`RunSpec.description`), as JSON returns it.
-        code: the numerics id of each part of its code; empty for records older than these ids.
+        numerics: the id of each part of its code; empty for records older than these ids.
         fingerprint: of its parsed code, which decides where there are no ids; or "".
         arithmetic: the class of arithmetic, :data:`arithmetic.UNKNOWN` if it is not stated.
         data: what identifies samples, partition, initial weights and inputs.
@@ -85,7 +85,7 @@ class Identity:
     """
 
     configuration: Mapping[str, Any] = field(default_factory=dict)
-    code: Mapping[str, str] = field(default_factory=dict)
+    numerics: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str = ""
     arithmetic: str = arithmetic.UNKNOWN
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Identity:
         words, dtype = arithmetic.of_manifest(record), record.get("dtype", "float32")
         return cls(
             configuration=_mapping(record, "run"),
-            code=numerics.recorded(_mapping(record, "numerics")),
+            numerics=numerics.recorded(_mapping(record, "numerics")),
             fingerprint=str(record.get("code") or ""),
             arithmetic=words if dtype == "float32" else f"{words}, {dtype}",
             data=_mapping(record, "data"),
@@ -122,7 +122,7 @@ def identity_of(
     """
     return Identity(
         configuration=_as_json(spec.description()),
-        code=numerics.of_run(spec),
+        numerics=numerics.of_run(spec),
         fingerprint=fingerprint.of_code(spec) if fingerprinted else "",
         arithmetic=arithmetic.of_spec(spec),
         data=_as_json(data),
@@ -195,12 +195,12 @@ def _configuration(recorded: Identity, wanted: Identity) -> Iterator[Difference]
 
 
 def _code(recorded: Identity, wanted: Identity) -> Iterator[Difference]:
-    if recorded.code and wanted.code:
-        for part in numerics.differing(recorded.code, wanted.code):
-            ids = recorded.code.get(part, "absent"), wanted.code.get(part, "absent")
+    if recorded.numerics and wanted.numerics:
+        for part in numerics.differing(recorded.numerics, wanted.numerics):
+            ids = recorded.numerics.get(part, "absent"), wanted.numerics.get(part, "absent")
             yield Difference(Meaning.OTHER_NUMBERS, "code", part, *ids)
     elif recorded.fingerprint != wanted.fingerprint:
-        words = WITHOUT_IDS if wanted.code else "made by other code"
+        words = WITHOUT_IDS if wanted.numerics else "made by other code"
         both = recorded.fingerprint[:HASH], wanted.fingerprint[:HASH]
         yield Difference(Meaning.OTHER_NUMBERS, "code", "fingerprint", *both, words)
 

@@ -20,21 +20,21 @@ from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
 
 
-def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
+def subject(plan: Plan, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
     """The keys that are known before the first round and determine the bits of a result."""
     return {
-        **of_spec(plan.spec, code, numerics),
+        **of_spec(plan.spec, fingerprint, numerics),
         "executor": plan.executor,
         "threads": plan.threads,
     }
 
 
-def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
+def of_spec(spec: RunSpec, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
     """The part of :func:`subject` that does not need the data."""
     return {
         "run": spec.description(),
         "config_hash": spec.digest,
-        "code": code,
+        "code": fingerprint,
         **({"numerics": dict(numerics)} if numerics else {}),
         "arithmetic": arithmetic.of_spec(spec),
         "device": spec.execution.device.partition(":")[0],  # not which card

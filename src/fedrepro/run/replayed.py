@@ -99,7 +99,7 @@ def identity_of_record(record: RunRecord) -> Identity:
     """The identity of a result; a replay with the same bits counts as made by the code it names."""
     identity, replay = Identity.of(record.manifest), replay_of(record)
     if replay and replay.agrees:
-        return replace(identity, code=numerics.recorded(replay.numerics))
+        return replace(identity, numerics=numerics.recorded(replay.numerics))
     return identity
 
 
@@ -112,10 +112,10 @@ def differences_of(
         data: what identifies the data that a run of it would have, as far as that is known.
     """
     identity, replay = identity_of_record(record), replay_of(record)
-    wanted = identity_of(spec, data, fingerprinted=not identity.code)
+    wanted = identity_of(spec, data, fingerprinted=not identity.numerics)
     listed = differences(identity, wanted)
     played = numerics.recorded(replay.numerics) if replay and not replay.agrees else {}
-    if replay and played and not numerics.differing(played, wanted.code):
+    if replay and played and not numerics.differing(played, wanted.numerics):
         words = f"played again, its first rounds differ: {replay.outcome}"
         listed = [difference for difference in listed if difference.about != "code"]
         listed.append(Difference(Meaning.OTHER_NUMBERS, "code", "replay", words=words))

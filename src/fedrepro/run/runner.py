@@ -88,23 +88,23 @@ def run(
     dataset: Dataset,
     partition: Partition,
     folder: Path,
-    code: str,
+    fingerprint: str,
     report: Report = lambda progress: None,
     given: Mapping[str, StoredArtifact] | None = None,
     sharing: Sharing = ALONE,
     numerics: Numerics = NONE,
     replaces: Replaces = "others",
 ) -> dict[str, Any]:
-    """Carry out a run and write its files to ``folder``. Does nothing if the run is complete.
+    """Carry out a run and write its files to ``folder``, unless it is finished and current.
 
     Args:
         spec: the run's description.
-        code: fingerprint of the code that defines the run.
+        fingerprint: of the code that defines the run.
         report: called after every round played.
         given: the artifacts that the method requires.
         sharing: the shared prefix with other runs; it does not affect the result.
         numerics: digests of the numerics of the code's parts: a finished run with the same ones is
-            kept. Without them, a finished run of the same ``code`` is.
+            kept. Without them, a finished run of the same ``fingerprint`` is.
         replaces: the finished runs in ``folder`` that this one may replace: "none", "others" than
             this very run, or "all": a complete run is made again.
 
@@ -125,7 +125,7 @@ def run(
         if replaces != "all":
             _refuse_other_arithmetic(folder, spec)
         data = data_of_plan(plan, dataset, partition, given or {})
-        subject = manifest.subject(plan, code, numerics) | {"data": data}
+        subject = manifest.subject(plan, fingerprint, numerics) | {"data": data}
         own, finished = _claim(folder, subject, lock, replaces)
         if finished:
             _leave(partial, own, folder)
@@ -203,7 +203,9 @@ def _begin(plan: Plan, subject: Mapping[str, Any], own: Path, sharing: Sharing) 
     state, parent = checkpoint.resume(own, plan, subject, sharing.note), sharing.parent
     if parent is None or state.done:
         return state
-    of_parent = manifest.subject(replace(plan, spec=parent.spec), parent.code, parent.numerics)
+    of_parent = manifest.subject(
+        replace(plan, spec=parent.spec), parent.fingerprint, parent.numerics
+    )
     of_parent |= {"data": subject["data"]}
     return checkpoint.resume_from_parent(parent, plan, own, of_parent, sharing.note) or state
 

@@ -25,14 +25,14 @@ class ParentRun:
     """A run that a child run may continue.
 
     Attributes:
-        code: fingerprint of the code that defines it.
-        numerics: the numerics ids of that code.
+        fingerprint: of the code that defines it.
+        numerics: the ids of that code.
         rounds: the last round after which the child run may continue.
         folder: of its checkpoints.
     """
 
     spec: RunSpec
-    code: str
+    fingerprint: str
     numerics: Numerics
     rounds: int
     folder: Path

@@ -501,7 +501,7 @@ def ignore_times(output: str) -> None:
 
     Snakemake takes an input that is newer for changed, unless it has recorded its checksum.
     """
-    from snakemake.jobs import Job  # type: ignore[import-untyped]
+    from snakemake.jobs import Job
 
     if not _current:
         ours, theirs = property(_time_of_output), Job.output_mintime

@@ -109,7 +109,7 @@ def test_what_a_record_does_not_state_is_no_difference(section: str) -> None:
 
 def test_code_without_ids_is_compared_by_its_fingerprint() -> None:
     wanted = Identity.of(MANIFEST)
-    without = replace(wanted, code={})
+    without = replace(wanted, numerics={})
     assert differences(without, wanted) == []
     for code in ("other", ""):  # the last states nothing about its code at all
         (one,) = differences(replace(without, fingerprint=code), wanted)
@@ -155,7 +155,7 @@ def test_the_identity_of_a_specification_is_that_of_its_run() -> None:
     spec = run_spec("ima+fedprox")
     one = identity_of(spec)
     assert one.configuration["composition"] == "ima+fedprox"
-    assert {"core", "method ima", "method fedprox", "model logistic"} == one.code.keys()
+    assert {"core", "method ima", "method fedprox", "model logistic"} == one.numerics.keys()
     assert one.packages == machine.packages() and one.machine == machine.machine()
     assert {"torch", "numpy", "fedrepro"} <= one.packages.keys()
     assert one.arithmetic == "per client" and one.data == {} and one.fingerprint == ""
@@ -187,7 +187,7 @@ def test_a_sentence_names_the_first_differences_and_counts_the_others() -> None:
     assert not any(f"{key} was" in configuration for key in "def")
     assert "core, model x" in code and "fedavg" not in code
     assert "1.0" in packages and "2.4.6" in packages and "more" not in packages
-    (one,) = differences(Identity.of(now), replace(Identity.of(now), code={"core": "1"}))
+    (one,) = differences(Identity.of(now), replace(Identity.of(now), numerics={"core": "1"}))
     assert (one.key, one.recorded, one.wanted) == ("method fedavg", "2", "absent")
 
 

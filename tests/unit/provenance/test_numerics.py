@@ -78,9 +78,9 @@ def test_an_id_is_that_of_today_by_any_of_its_former_rules(
 def test_a_renamed_part_is_found_by_its_name_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numerics, "RENAMED", {"method former": "method latter"})
     then = Identity.of({"numerics": {"method former": "1", "core": "2"}})
-    now = Identity(code={"method latter": "1", "core": "2"})
+    now = Identity(numerics={"method latter": "1", "core": "2"})
     assert differences(then, now) == []
-    (one,) = differences(then, Identity(code={"method latter": "3", "core": "2"}))
+    (one,) = differences(then, Identity(numerics={"method latter": "3", "core": "2"}))
     assert (one.key, one.recorded, one.wanted) == ("method latter", "1", "3")
 
 
@@ -265,15 +265,15 @@ def test_results_that_plugins_made_in_a_clone_before_stay_current(tmp_path: Path
     folders = plugins.Folders(root=tmp_path, methods=tmp_path, models=tmp_path)
     former = former_id(file, package)
     entry = numerics._short(fingerprint.of_text(f"{former} mine convolutional"))
-    then = Identity(code={"method mine": former, "model mine": entry})
+    then = Identity(numerics={"method mine": former, "model mine": entry})
     model = numerics.of_registered("mine", folders)
-    now = Identity(code={"method mine": former_id(file), "model mine": model})
+    now = Identity(numerics={"method mine": former_id(file), "model mine": model})
     assert id_of(file) == former_id(file) != former and model != entry
     assert differences(then, now) == []
     code = numerics.of_partition((file,))
     for ids, same in ((code.replace(id_of(file), former), True), (code.split()[0], False)):
         assert (numerics.differing({"code": ids}, {"code": code}) == []) == same
-    other = Identity(code=dict(now.code) | {"method mine": id_of(tmp_path / "edited.py")})
+    other = Identity(numerics=dict(now.numerics) | {"method mine": id_of(tmp_path / "edited.py")})
     assert [each.key for each in differences(then, other)] == ["method mine"]
     assert [each.key for each in differences(other, now)] == ["method mine"]
 

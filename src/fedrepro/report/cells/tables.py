@@ -339,7 +339,7 @@ def _averaged_together(
 def _but_seed(identity: Identity) -> str:
     """Configuration and code of a result, as text that is the same for all of its seeds."""
     configuration = {**identity.configuration, "seed": None}
-    return json.dumps([configuration, identity.code], sort_keys=True)
+    return json.dumps([configuration, identity.numerics], sort_keys=True)
 
 
 def _left_out(run: CellRun, why: str) -> CellRun:
