@@ -126,9 +126,9 @@ def train(
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a data set of pairs or of
             dicts with a label, such as torch's and Hugging Face's. One that draws from the global
             generators (random transforms) is read anew in every epoch, by the run's seed. Classes
-            are whole numbers from 0 without gaps. Each x may be a tuple or a dict of several
-            inputs [n, ...], which the model gets as ``model(user, item)`` or ``model(user=...,
-            item=...)`` if it takes as many, else as one tuple or dict.
+            are whole numbers from 0 without gaps. Inputs of bytes are divided by 255. Each x may be
+            a tuple or a dict of several inputs [n, ...], which the model gets as ``model(user,
+            item)`` or ``model(user=..., item=...)`` if it takes as many, else as one tuple or dict.
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.

@@ -139,7 +139,7 @@ def _together(clients: Sequence[_Inputs]) -> tuple[list[NDArray[Any]], Packing |
     """Each client's inputs as one array of the type that all are stored as."""
     if ALONE not in clients[0]:
         return packed(clients, WHERE)
-    stored = stored_as([inputs[ALONE] for inputs in clients])
+    stored = stored_as(WHERE, "x", [inputs[ALONE] for inputs in clients])
     return [inputs[ALONE].astype(stored) for inputs in clients], None
 
 

@@ -118,6 +118,20 @@ def test_arrays_that_are_not_what_they_should_be(x: Any, y: Any, fault: Fault) -
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_bytes_of_0_and_1_are_no_images(several: bool) -> None:
+    """One-hot features of an older pandas are bytes: they were trained on as 0 and 1 / 255."""
+    dark, bits = np.zeros((40, 4), np.uint8), np.eye(4, dtype=np.uint8)[np.arange(40) % 4]
+
+    def clients(*inputs: Any) -> list[Any]:
+        return [((x, PLAIN) if several else x, Y) for x in inputs]
+
+    with refused("value", key="x.0" if several else "x"):
+        dataset_of(clients(dark, bits))
+    for others in ((dark, dark), (dark, 2 * bits), (bits, PIXELS), (bits.astype(bool),)):
+        dataset_of(clients(*others))
+
+
 PIXELS = np.arange(40 * 4, dtype=np.uint8).reshape(40, 4)
 PLAIN = X.astype(np.float32)
 

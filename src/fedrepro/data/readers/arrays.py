@@ -67,9 +67,16 @@ def kind_of(x: NDArray[Any]) -> str:
     return "bytes" if x.dtype == np.uint8 else "fractions" if x.dtype.kind == "f" else "whole"
 
 
-def stored_as(parts: Sequence[NDArray[Any]]) -> type[np.generic]:
-    """The type that all inputs are stored as; whole numbers beyond int32 are features."""
+def stored_as(where: object, key: str, parts: Sequence[NDArray[Any]]) -> type[np.generic]:
+    """The type that all inputs are stored as; whole numbers beyond int32 are features.
+
+    Raises:
+        UserError: for bytes of 0 and 1, as from one-hot features: bytes are divided by 255.
+    """
     if kind_of(parts[0]) == "bytes":
+        if max(int(x.max(initial=0)) for x in parts) == 1:
+            wanted = "floats or truth values: bytes are divided by 255, as in images"
+            raise bad_value(where, key, "bytes of 0 and 1", wanted)
         return np.uint8
     span = np.iinfo(np.int32)
     whole = kind_of(parts[0]) == "whole"

@@ -92,7 +92,7 @@ def content_of(
         x = inputs_of(where, "x", arrays["x"])
         if x.ndim < 2:
             raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
-        x = x.astype(stored_as([x]))
+        x = x.astype(stored_as(where, "x", [x]))
     if task in NUMBERS:
         labels = numbers_of(where, "y", arrays["y"], task)
         class_names = [str(number) for number in range(targets_of(x, labels))]

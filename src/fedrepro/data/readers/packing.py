@@ -117,7 +117,10 @@ def packed(
     Raises:
         UserError: for whole numbers that float32 cannot hold, beside fractions.
     """
-    types = {name: stored_as([inputs[name] for inputs in clients]) for name in clients[0]}
+    types = {
+        name: stored_as(where, f"x.{name}", [inputs[name] for inputs in clients])
+        for name in clients[0]
+    }
     common = next(iter(types.values())) if len({*types.values()}) == 1 else np.float32
 
     def part(name: str | int, x: NDArray[Any]) -> Part:
