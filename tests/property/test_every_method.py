@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from fedrepro.check import suite
-from fedrepro.check.world import play
+from fedrepro.check.world import CLASSES, FEATURES, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Wrapper
+from fedrepro.engine.net import Net, Own
 from fedrepro.engine.round import context_of
 from fedrepro.methods import registry
+from fedrepro.models.classifier import Classifier
 from support.closeness import assert_close
 from support.worlds import federation, trial_of
 
@@ -110,6 +113,27 @@ SINGLE = [name for name in ALL if not {"+", "@"} & set(name)]
 # That it learns, a stronger test says of all compositions.
 ELSEWHERE = (*suite.TOGETHER, suite.it_learns)
 OF_SINGLE = [check for check in suite.ALL_OF.values() if check not in ELSEWHERE]
+
+
+class Scaled(nn.Module):
+    """A layer whose outputs are scaled by a number that is learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.scale = nn.Linear(FEATURES, 8), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.linear(x) * self.scale).tanh()
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.count("+") < 2])
+def test_a_parameter_may_be_a_single_number(name: str) -> None:
+    """It ended in an error in methods that take norms of updates."""
+    own = Own(lambda: Classifier(Scaled(), nn.Linear(8, CLASSES)).double())
+    world = federation(name)
+    world = replace(world, context=replace(world.context, net=Net(own.build(), own=own)))
+    server, _, _ = play(world, until=1)
+    assert tree.all_finite(server)
 
 
 OF_EXECUTION = (suite.executors_agree, suite.processes_change_no_bit)

@@ -310,6 +310,6 @@ def update_norms(updates: Tree) -> list[float]:
     leaves = tree.leaves(updates.get("delta", {}))
     if not leaves:
         return [float("nan")] * len(tree.leaves(updates)[0])
-    squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
+    squares = [tree.rows(leaf).square().sum(1) for leaf in leaves]
     norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one device sync
     return norms

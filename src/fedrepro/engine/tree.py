@@ -218,6 +218,11 @@ def weighted_sum(tree: Branch, weights: Tensor) -> Branch:
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 
+def rows(leaf: Tensor) -> Tensor:
+    """A leaf [cohort, ...], such as of scalars, as [cohort, numbers of a client]."""
+    return leaf.reshape(len(leaf), -1)
+
+
 def numel(tree: Tree | Tensor) -> int:
     """The number of scalars in a tree."""
     return sum(leaf.numel() for leaf in leaves(tree))

@@ -35,7 +35,7 @@ RIDGE = 1e-8  # makes p unique if clients move alike
 def lengths(ctx: Context, updates: Tree) -> Tensor:
     """How far every client moved [m]; 1 for a client that did not move."""
     deltas = tree.leaves(ctx.net.trainable(updates["delta"]))
-    norms = torch.stack([leaf.flatten(1).square().sum(1) for leaf in deltas]).sum(0).sqrt()
+    norms = torch.stack([tree.rows(leaf).square().sum(1) for leaf in deltas]).sum(0).sqrt()
     return torch.where(norms > 0, norms, 1.0)
 
 
@@ -53,7 +53,7 @@ class FedMGDA(Method):
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         deltas = tree.leaves(ctx.net.trainable(updates["delta"]))
-        unit = [leaf.flatten(1).double() for leaf in deltas]
+        unit = [tree.rows(leaf).double() for leaf in deltas]
         gram = torch.stack([leaf @ leaf.T for leaf in unit]).sum(0)
         norms = lengths(ctx, updates).double()
         products = (gram / norms / norms[:, None]).cpu().numpy()

@@ -27,7 +27,7 @@ from fedrepro.methods._combining import Withstanding
 
 def scores(deltas: list[Tensor], attackers: int) -> Tensor:
     """Krum's score of each client [cohort]; ``deltas`` are leaves [cohort, ...]."""
-    flat = [leaf.flatten(1) for leaf in deltas]
+    flat = [tree.rows(leaf) for leaf in deltas]
     # Exact differences: the usual detour by products loses what sets close updates apart.
     exact = "donot_use_mm_for_euclid_dist"
     squares = [torch.cdist(leaf, leaf, compute_mode=exact).double().square() for leaf in flat]

@@ -29,7 +29,7 @@ def clipped(deltas: Tree, bound: float) -> Tree:
 
     Without a finite norm, to zero.
     """
-    squares = [leaf.flatten(1).double().square().sum(1) for leaf in tree.leaves(deltas)]
+    squares = [tree.rows(leaf).double().square().sum(1) for leaf in tree.leaves(deltas)]
     norms = torch.stack(squares).sum(0).sqrt()
     factors = torch.where(norms > bound, bound / norms, 1.0)
 

@@ -58,7 +58,7 @@ class QFedAvg(Decider):
         losses = updates[LOSS].nan_to_num(nan=torch.inf, posinf=torch.inf).to(coefficients)
         losses = losses.clamp(min=LEAST_LOSS)
         deltas = ctx.net.trainable(updates["delta"])
-        squares = [leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)]
+        squares = [tree.rows(leaf).square().sum(1) for leaf in tree.leaves(deltas)]
         curvature = lipschitz * torch.stack(squares).sum(0).to(coefficients)
         return coefficients / (coefficients * (1 + self.q * curvature / losses)).sum(), server
 
