@@ -119,6 +119,18 @@ def test_a_comparison_pairs_seeds_and_has_no_mean_of_what_diverged() -> None:
         fr.compare({"a": [*first, late]}, of="x")
 
 
+@pytest.mark.parametrize(
+    ("column", "gain"),
+    [("test_accuracy", 0.5), ("client_auroc", 0.5), ("own", 0.5), ("test_loss", -0.5),
+     ("client_loss", -0.5), ("validation_mse", -0.5), ("client_ece", -0.5), ("ece", -0.5)],
+)  # fmt: skip
+def test_a_gain_is_above_0_where_it_is_better(column: str, gain: float) -> None:
+    low, high = run_of({column: [0.25]}), run_of({column: [0.75]})
+    for other in (high, run_of({column: [0.75]}, seed=2)):  # also of other seeds
+        assert fr.compare({"a": low, "b": other}, of=column)["gain"].tolist() == [0, gain]
+    assert fr.compare([low], of=column)["mean"].tolist() == [0.25]
+
+
 def test_runs_of_a_list_differ_in_their_seed_and_in_nothing_else() -> None:
     """Each seed counted once, whatever else differed: three runs of one seed were a mean of one."""
     first, again, other = (run_of({"x": [float(seed)]}, seed) for seed in (0, 0, 1))

@@ -524,6 +524,19 @@ def test_a_model_of_ones_own_that_no_samples_score_is_said(method: str, warned: 
     assert sum("client_accuracy" in str(warning.message) for warning in caught) == warned
 
 
+def test_a_measure_of_rounds_needs_samples_of_no_client() -> None:
+    class Right(Measure):
+        words, per, higher_is_better = "right ones", "round", True
+
+        def of_outputs(self, outputs: Any, targets: Any) -> float:
+            return float((outputs.argmax(1) == targets).mean())
+
+    with refused("value", key="evaluate.measures", value="right"):
+        train(measures=Right, test=None)
+    run = train(measures=Right)
+    assert run.rounds["right"].tolist() == pytest.approx(run.rounds["test_accuracy"].tolist())
+
+
 def test_a_class_that_only_held_out_samples_have_is_told() -> None:
     """The model has an output for it, which nothing trains."""
     x, y = np.eye(3, dtype="float32")[[0, 1] * 6], np.array([0, 1] * 6)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedrepro.api import charts
 from fedrepro.api.runs import Run
+from fedrepro.measures import registry
 from fedrepro.provenance.identity import Identity, class_of, may_average
 from fedrepro.report.drawing import curves, frame
 from fedrepro.support.errors import bad_value, brief, refusal
@@ -33,9 +34,9 @@ def compare(
 
     Returns:
         One row for each: ``seeds`` and ``diverged`` (their numbers), ``mean``, ``std`` (over seeds;
-        NaN for one) and ``gain`` over the first row: the mean of paired differences if both have
-        the same seeds, else the difference of the means. A diverged run has no final score: with
-        one, the row has no mean, and no gain over it exists.
+        NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of paired
+        differences if both have the same seeds, else the difference of the means. A diverged run
+        has no final score: with one, the row has no mean, and no gain over it exists.
 
     Raises:
         UserError: for no runs, an unfinished run, or an unknown column, and for a list whose runs
@@ -67,15 +68,17 @@ def compare(
         for name, group in named.items()
     }
     first = next(iter(ends.values()))
+    better = _sign(column, next(iter(named.values()))[0])
     rows = {
         name: {
             "seeds": len(end),
             "diverged": sum(run.diverged_at is not None for run in named[name]),
             "mean": end.mean(skipna=False),
             "std": end.std(skipna=False),
-            "gain": (end - first).mean(skipna=False)
+            # 0.0 is added so that none is -0.0.
+            "gain": 0.0 + better * (end - first).mean(skipna=False)
             if set(end.index) == set(first.index)
-            else end.mean(skipna=False) - first.mean(skipna=False),
+            else better * (end.mean(skipna=False) - first.mean(skipna=False)),
         }
         for name, end in ends.items()
     }
@@ -189,6 +192,15 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
 
 def _listed(group: Group) -> list[Run]:
     return [group] if isinstance(group, Run) else list(group)
+
+
+def _sign(column: str, run: Run) -> int:
+    """-1 for a column of which less is better, such as a loss; else 1."""
+    for name in (column, column.partition("_")[2]):  # such as mse of client_mse
+        measure = registry.find(name, "client", "round", folders=run.plugins) if name else None
+        if measure:
+            return 1 if measure.higher_is_better else -1
+    return 1
 
 
 def _end(run: Run, column: str, last: int) -> float:

@@ -320,7 +320,7 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     """The plan with the samples that it is tested on.
 
     Raises:
-        UserError: if a measure needs clients' test samples, and there are none.
+        UserError: if a measure needs test samples, of clients or of no client, and there are none.
     """
     spec, setting, method = plan.spec, plan.spec.setting, plan.federation.method
     personal = setting.evaluate.clients and (method.classifies or method.own_classifier)
@@ -329,6 +329,10 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     if personal and asked and not partition.test:
         needed = f"a share, as {asked[0]!r} in evaluate.measures needs clients' test samples"
         raise missing_value(f"partition {partition.name}", "test_fraction", needed)
+    of_round = [measure.name for measure in plan.of_round if measure.from_outputs]
+    if of_round and dataset.test is None and method.classifies:
+        wanted = "measures per client, as no test samples belong to no client"
+        raise bad_value(f"setting {setting.name}", "evaluate.measures", of_round[0], wanted)
     together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
