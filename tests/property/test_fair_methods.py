@@ -70,6 +70,21 @@ def test_degenerate_case(special: Method, general: Method) -> None:
     assert_close(play(ours)[0]["params"], play(theirs)[0]["params"], 1e-6)
 
 
+@pytest.mark.parametrize("name", ["qfedavg", "aaggff_s+fedavg", "aaggff_d+fedavg"])
+def test_losses_whose_ratios_count_are_not_below_zero(name: str) -> None:
+    """Of likelihoods, say, the clients that were best off would have counted most."""
+    world = federation(name)
+
+    def shifted(by: float) -> Any:
+        losses = world.context.task.losses
+        task = world.context.task._replace(losses=lambda o, t, how: losses(o, t, how) + by)
+        return replace(world, context=replace(world.context, task=task))
+
+    play(shifted(0.5), until=1)
+    with refused("value", key="loss"):
+        play(shifted(-5), until=1)
+
+
 def test_afl_follows_a_huge_loss() -> None:
     """All weight goes to a client whose loss is out of proportion, whatever floats leave of p."""
     seen = Observed(0, 3, np.arange(3), np.array([2.0, 1e18, 1.0]), np.ones(3))

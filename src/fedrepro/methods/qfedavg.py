@@ -23,7 +23,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import LOSS, deviation, require_rates
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.responses import Array, with_ratios
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
 from fedrepro.support.errors import at_least
 
@@ -46,7 +46,7 @@ class QFedAvg(Decider):
         require_rates(self, ctx)
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
-        losses = np.maximum(observed.losses, LEAST_LOSS)
+        losses = np.maximum(with_ratios(observed.losses), LEAST_LOSS)
         powers = (losses / losses.max()) ** self.q
         return Decision(proportional(powers, observed.sizes if self.sample_weighted else None), {})
 

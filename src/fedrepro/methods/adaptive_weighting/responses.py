@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.support.errors import bad_value
+
 Array = NDArray[np.float64]
 
 # Name -> distribution of scipy.stats and its parameters.
@@ -44,9 +46,20 @@ def distribution(cdf: str, rising_normal: bool = True) -> Callable[[Array], Arra
     return lambda x: np.asarray(frozen.cdf(x))
 
 
+def with_ratios(losses: Array) -> Array:
+    """The same losses.
+
+    Raises:
+        UserError: for one below 0, as of a loss of the user's own: ratios would turn around.
+    """
+    if losses.min() < 0:
+        raise bad_value("adaptive weighting", "loss", float(losses.min()), "losses of at least 0")
+    return losses
+
+
 def relative(losses: Array) -> Array:
     """Losses divided by their mean; ones if all losses are zero, as for any equal losses."""
-    largest = losses.max()
+    largest = with_ratios(losses).max()
     if largest == 0:
         return np.ones_like(losses)
     scaled = losses / largest  # the mean of huge losses would overflow
