@@ -24,7 +24,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.measures.clients import without_value
-from fedrepro.methods.personal.partly_shared import keeps_a_part
+from fedrepro.methods.personal.partly_shared import PartlyShared, keeps_a_part
 from fedrepro.provenance import arithmetic
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
@@ -211,7 +211,7 @@ def _begin(plan: Plan, subject: Mapping[str, Any], own: Path, sharing: Sharing) 
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
-    """Refuse to score a shared model if there is none; say so if it is shared in part only.
+    """Refuse to score a shared model if there is none; say how much of it is shared otherwise.
 
     Raises:
         UserError: if clients share no model and are not scored.
@@ -220,7 +220,13 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
     if method.classifies and method.own_classifier and not plan.scores_clients:
         where, wanted = f"setting {plan.spec.setting.name}", "true: the clients share no model"
         raise bad_value(where, "evaluate.clients", False, wanted)
-    if plan.test is not None and keeps_a_part(method, plan.federation.context.net.module):
+    keeps = keeps_a_part(method, plan.federation.context.net.module)
+    if any(isinstance(layer, PartlyShared) for layer in method.layers()) and not keeps:
+        note(
+            f"method {name}: all of the model is averaged, as it has no part that a client would "
+            "keep, such as BatchNorm: the method is FedAvg for it"
+        )
+    if plan.test is not None and keeps:
         own = "is in" if plan.scores_clients else "needs test samples of each client, for"
         note(
             f"method {name}: each client keeps a part of the model, which stays at its initial "
