@@ -109,6 +109,7 @@ class _Call(NamedTuple):
 
     Attributes:
         unreached: the parameters to train that get no gradient; in testing, none.
+        strangers: other tensors that require gradients and that outputs follow from.
         end: the name of the function that outputs come from, as autograd calls it.
     """
 
@@ -117,6 +118,7 @@ class _Call(NamedTuple):
     written: set[str]
     replaced: set[str]
     unreached: frozenset[str]
+    strangers: list[Tensor]
     end: str
 
 
@@ -142,7 +144,6 @@ def _called(
             drawn = changes(start, generators(device))
         _refuse_returned(returned, outputs)
         unreached = _unreached(outputs, copies) if training else frozenset[str]()
-        _refuse_strangers(outputs, copies.values())
     finally:
         module.train()
     return _Call(
@@ -155,17 +156,15 @@ def _called(
             if after[name] is not leaf or leaf.data_ptr() != places[name]
         },
         unreached,
+        _strangers(outputs, [*copies.values(), *given[0], *given[1].values()]),
         _end_of(outputs),
     )
 
 
-def _refuse_strangers(outputs: Tensor, known: Iterable[Tensor]) -> None:
-    """Refuse a tensor to be trained that is no parameter: it would stay as it is.
-
-    Raises:
-        TypeError: also for layers in a Python list, which the module does not know.
-    """
+def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors that require gradients, that outputs follow from, and that are none of ``known``."""
     own, seen, rest = set(map(id, known)), set[Any](), [outputs.grad_fn]
+    found = []
     while rest:
         node = rest.pop()
         if node is None or node in seen:
@@ -173,10 +172,9 @@ def _refuse_strangers(outputs: Tensor, known: Iterable[Tensor]) -> None:
         seen.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None and id(leaf) not in own:
-            wanted = "an nn.Parameter, layers in an nn.ModuleList, or requires_grad_(False)"
-            why = f"uses a tensor {[*leaf.shape]} that requires gradients and is none of its own"
-            raise TypeError(f"its forward pass {why}: expected {wanted}")
+            found.append(leaf)
         rest += [before for before, _ in node.next_functions]
+    return found
 
 
 def _end_of(outputs: Tensor) -> str:
@@ -279,6 +277,11 @@ def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tu
             later[mode] = _called(module, given, training)
     except Exception as error:
         raise refusal(where, f"cannot train on two samples: {error}") from error
+    known = set(map(id, later["training"].strangers))  # not made in a pass, which all of them had
+    for leaf in (leaf for leaf in first.strangers if id(leaf) in known):
+        wanted = "an nn.Parameter, layers in an nn.ModuleList, or requires_grad_(False)"
+        why = f"its forward pass uses a tensor {[*leaf.shape]} that requires gradients and is none"
+        raise refusal(where, f"{why} of its own: expected {wanted}")
     for mode, before in (("training", first), ("testing", tested)):
         if _differ(before.outputs, later[mode].outputs):
             why = (

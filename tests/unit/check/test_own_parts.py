@@ -267,6 +267,16 @@ def test_what_wants_gradients_and_is_no_parameter_is_refused() -> None:
         net_of(lambda: listed_layers(True))
     net_of(lambda: listed_layers(False))
 
+    class Sloped(Two):
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.training:
+                return super().forward(x)
+            made = x.clone().requires_grad_()  # in each pass, so nobody would train it
+            (slope,) = torch.autograd.grad(made.square().sum(), made, create_graph=True)
+            return super().forward(x.requires_grad_() + 0 * slope)
+
+    net_of(Sloped)
+
 
 class Extractor(nn.Module):
     """A layer that no gradient reaches, of which outputs may depend."""
