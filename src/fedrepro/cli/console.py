@@ -1,6 +1,7 @@
 """Tables and progress bars on a terminal; tab-separated lines for scripts."""
 
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ def print_lines(lines: Iterable[str]) -> None:
     wrap = sys.stdout.isatty()
     for line in lines:
         if wrap:
-            Console().print(line, markup=False, highlight=False)
+            _console().print(line, markup=False, highlight=False)
         else:
             print(line)
 
@@ -65,7 +66,12 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, text in said:
         table.add_row(Text(name, style="bold"), Text(printable(text)))
-    Console().print(table)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """A console as wide as the terminal. With COLUMNS=0, Rich's own would print nothing."""
+    return Console(width=shutil.get_terminal_size().columns)
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: int) -> None:
@@ -74,7 +80,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: in
     Text that does not fit is wrapped between words, numbers never. If that leaves a column too
     narrow to read, each row is a paragraph instead.
     """
-    console = Console()
+    console = _console()
     names = [name.replace("_", " ") for name in header]
     columns = [
         Column(name, [row[place] for row in rows], whole=place == title)

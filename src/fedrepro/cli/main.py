@@ -39,8 +39,9 @@ ALIASES = {"why": "explain", "plan": "estimate"}
 
 # Errors with which the system refuses a file or folder, whatever the code that asks for it.
 REFUSED_BY_SYSTEM = {
-    errno.EACCES, errno.EDQUOT, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC,
-    errno.EPERM, errno.EROFS, errno.ESTALE,
+    errno.EACCES, errno.EBUSY, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ELOOP, errno.EMFILE,
+    errno.ENAMETOOLONG, errno.ENFILE, errno.ENOLCK, errno.ENOSPC, errno.ENOTCONN, errno.EPERM,
+    errno.EROFS, errno.ESTALE,
 }  # fmt: skip
 # Errors about something of another kind than a file: `files.plain` raises the first.
 NO_FILE = {errno.EINVAL, errno.EISDIR, errno.ENOTDIR}

@@ -11,7 +11,8 @@ from fedrepro.config.loading import load
 from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
 from fedrepro.cost.model import CostModel
 from fedrepro.run import cards
-from fedrepro.support.errors import COMMAND_LINE
+from fedrepro.support.errors import COMMAND_LINE, UserError
+from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.resources import estimated, save_estimates
 
@@ -26,7 +27,12 @@ def handle(arguments: argparse.Namespace) -> None:
     targets = chosen(bench, arguments.targets, arguments.scale)
     gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
     estimate = CostEstimate(CostModel(bench, targets), gpus)
-    save_estimates(bench.root, bench.config, estimated(bench, estimate.costs.values()))
+    try:
+        save_estimates(bench.root, bench.config, estimated(bench, estimate.costs.values()))
+    except UserError as error:
+        if error.code != "unwritable":
+            raise
+        say(f"fedrepro: {error}: the estimate is printed only")  # somebody else's workbench
     content = estimate.as_json()
     if arguments.json:
         print(json.dumps(content, indent=2))

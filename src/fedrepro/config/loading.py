@@ -1,5 +1,6 @@
 """Read ``config/`` and check references between its entries."""
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -36,16 +37,24 @@ from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import parsed, read_text, read_yaml, validate
 
+# The environment variable with the values of `snakemake --config`, for the commands of its jobs.
+OVERRIDES = "FEDREPRO_OVERRIDES"
+
 
 def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     """Read and check all of ``root/config``.
+
+    Args:
+        overrides: by default, those of the Snakemake call whose job this is.
 
     Raises:
         UserError: for the first fault: one line with file, key, value and what was expected.
     """
     config = load_config(root)
-    if overrides:
-        config = config.model_copy(update=overrides.model_dump(exclude_none=True))
+    if overrides is None:
+        text = os.environ.get(OVERRIDES, "{}")
+        overrides = validate(Overrides, parsed(text, Path(OVERRIDES)), OVERRIDES)
+    config = config.model_copy(update=overrides.model_dump(exclude_none=True))
     plugins = config.plugins.under(root)
     catalogue = load_catalogue(root / CATALOGUE, plugins)
     experiments: dict[str, Experiment] = {}

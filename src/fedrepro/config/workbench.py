@@ -222,7 +222,7 @@ class Workbench:
     def scale(self, name: str | None) -> Scale:
         """The scale of a name; without one, the configured scale."""
         for scale in SCALES:
-            if scale == (name or self.config.scale):
+            if scale == (self.config.scale if name is None else name):
                 return scale
         raise bad_argument("scale", name, "demo, compact or paper", SCALES)
 

@@ -1,11 +1,14 @@
 """Check that every method and hyperparameter in the experiment files exists and is valid."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from fedrepro.config.loading import folders_here, load
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import OVERRIDES, folders_here, load
 from fedrepro.config.run_spec import ResolvedSource, RunSpec
 from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import SearchTarget
@@ -17,11 +20,31 @@ from fedrepro.provenance import fingerprint
 from fedrepro.support.errors import UserError, bad_value, exit_on_user_error, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.names import Composition
+from fedrepro.support.packaged import CONFIG
+from fedrepro.support.typed_yaml import read_yaml, validate
 
 # Composing imports torch, which takes two seconds, so the result of the check is cached.
 MARK = Path(".snakemake/fedrepro-checked")
 
 Claim = tuple[str, str, dict[str, Hyperparameters]]  # file and key, composition, values
+
+
+def overrides_of(config: Mapping[str, Any]) -> Overrides:
+    """The values of ``snakemake --config``, which its jobs' commands get in a variable, too.
+
+    Without config.yaml's own values, which a Snakefile that imports ours includes.
+
+    Raises:
+        UserError: for the first fault, and for a key without a value, as of `scale=$UNSET`.
+    """
+    said = read_yaml(CONFIG, CONFIG) if CONFIG.exists() else {}
+    own = said if isinstance(said, Mapping) else {}
+    given = {key: value for key, value in config.items() if key not in own or own[key] != value}
+    for key in (key for key, value in given.items() if value is None):
+        raise bad_value("--config", key, None, "a value")
+    overrides = validate(Overrides, given, "--config")
+    os.environ[OVERRIDES] = overrides.model_dump_json(exclude_none=True)
+    return overrides
 
 
 def check_methods_apart(workbench: Workbench) -> None:

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
 from fedrepro.config.artifact_sources import ArtifactFromData
-from fedrepro.config.config_file import Overrides
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
@@ -50,9 +49,12 @@ from fedrepro.run.standing import (
 )
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
-from fedrepro.support.packaged import CONFIG
-from fedrepro.support.typed_yaml import read_yaml, validate
-from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
+from fedrepro.workflow.checks import (
+    check_given,
+    check_methods_apart,
+    learn_methods_apart,
+    overrides_of,
+)
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
@@ -72,18 +74,12 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with exit_on_user_error():
+        given = overrides_of(overrides)
         learn_methods_apart()
-        bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
+        bench = load(overrides=given)
         check_methods_apart(bench)
         check_given(bench)
     return Graph(bench)
-
-
-def _overridden(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides without config.yaml's own values, which a Snakefile that imports ours includes."""
-    said = read_yaml(CONFIG, CONFIG) if CONFIG.exists() else {}
-    own = said if isinstance(said, Mapping) else {}
-    return {key: value for key, value in overrides.items() if key not in own or own[key] != value}
 
 
 @dataclass(frozen=True)

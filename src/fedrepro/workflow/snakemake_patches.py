@@ -28,7 +28,13 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import UserError, exit_on_user_error, refusal
+from fedrepro.support.errors import (
+    UserError,
+    bad_argument,
+    bad_value,
+    exit_on_user_error,
+    refusal,
+)
 from fedrepro.support.files import all_below, expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
@@ -48,8 +54,29 @@ def on_load(workflow: Any) -> None:
         with exit_on_user_error():
             for folder in MADE:
                 expect_folder(folder)
+            refuse_other_places(workflow)
         forget_dead_calls()
         expect_image(workflow)
+
+
+def refuse_other_places(workflow: Any) -> None:
+    """Refuse outputs and records in places where commands neither write nor read.
+
+    Raises:
+        UserError: with what asks for them.
+    """
+    modified = workflow.modifier.path_modifier.replace_prefix
+    for path in (f"{folder}/" for folder in MADE):
+        if (place := modified(path)) != path:
+            wanted = f"no prefix: commands write to {path} (`snakemake --directory` moves all)"
+            raise bad_value("Snakefile", "module", str(place), wanted)
+    if storage := workflow.storage_settings.default_storage_provider:
+        wanted = "none: commands write to files of this folder"
+        raise bad_argument("--default-storage-provider", storage, wanted)
+    backend = getattr(workflow.workflow_settings, "persistence_backend", None)  # a new setting
+    if backend is not None and backend.name != "FILE":
+        wanted = f"file: the rules read records in {RECORDS}"
+        raise bad_argument("--persistence-backend", backend.name.lower(), wanted)
 
 
 def default_resources(workflow: Any) -> Any:
@@ -61,7 +88,7 @@ def default_resources(workflow: Any) -> Any:
 
 def on_start(workflow: Any) -> bool:
     """Prepare to run jobs. Return True if they will run on this machine."""
-    if not workflow.is_main_process:
+    if not workflow.is_main_process or workflow.touch:  # which only changes times
         return False
     reset_future_mtimes()
     keep_outlived(workflow)
@@ -75,12 +102,15 @@ def on_error(workflow: Any) -> None:
     """After a failure, print what failed, and render the requested pages with empty cells.
 
     Snakemake makes nothing of which an input failed. These files are marked as incomplete, so that
-    its next call makes them again. After an interruption, this does nothing.
+    its next call makes them again. After an interruption, nothing is rendered.
     """
-    failed = workflow.scheduler.failed
+    scheduler = workflow.scheduler
+    failed = scheduler.failed
     for job in failed:
         if _rule_of(job):
             say(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}")
+    if scheduler.running or scheduler._user_kill:
+        return
     unfinished = [
         job
         for job in workflow.dag.needrun_jobs()

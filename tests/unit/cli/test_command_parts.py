@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from fedrepro.cli import check_data, console, data, plan, ranking
+from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
 from fedrepro.data.readers.content import Content
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 
 
 # --- rank -----------------------------------------------------------------------------------------
@@ -127,6 +129,23 @@ def content_of(**total: Any) -> dict[str, Any]:
         "jobs": {"runs": 3, "none": 0}, "at_once": 2, "estimated_partitions": 0, "at_most": 0,
         "precisions": {"float32": 3}, "without_hours": {},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["unwritable", "damaged"])
+def test_an_estimate_that_cannot_be_saved_is_printed(
+    code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in somebody else's workbench; a damaged file of estimates is to be deleted first."""
+
+    def save(*given: object) -> None:
+        raise UserError("results/calibration/runs.json: no", code=code, file="", key="")
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(plan, "save_estimates", save)
+    refused = code == "damaged"
+    assert main(["estimate", "ima/table_1", "--json"]) == 2 * refused
+    said = capsys.readouterr()
+    assert "runs.json: no" in said.err and bool(said.out) != refused
 
 
 @pytest.mark.parametrize(

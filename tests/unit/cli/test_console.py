@@ -48,6 +48,21 @@ def test_sentences_are_wrapped_between_words_on_a_terminal_only(
     ]  # fmt: skip
 
 
+def test_a_terminal_without_a_width_is_not_left_empty(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an editor's shell: Rich takes COLUMNS=0 for a width, and prints nothing."""
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for show in (
+        lambda: print_lines(["a line"]),
+        lambda: print_rows(("name",), [("a line",)]),
+        lambda: console.print_facts([("name", "a line")]),
+    ):
+        show()
+        assert "a line" in capsys.readouterr().out
+
+
 def test_elsewhere_a_row_is_a_line_and_a_cell_has_no_tab(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -393,21 +393,23 @@ def test_a_named_pipe_as_log_is_not_waited_for(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("words", [("verify",), VERIFY], ids=len)
 @pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EFBIG, errno.EMFILE, errno.ENOTCONN])
 def test_what_the_system_refuses_is_one_line(
     words: tuple[str, ...],
     named: bool,
+    number: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Such as someone else's folder, wherever the code looks into it."""
 
     def handle(arguments: argparse.Namespace) -> NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied", *["theirs"] * named)
+        raise OSError(number, "such words", *["theirs"] * named)
 
     monkeypatch.setattr(verify, "handle", handle)
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Permission denied" in line and ("'theirs'" in line) == named
+    assert "such words" in line and ("'theirs'" in line) == named
 
 
 @pytest.mark.parametrize(

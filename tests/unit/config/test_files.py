@@ -271,9 +271,10 @@ def test_overrides_replace_the_file(copy: Path) -> None:
         (lambda bench: bench.table("imma", "table_1"), "system", "ima"),
         (lambda bench: bench.table("ima", "table_11"), "tables", "table_1"),
         (lambda bench: bench.tables("papr"), "scale", "paper"),
+        (lambda bench: bench.tables(""), "scale", None),
     ],
 )
-def test_unknown_names(ask: Callable[[Workbench], Any], key: str, near: str) -> None:
+def test_unknown_names(ask: Callable[[Workbench], Any], key: str, near: str | None) -> None:
     with refused("value", key=key, near=near):
         ask(load(ROOT))
 

@@ -1,5 +1,7 @@
 """Methods and hyperparameters of experiment files are tried out before anything runs."""
 
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.config.loading import load
+from fedrepro.config.loading import OVERRIDES, load
 from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from fedrepro.workflow import checks
@@ -237,3 +239,34 @@ def test_inputs_that_a_search_may_have_saw_no_client_s_samples(tmp_path: Path) -
     settings["made"] = plain | {"partition": natural}
     with pytest.raises(UserError, match=r"search\.grid: feddf_.*: 'unlabelled':"):
         checks.check_given(load(settle(tmp_path, searched, settings=settings)))
+
+
+def test_values_that_config_yaml_has_itself_override_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Snakefile that includes ours passes all of its configuration on."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(OVERRIDES, "{}")
+    given = {"scale": "paper", "threads": 2}
+    Path("config").mkdir()
+    for said, left in (
+        ("threads: 2\n", {"scale": "paper"}),
+        ("scale: paper\nthreads: 2\n", {}),
+        ("scale: demo\nthreads: 2\n", {"scale": "paper"}),
+    ):
+        Path("config/config.yaml").write_text(said)
+        assert checks.overrides_of(given).model_dump(exclude_none=True) == left
+        assert json.loads(os.environ[OVERRIDES]) == left  # for the commands of jobs
+    for said in ("threads: 3\n", "[a, list]"):
+        Path("config/config.yaml").write_text(said)
+        with pytest.raises(UserError) as error:
+            checks.overrides_of(given)
+        assert error.value.key == "threads"
+
+
+def test_a_key_without_a_value_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of `--config scale=$SCALE` with no such variable: all was made at the configured scale."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as error:
+        checks.overrides_of({"scale": None})
+    assert (error.value.code, error.value.key) == ("value", "scale")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fedrepro.config.loading import load
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import OVERRIDES, load
 from fedrepro.workflow import graph
 from support.places import ROOT
 
@@ -381,23 +382,6 @@ def test_a_class_of_arithmetic_is_named_unless_it_is_the_usual_one(
     assert graph.definition_of(spec) == (spec.digest if usual else f"{spec.digest} {words}")
 
 
-def test_values_that_config_yaml_has_itself_override_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Snakefile that includes ours passes all of its configuration on."""
-    monkeypatch.chdir(tmp_path)
-    given: dict[str, Any] = {"scale": "paper", "threads": 2, "mine": 1}
-    assert graph._overridden(given) == given  # without a file
-    Path("config").mkdir()
-    for said, left in (
-        ("scale: paper\n", {"threads": 2, "mine": 1}),
-        ("scale: demo\nthreads: 2\n", {"scale": "paper", "mine": 1}),
-        ("[a, list]", given),
-    ):
-        Path("config/config.yaml").write_text(said)
-        assert graph._overridden(given) == left
-
-
 def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:
     made = settled(tmp_path)
     part = SimpleNamespace(part="last-t0.5-best_21x500")
@@ -519,6 +503,7 @@ def test_jobs_find_the_command_of_the_python_that_runs_snakemake(
     settled(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/elsewhere")
+    monkeypatch.setenv(OVERRIDES, "{}")
     called: list[str] = []
     for name in ("learn_methods_apart", "check_methods_apart", "check_given"):
         monkeypatch.setattr(graph, name, lambda *given, name=name: called.append(name))
@@ -527,3 +512,7 @@ def test_jobs_find_the_command_of_the_python_that_runs_snakemake(
     first, last = os.environ["PATH"].split(os.pathsep)
     assert Path(first) == Path(sys.executable).parent and last == "/elsewhere"
     assert called == ["learn_methods_apart", "check_methods_apart", "check_given"]
+    # A job's command that is given neither, such as `quality`, compares runs with these.
+    of_a_job = load(tmp_path).config
+    assert (of_a_job.scale, of_a_job.device) == ("paper", "cuda")
+    assert load(tmp_path, Overrides(device="cpu")).config.scale == "demo"

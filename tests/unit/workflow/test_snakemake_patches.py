@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from snakemake import api, dag, jobs, persistence, workflow
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
+from snakemake.path_modifier import PathModifier
 from snakemake.persistence.file import FilePersistence
 from snakemake.resources import Resources
 from snakemake.scheduling import job_scheduler
+from snakemake.settings import types as settings
 from snakemake_interface_executor_plugins.settings import DeploymentMethod
 
+from fedrepro.support.errors import UserError
 from fedrepro.workflow import snakemake_patches as patches
 from support.places import ROOT
 
@@ -38,6 +41,11 @@ assert api  # which has to be imported before the others
         (patches.call_first, workflow.Workflow.onstart, "self._onstart = func"),
         (patches.call_first, workflow.Workflow.onerror, "self._onerror = func"),
         (patches.on_error, SCHEDULER, "self.failed"),
+        (patches.on_error, SCHEDULER, "self.running"),
+        (patches.on_error, SCHEDULER, 'self._user_kill = "graceful"'),
+        (patches.on_start, workflow.Workflow.touch.fget, "executors.touch"),
+        (patches.refuse_other_places, PathModifier.replace_prefix, "def replace_prefix("),
+        (patches.refuse_other_places, settings, "persistence_backend: PersistenceBackend"),
         (patches.on_error, FilePersistence.started, "def started("),
         (patches.throttle_scheduler, SCHEDULER._schedule_reevalutation, "threading.Timer("),
         (patches.throttle_scheduler, SCHEDULER, "self._open_jobs.release()"),
@@ -105,11 +113,21 @@ def job(rule: str, ended: bool = False) -> SimpleNamespace:
     )
 
 
+@pytest.mark.parametrize(
+    ("running", "killed"), [(set(), None), ({"a job"}, None), (set(), "graceful")]
+)
 @pytest.mark.parametrize("failed", [[], ["run"], ["run", "page"]])
 def test_after_a_failure_what_shows_results_is_made_with_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failed: list[str],
+    running: set[str],
+    killed: str | None,
 ) -> None:
-    """Tables before pages, and these before the first page; not what failed or has ended."""
+    """Tables before pages, and these before the first page; not what failed or has ended.
+
+    Nothing after Ctrl-C, which leaves jobs running, or SIGTERM: whoever stops a call wants its end.
+    """
     jobs = [job(rule) for rule in ("site", "run", "page", "study", "table")]
     jobs.append(job("table", ended=True))
     made: list[str] = []
@@ -117,12 +135,17 @@ def test_after_a_failure_what_shows_results_is_made_with_what_there_is(
     monkeypatch.setattr(patches.subprocess, "run", lambda command, check: made.append(command[-1]))
     patches.on_error(
         SimpleNamespace(
-            scheduler=SimpleNamespace(failed=[each for each in jobs if each.rule.name in failed]),
+            scheduler=SimpleNamespace(
+                failed=[each for each in jobs if each.rule.name in failed],
+                running=running,
+                _user_kill=killed,
+            ),
             dag=SimpleNamespace(needrun_jobs=lambda: jobs, finished=lambda job: job.ended),
             persistence=SimpleNamespace(started=lambda job: marked.append(job.shellcmd)),
         )
     )
-    shown = [rule for rule in ("table", "page", "site") if rule not in failed] if failed else []
+    rendered = failed and not running and not killed
+    shown = [rule for rule in ("table", "page", "site") if rule not in failed] if rendered else []
     assert made == marked == [f"make {rule}" for rule in shown]
     said = capsys.readouterr().err
     for each in jobs:
@@ -145,3 +168,49 @@ def test_an_image_is_expected_where_jobs_run_in_it(
             patches.expect_image(workflow)
     else:
         patches.expect_image(workflow)
+
+
+def in_places(
+    prefix: str | None = None,
+    replaced: dict[str, str] | None = None,
+    storage: str | None = None,
+    backend: str = "FILE",
+) -> SimpleNamespace:
+    """A workflow whose paths and records are where they were asked for."""
+    stored = SimpleNamespace(default_storage_provider=storage)
+    made = SimpleNamespace(
+        storage_settings=stored,
+        workflow_settings=SimpleNamespace(persistence_backend=SimpleNamespace(name=backend)),
+    )
+    inner = PathModifier(replaced, prefix, made)
+    made.modifier = SimpleNamespace(path_modifier=PathModifier(None, None, made, inner))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ({"prefix": "sub"}, "module"),
+        ({"replaced": {"results": "out"}}, "module"),
+        ({"replaced": {"reports/site/": "pages/"}}, "module"),
+        ({"storage": "s3"}, "--default-storage-provider"),
+        ({"backend": "DB"}, "--persistence-backend"),
+    ],
+)
+def test_places_where_commands_neither_write_nor_read_are_refused(
+    asked: dict[str, Any], key: str
+) -> None:
+    """Files would be missing after hours of training, and all pages due in every call."""
+    patches.refuse_other_places(in_places())
+    patches.refuse_other_places(in_places(replaced={"mine": "yours"}))
+    with pytest.raises(UserError) as error:
+        patches.refuse_other_places(in_places(**asked))
+    assert error.value.key == key
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_touching_moves_nothing(main: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It moved results of a killed call away, and said that all was done."""
+    for name in ("reset_future_mtimes", "keep_outlived", "keep_results_of_others"):
+        monkeypatch.setattr(patches, name, lambda *given: pytest.fail("called"))
+    assert not patches.on_start(SimpleNamespace(is_main_process=main, touch=True))
