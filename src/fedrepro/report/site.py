@@ -150,8 +150,17 @@ def write_site(
         workbench.scale(scale),
     )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
+    for page in _left_over(workbench.root, {*targets, *published.tables}):
+        say(f"fedrepro: {page}: of a table that no experiment file has now: remove it")
     sync_disk()
     return start
+
+
+def _left_over(root: Path, known: Collection[tuple[str, str]]) -> list[Path]:
+    """The pages of tables that were renamed or deleted: nothing links to them."""
+    computed = {(path.parent.name, path.stem) for path in root.glob("results/tables/*/*/*.json")}
+    pages = (SITE / system / f"{item}.html" for system, item in sorted(computed - {*known}))
+    return [page for page in pages if (root / page).exists()]
 
 
 def _without_page(

@@ -305,3 +305,17 @@ def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
     assert "12.34" in page(bench, "mine/table_1.html")
+
+
+def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) -> None:
+    """It would be published with the others. What nobody computed here is someone's own page."""
+    for item in ("known", "renamed", "without_page"):
+        file = tmp_path / f"results/tables/demo/mine/{item}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for item in ("known", "renamed", "own"):
+        page = tmp_path / f"reports/site/mine/{item}.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.touch()
+    left_over = site._left_over(tmp_path, {("mine", "known"), ("yours", "renamed")})
+    assert left_over == [Path("reports/site/mine/renamed.html")]
