@@ -313,6 +313,10 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
 @lru_cache  # every round asks
 def _missing_to_compile(device: str) -> str:
     """The reason why torch.compile cannot work on this machine, or ""."""
+    # Without a word, PyTorch would compute the same uncompiled, which gives other bits.
+    for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"):
+        if os.environ.get(name) == "1":
+            return f"the environment variable {name} switches PyTorch's compiler off"
     name, others = ("CXX", ["g++"]) if device == "cpu" else ("CC", ["gcc", "clang"])
     # Of a C compiler, Triton builds what starts its kernels.
     given = os.environ.get(name)

@@ -163,8 +163,12 @@ def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
     else:  # versions without that argument have one limit for everything compiled
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, limit)
-    # On a GPU it would time padded products against others, and take what was faster.
-    options["options"] = {"shape_padding": False}
+    # Nothing is timed: PyTorch would take what was faster, on a GPU padded products unasked, others
+    # where the environment asks for tuning.
+    tuning = ("max_autotune", "max_autotune_gemm", "max_autotune_pointwise")
+    options["options"] = dict.fromkeys(
+        ("shape_padding", "coordinate_descent_tuning", *tuning), False
+    )
     if shutil.which("openssl") is None:  # PyTorch calls it for precompiled headers, unasked
         options["options"]["cpp_cache_precompile_headers"] = False
     kernels = torch.compile(function, **options)

@@ -412,6 +412,10 @@ def looked_up_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
         (["g++"], {"CXX": "/nowhere/g++"}, "CXX is '/nowhere/g++'"),
         (["g++"], {"CXX": "nonsense"}, "CXX is 'nonsense'"),
         (["g++"], {"CXX": "/etc/passwd"}, "CXX is '/etc/passwd'"),
+        # With which PyTorch computes the same uncompiled, and other bits.
+        (["g++"], {"TORCHDYNAMO_DISABLE": "1"}, "TORCHDYNAMO_DISABLE"),
+        (["g++"], {"TORCH_COMPILE_DISABLE": "1"}, "TORCH_COMPILE_DISABLE"),
+        (["g++"], {"TORCH_COMPILE_DISABLE": "0"}, ""),
     ],
 )
 def test_the_compiler_is_the_one_that_pytorch_calls(
