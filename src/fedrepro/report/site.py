@@ -150,8 +150,8 @@ def write_site(
         workbench.scale(scale),
     )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
-    for page in _left_over(workbench.root, {*targets, *published.tables}):
-        say(f"fedrepro: {page}: of a table that no experiment file has now: remove it")
+    for left in _left_over(workbench.root, {*targets, *published.tables}):
+        say(f"fedrepro: {left}: of a table that no experiment file has now: remove it")
     sync_disk()
     return start
 

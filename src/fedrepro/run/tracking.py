@@ -42,7 +42,7 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
         "mlflow": _MLflow,
     }
     try:
-        return _Forgiven(tool, kinds[tool](root, spec))
+        return _Forgiven(tool, lambda: kinds[tool](root, spec))
     except ImportError as error:
         why = (
             f"track: {tool!r}: the package is not installed: "
@@ -56,10 +56,21 @@ def finite(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 class _Forgiven:
-    """A tracker that is given up, with one line, when it fails: the run goes on without it."""
+    """A tracker that is given up, with one line, when it fails: the run goes on without it.
 
-    def __init__(self, tool: Tool, tracker: Tracker) -> None:
-        self._tool, self._tracker, self._failed = tool, tracker, False
+    Also while it is made: versions of the tool and of its packages may not fit each other.
+
+    Raises:
+        ImportError: if the tool is not installed.
+    """
+
+    def __init__(self, tool: Tool, make: Callable[[], Tracker]) -> None:
+        self._tool, self._failed = tool, False
+
+        def begin() -> None:
+            self._tracker = make()
+
+        self._try(begin, but=ImportError)
 
     def log(self, round: int, scores: Mapping[str, float]) -> None:
         self._try(lambda: self._tracker.log(round, scores))
@@ -67,11 +78,13 @@ class _Forgiven:
     def close(self, finished: bool) -> None:
         self._try(lambda: self._tracker.close(finished))
 
-    def _try(self, call: Callable[[], None]) -> None:
+    def _try(self, call: Callable[[], None], but: type[Exception] | tuple[()] = ()) -> None:
         if self._failed:
             return
         try:
             call()
+        except but:
+            raise
         except Exception as error:  # of the tool's own kinds, too
             self._failed = True
             say(f"fedrepro: track: {self._tool!r}: not logged any more: {text_of(error)}")

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 
@@ -74,6 +74,23 @@ def test_a_tracker_that_fails_is_given_up_and_said_so_once(
     assert ("close",) not in written
     said = capsys.readouterr().err
     assert said.count("track: 'tensorboard': ") == said.count("disk is full") == 1
+
+
+def test_a_tracker_that_cannot_be_made_ends_no_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with a protobuf or NumPy that does not fit it: its import raises whatever it likes."""
+
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> NoReturn:
+            raise TypeError("Descriptors cannot be created directly")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", Broken("tensorboard"))
+    tracker = tracker_of("tensorboard", tmp_path, run_spec())
+    tracker.log(1, SCORES)
+    tracker.close(finished=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "track: 'tensorboard': " in line and "Descriptors" in line
 
 
 class Client:
