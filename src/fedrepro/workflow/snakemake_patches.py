@@ -28,13 +28,7 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import (
-    UserError,
-    bad_argument,
-    bad_value,
-    exit_on_user_error,
-    refusal,
-)
+from fedrepro.support.errors import UserError, bad_argument, exit_on_user_error, refusal
 from fedrepro.support.files import all_below, expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
@@ -68,8 +62,10 @@ def refuse_other_places(workflow: Any) -> None:
     modified = workflow.modifier.path_modifier.replace_prefix
     for path in (f"{folder}/" for folder in MADE):
         if (place := modified(path)) != path:
-            wanted = f"no prefix: commands write to {path} (`snakemake --directory` moves all)"
-            raise bad_value("Snakefile", "module", str(place), wanted)
+            why = f"{place}: expected no prefix: commands write to {path}"
+            raise refusal(
+                "Snakefile", f"{why} (`snakemake --directory` moves all)", "module", place
+            )
     if storage := workflow.storage_settings.default_storage_provider:
         wanted = "none: commands write to files of this folder"
         raise bad_argument("--default-storage-provider", storage, wanted)
