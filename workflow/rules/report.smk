@@ -67,7 +67,7 @@ rule site:
     params:
         code=GRAPH.code_of_site,
         papers=GRAPH.papers,
-        methods=GRAPH.own_methods,
+        methods=GRAPH.methods_of_site,
         scale=GRAPH.scale,
     shell:
         "fedrepro --log {log} site --scale {params.scale}"

@@ -114,10 +114,17 @@ class Graph:
         return as_rendered(self.bench.root, paths, known, (report_code(),))[0]
 
     def code_of_site(self, wildcards: Any) -> str:
-        """The hash of the report's code and the package's methods, a parameter of rule site."""
-        code = fingerprint.of_text(report_code() + fingerprint.of_files(part_files().values()))
-        known = [self.papers, self.own_methods, self.scale]
-        return as_rendered(self.bench.root, [Path("reports/site/index.html")], known, (code,))[0]
+        """The hash of the report's code, a parameter of the rule for the start page."""
+        return self._of_site[0]
+
+    def methods_of_site(self, wildcards: Any) -> str:
+        """The hash of the methods' files, another parameter of that rule."""
+        return self._of_site[1]
+
+    @cached_property
+    def _of_site(self) -> Sequence[str]:
+        known, values = [self.papers, self.scale], (report_code(), self.methods)
+        return as_rendered(self.bench.root, [Path("reports/site/index.html")], known, values)
 
     def paper(self, wildcards: Any) -> str:
         """A hash of the committed files on a system's paper, reference results included."""
@@ -129,9 +136,9 @@ class Graph:
         return fingerprint.of_files([PAPERS])
 
     @cached_property
-    def own_methods(self) -> str:
-        """A hash of the workbench's own methods' files, which the start page shows, too."""
-        return fingerprint.of_files(self.bench.plugins.files("methods", part_files()).values())
+    def methods(self) -> str:
+        """A hash of the methods' files, which the site shows."""
+        return fingerprint.of_files(part_files(self.bench.plugins).values())
 
     def code(self, module: str) -> str:
         """The ids of the code of an analysis."""

@@ -412,20 +412,6 @@ def test_what_renders_is_recorded_beside_all_other_parameters_of_its_rule(
     assert {*map(str, outputs)} == {each.format(**vars(named)) for each in written}
 
 
-def test_the_start_page_shows_the_words_of_own_methods(tmp_path: Path) -> None:
-    """Which are not of the package: another version of that renders nothing in a workbench."""
-    (tmp_path / "methods").mkdir()
-    config = "plugins: {methods: methods}\n"
-    mine = tmp_path / "methods/mine.py"
-    mine.write_text("from fedrepro.methods.fedavg import FedAvg\n")
-    graph_before = settled(tmp_path, config=config)
-    before = graph_before.own_methods, graph_before.code_of_site(None)
-    mine.write_text('"""Mine."""\nfrom fedrepro.methods.fedavg import FedAvg\n')
-    after = settled(tmp_path, config=config)
-    assert before[0] != after.own_methods
-    assert before[1] == after.code_of_site(None)
-
-
 @pytest.mark.parametrize("recorded", [None, ["older"]])
 @pytest.mark.parametrize(("held", "differs"), [({}, False), ({"a": 1}, False), ({"a": 1}, True)])
 def test_a_partition_s_code_is_as_recorded_while_it_is_there_and_current(
