@@ -256,7 +256,7 @@ CHANGES: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
     ),
     # runs
     "the engine": (code("engine/round"), RUNS),
-    "random numbers": (code("support/rng"), RUNS),
+    "random numbers": (code("support/rng"), (*RUNS, "partitions/*", "site/shares")),
     "a method": (
         code("methods/fedprox"),
         ("runs/plain/*fedprox", "tables/table_1", "runs/judged/fedprox", "tables/table_4"),
