@@ -300,7 +300,7 @@ def _observed(
     probabilities: str,
     decays: bool,
 ) -> Own:
-    """What the model does in training.
+    """Observe the model in training.
 
     Args:
         calls: the arguments of a forward pass, and those of another one.
