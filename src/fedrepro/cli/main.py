@@ -5,6 +5,7 @@ import errno
 import faulthandler
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -53,6 +54,20 @@ NO_MEMORY = (
 )  # fmt: skip
 
 
+class _Help(argparse.HelpFormatter):
+    """Wraps between words, not within ``--set``, and leaves indented lines whole, to be copied."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = text.splitlines()
+        whole = (
+            line if line[:1] == " " else "\n".join(self._split_lines(line, width)) for line in lines
+        )
+        return "\n".join(whole)
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; each subcommand sets ``handler``."""
     top = argparse.ArgumentParser(
@@ -60,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         description="Reproduce published tables of federated learning, cell by cell.",
         epilog="`snakemake --cores all` makes all that is missing; a command here is one step.\n"
         f"Documentation: {ORIGIN / 'docs/index.md'}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
@@ -92,7 +107,11 @@ def _add(
     for name, entry in entries.items():
         description = entry["description"].replace("{studies}", ", ".join(studies()))
         parser = subparsers.add_parser(
-            name, help=entry["help"], description=description, epilog=entry.get("epilog")
+            name,
+            help=entry["help"],
+            description=description,
+            epilog=entry.get("epilog"),
+            formatter_class=_Help,
         )
         parser.set_defaults(**{key: entry.get(key) for key in ("handler", "computes", "writes")})
         arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})

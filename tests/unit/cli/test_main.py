@@ -2,12 +2,15 @@
 
 import argparse
 import errno
+import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -29,6 +32,14 @@ from support.places import ROOT
 OUTSIDE = "\x1b]0;title\x07 and \x1b[2J\r\x9b31m"
 LONG = "x" * 300
 VERIFY = ("--log", "log", "verify")
+
+
+def help_of(*words: str) -> str:
+    """What ``--help`` prints of a command."""
+    out = io.StringIO()
+    with redirect_stdout(out), pytest.raises(SystemExit):
+        command.parser().parse_args((*words, "--help"))
+    return out.getvalue()
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +75,33 @@ def test_an_old_command_word_is_the_new_command(old: str, new: str) -> None:
     one, other = (vars(command.parser().parse_args((word, *words))) for word in (old, new))
     assert one | {"command": new} == other
     assert f"\n    {old}" not in command.parser().format_help()
+
+
+def test_examples_of_the_help_are_whole_lines_that_the_command_line_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    entries = {
+        name: entry
+        for content in commands.described()
+        for name, entry in content["commands"].items()
+    }
+    entries |= {f"synth {name}": entry for name, entry in entries["synth"]["actions"].items()}
+    with_examples = {name for name, entry in entries.items() if "xample" in entry.get("epilog", "")}
+    assert len(with_examples) > 15
+    for name in with_examples:
+        shown = re.findall(r"^  (?:cd .* && )?fedrepro (.*)$", help_of(*name.split()), re.MULTILINE)
+        assert len(shown) == entries[name]["epilog"].count("fedrepro ")
+        for words in map(shlex.split, shown):
+            assert " ".join(words).startswith(name)
+            command.parser().parse_args(words)
+
+
+def test_help_is_not_wrapped_within_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for content in commands.described():
+        for name in content["commands"]:
+            assert not re.search(r"\w-$", help_of(name), re.MULTILINE), name
 
 
 def test_tables_and_progress_bars_keep_their_own(
