@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from fedrepro.report.pages.footer import software
 from fedrepro.support.files import write_atomically
-from fedrepro.support.packaged import ORIGIN, own_or_packaged
+from fedrepro.support.packaged import CONFIG, ORIGIN, own_or_packaged
 from fedrepro.support.printing import counted, sentence_case
 
 SITE = Path("reports/site")
@@ -47,7 +47,8 @@ class Renderer:
             up=up,
             page=page.as_posix(),
             software=software(),
-            is_clone=self.root.resolve() == ORIGIN.resolve(),
+            # Committed results are rendered in another folder that links to its configuration.
+            is_clone=(self.root / CONFIG).resolve() == ORIGIN.resolve() / CONFIG,
             has_league=self.league,
             **content,
         )
