@@ -295,6 +295,17 @@ def test_tables_are_sorted_filtered_and_searched(page: "sync_api.Page", rendered
     assert page.url.endswith("/methods/scaffold.html")
 
 
+def test_what_the_search_lists_is_within_a_phone_s_window(
+    page: "sync_api.Page", rendered: Path
+) -> None:
+    page.set_viewport_size({"width": PHONE, "height": 800})
+    page.goto((rendered / "ima/table_1.html").as_uri())
+    page.get_by_role("searchbox", name="Search the site").fill("fedavg")
+    page.locator(".search li a").first.wait_for()
+    box = page.locator(".search ul").bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE
+
+
 def test_discrepancies_are_filtered_by_paper_and_evidence(
     page: "sync_api.Page", browser: "sync_api.Browser", rendered: Path
 ) -> None:
