@@ -122,13 +122,37 @@ def test_a_comparison_pairs_seeds_and_has_no_mean_of_what_diverged() -> None:
 @pytest.mark.parametrize(
     ("column", "gain"),
     [("test_accuracy", 0.5), ("client_auroc", 0.5), ("own", 0.5), ("test_loss", -0.5),
-     ("client_loss", -0.5), ("validation_mse", -0.5), ("client_ece", -0.5), ("ece", -0.5)],
+     ("client_loss", -0.5), ("validation_mse", -0.5), ("client_ece", -0.5), ("ece", -0.5),
+     ("bytes_up", -0.5), ("client_accuracy_std", -0.5)],
 )  # fmt: skip
 def test_a_gain_is_above_0_where_it_is_better(column: str, gain: float) -> None:
     low, high = run_of({column: [0.25]}), run_of({column: [0.75]})
     for other in (high, run_of({column: [0.75]}, seed=2)):  # also of other seeds
         assert fr.compare({"a": low, "b": other}, of=column)["gain"].tolist() == [0, gain]
     assert fr.compare([low], of=column)["mean"].tolist() == [0.25]
+
+
+@pytest.mark.parametrize("last", [0, -1, 2.5, True, "2", 4])
+def test_a_comparison_takes_as_many_last_rounds_as_each_run_has(last: Any) -> None:
+    """-1 was all but the first, and of too many those that there are."""
+    run = run_of({"x": [1.0, 2.0, 6.0]})
+    with refused("value", key="last"):
+        fr.compare({"a": run}, of="x", last=last)
+    gone = run_of({"x": [1.0]}, diverged=1)
+    assert fr.compare({"a": run, "b": gone}, of="x", last=3)["mean"].tolist()[0] == 3.0
+
+
+def test_a_mean_over_rounds_of_which_one_has_no_number_is_none() -> None:
+    table = fr.compare({"a": run_of({"x": [1.0, 2.0, math.nan]})}, of="x", last=2)
+    assert table["mean"].isna().all()
+
+
+def test_one_run_is_compared_and_what_is_no_run_is_refused() -> None:
+    run = run_of({"x": [1.0]})
+    assert fr.compare(run, of="x")["mean"].tolist() == [1.0]  # type: ignore[arg-type]
+    for other in ({"a": None}, [[[run]]], ["a"]):
+        with refused("missing", key="runs"):
+            fr.compare(other, of="x")  # type: ignore[arg-type]
 
 
 def test_runs_of_a_list_differ_in_their_seed_and_in_nothing_else() -> None:

@@ -1,7 +1,8 @@
 """Compare and plot runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,10 @@ from fedrepro.provenance.identity import Identity, class_of, may_average
 from fedrepro.report.drawing import curves, frame
 from fedrepro.support.errors import bad_value, brief, refusal
 from fedrepro.support.files import write_atomically
+from fedrepro.support.printing import counted
 
+# Columns that are no measure of a model, and of which less is better.
+LESS = {"bytes_down", "bytes_up", "client_accuracy_std"}
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
 
@@ -28,7 +32,7 @@ def compare(
     Args:
         runs: runs, or lists of runs that differ only in their seed; a mapping gives them names.
         of: a column of ``rounds``; None for the accuracy on test samples, or else on clients' own.
-        last: the number of evaluated rounds to average.
+        last: the number of evaluated rounds to average, at most those that each run has.
         average_across: whether to average runs of different architectures or minor versions of
             PyTorch.
 
@@ -39,8 +43,9 @@ def compare(
         has no final score: with one, the row has no mean, and no gain over it exists.
 
     Raises:
-        UserError: for no runs, an unfinished run, or an unknown column, and for a list whose runs
-            differ in more than their seed, or have one twice.
+        UserError: for no runs, an unfinished run, an unknown column, or a run with fewer rounds
+            than ``last``, and for a list whose runs differ in more than their seed, or have one
+            twice.
 
     Examples:
         With the ``clients`` of :func:`fedrepro.train`'s example:
@@ -58,6 +63,8 @@ def compare(
         scaffold           2         0   1.0  0.0   0.0
     """
     named = _named(runs, across=average_across)
+    if not isinstance(last, int) or isinstance(last, bool) or last < 1:
+        raise bad_value("fedrepro", "last", last, "a whole number of at least 1")
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
             why = f"{name}: seed {begun.seed}: unfinished: no final score yet"
@@ -153,8 +160,9 @@ def _named(
         UserError: if there are no runs, or if those of a group differ in more than their seed, or
             in their arithmetic.
     """
-    groups = [_listed(group) for group in (runs.values() if isinstance(runs, Mapping) else runs)]
-    if not groups or not all(groups):
+    given = [runs] if isinstance(runs, Run) else runs
+    groups = [_listed(group) for group in (given.values() if isinstance(given, Mapping) else given)]
+    if not groups or not all(groups) or not all(isinstance(each, Run) for each in chain(*groups)):
         why = "runs: expected at least one run, and one in each list"
         raise refusal("fedrepro", why, "runs", code="missing")
     methods = [group[0].method for group in groups]
@@ -162,7 +170,7 @@ def _named(
         name if methods.count(name) == 1 else f"{name} {number}"
         for number, name in enumerate(methods, 1)
     ]
-    names = runs if isinstance(runs, Mapping) else numbered
+    names = given if isinstance(given, Mapping) else numbered
     named = dict(zip(map(str, names), groups, strict=True))
     for name, group in named.items():
         identities = [Identity.of(run.manifest) for run in group]
@@ -191,11 +199,13 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
 
 
 def _listed(group: Group) -> list[Run]:
-    return [group] if isinstance(group, Run) else list(group)
+    return list(group) if isinstance(group, Iterable) and not isinstance(group, Run) else [group]
 
 
 def _sign(column: str, run: Run) -> int:
     """-1 for a column of which less is better, such as a loss; else 1."""
+    if column in LESS:
+        return -1
     for name in (column, column.partition("_")[2]):  # such as mse of client_mse
         measure = registry.find(name, "client", "round", folders=run.plugins) if name else None
         if measure:
@@ -204,6 +214,16 @@ def _sign(column: str, run: Run) -> int:
 
 
 def _end(run: Run, column: str, last: int) -> float:
-    """The mean of a run's last values; NaN if it diverged: its last number is of no model."""
+    """The mean of a run's last values; NaN if it diverged: its last number is of no model.
+
+    Raises:
+        UserError: if it has fewer rounds.
+    """
     scores = charts.column_of(run, column)
-    return float("nan") if run.diverged_at is not None else float(scores.tail(last).mean())
+    if run.diverged_at is not None:
+        return float("nan")
+    if len(scores) < last:
+        there = counted(len(scores), "evaluated round")
+        wanted = f"at most the {there} of {run.method}, seed {run.seed}"
+        raise bad_value("fedrepro", "last", last, wanted)
+    return float(scores.tail(last).mean(skipna=False))
