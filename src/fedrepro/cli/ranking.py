@@ -339,32 +339,35 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
 def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
     """A line about the own method in a match."""
     best, rank, measure = played.best_other, played.ranks.get(str(league.own)), played.match.measure
+    decimals = played.decimals
     return (
         f"{played.match.title}{'' if measure.higher_is_better else ' (lower is better)'}",
-        _mean(played.entry(league.own)),
-        _mean(played.baseline),
-        f"{_mean(best)} {best.name}" if best else "",
-        _in_words(played.lead(league.own)),
+        _mean(played.entry(league.own), decimals),
+        _mean(played.baseline, decimals),
+        f"{_mean(best, decimals)} {best.name}" if best else "",
+        _in_words(played.lead(league.own), decimals),
         f"{rank:g} of {len(played.ranks)}" if rank else "",
         str(len(played.seeds)),
     )
 
 
-def _mean(entry: Entry | None) -> str:
+def _mean(entry: Entry | None, decimals: int) -> str:
     """A mean with the half-width of its 95 % interval, as on pages."""
     mean = entry.estimate if entry else None
     if mean is None:
         return entry.why if entry else ""
     half = mean.half_width
-    return f"{mean.mean:.2f}" if half is None else f"{mean.mean:.2f} ± {half:.2f}"
+    spread = "" if half is None else f" ± {half:.{decimals}f}"
+    return f"{mean.mean:z.{decimals}f}{spread}"
 
 
-def _in_words(lead: PairedTest | None) -> str:
+def _in_words(lead: PairedTest | None, decimals: int) -> str:
     """A lead, such as ``+1.20 [+0.40, +2.00]``; "" without one."""
     if lead is None:
         return ""
-    interval = "" if lead.low is None else f" [{lead.low:+.2f}, {lead.high:+.2f}]"
-    return f"{lead.lead:+.2f}{interval}"
+    form = f"+.{decimals}f"
+    interval = "" if lead.low is None else f" [{lead.low:{form}}, {lead.high:{form}}]"
+    return f"{lead.lead:{form}}{interval}"
 
 
 def _remarks(league: League) -> Iterator[str]:

@@ -18,7 +18,7 @@ from fedrepro.config.experiment import (
     Experiment,
     how_to_add,
 )
-from fedrepro.config.figures import Charts, Sheets
+from fedrepro.config.figures import Charts, Sheets, Trend
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Column, full_name, named_column_settings, named_settings
@@ -79,6 +79,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     _check_settings_of_others(bench)
     _check_stops(bench)
     _check_landed_rounds(bench)
+    _check_league(bench)
     return bench
 
 
@@ -248,8 +249,10 @@ def _check_references(
             raise bad_value(shown, where, value, here, experiment.readings)
     for where, columns, named in _columns_named(experiment):
         labels = [column.label for column in columns]
+        _check_once(labels, shown, f"{where}.columns", "a label that no other column has")
         for label in named:
             require(f"{where}.column_settings", label, labels, "the label of a column")
+    _check_figures(experiment, shown)
     seen: set[str] = set()
     for section in ("tables", "compact", "computed", "figures", "search", "compact_search"):
         for item in getattr(experiment, section):
@@ -259,6 +262,26 @@ def _check_references(
     for item, search in experiment.all_searches.items():
         for searched in search.methods:
             _check_searched(experiment, search, searched, shown, f"search.{item}")
+
+
+def _check_figures(experiment: Experiment, shown: Path) -> None:
+    """Reject lines with one name, and learning curves of what is not a number of every round."""
+    for item, figure in experiment.figures.items():
+        if isinstance(figure, Trend):
+            _check_once(figure.lines, shown, f"figures.{item}.lines", "a name of one line")
+        elif isinstance(figure, Charts) and figure.kind == "lines":
+            for row in figure.rows:
+                quantity = (row.metric or figure.metric).quantity
+                if quantity.of_a_run:
+                    where = f"figures.{item}.rows.{row.label}.metric"
+                    raise bad_value(shown, where, quantity.words, "a number of every round")
+
+
+def _check_once(labels: Sequence[str], shown: Path, where: str, wanted: str) -> None:
+    """Reject a label that is there twice: sentences, pages and ranks tell numbers apart by it."""
+    for label in labels:
+        if labels.count(label) > 1:
+            raise bad_value(shown, where, label, wanted)
 
 
 def _check_settings_of_others(bench: Workbench) -> None:
@@ -307,6 +330,18 @@ def _check_landed_rounds(bench: Workbench) -> None:
                 raise bad_value(
                     COMPACT / f"{system}.yaml", f"{where}.summary.rounds", rounds, wanted
                 )
+
+
+def _check_league(bench: Workbench) -> None:
+    """Reject rows of the league whose number is not one of each run: ranks would be of others."""
+    for system, experiment in bench.experiments.items():
+        for item, table in experiment.compact.items():
+            for row in (row for row in table.rows if row.league):
+                metric = table.metric_of(row)
+                if metric.of_both or metric.quantity.together:
+                    where = f"tables.{item}.rows.{row.label}.league"
+                    wanted = f"none, as {metric.quantity.words} is no number of each run alone"
+                    raise bad_value(COMPACT / f"{system}.yaml", where, row.league, wanted)
 
 
 def _check_keys(

@@ -233,7 +233,9 @@ class OverClients(OfMeasure):
         measure, summary = self.measure, SUMMARIES[self.over_clients]
         if self.mix != "fixed" and self.of in record.mixtures:
             values, sizes = mixed(record.mixtures, self.of, self.mix)
-            rows = [(record.rounds["round"][-1], values, sizes)]
+            # After the last round that it played, not of those that a summary takes.
+            done = record.manifest.get("rounds_done", record.rounds["round"][-1])
+            rows = [(float(done), values, sizes)]
         else:
             rows = by_client(record.clients, self.of, measure.weighed_by)
         factor = summary.factor(measure)
@@ -317,7 +319,7 @@ class RoundsTo(OfAccuracy):
         if self.speed_up:
             words = f"speed-up: {words}, without the wrapper by with it"
         unit = "" if self.speed_up else "rounds"
-        return Quantity(words, unit, self.speed_up, self._series, without)
+        return Quantity(words, unit, self.speed_up, self._series, without, of_a_run=True)
 
     def _series(self, record: Record) -> Series:
         """One value: the rounds. For a speed-up, the caller divides the values of both runs."""
@@ -358,7 +360,8 @@ class MegabytesTo(OfAccuracy):
     def quantity(self) -> Quantity:
         target = f"{self.megabytes_to:g} %"
         words = f"megabytes received and sent until the accuracy is {target}"
-        return Quantity(words, "MB", False, self._series, f"never reached {target}")
+        without = f"never reached {target}"
+        return Quantity(words, "MB", False, self._series, without, of_a_run=True)
 
     def _series(self, record: Record) -> Series:
         reached = RoundsTo(rounds_to=self.megabytes_to)._series(record)
@@ -400,6 +403,7 @@ class Reached(OfAccuracy):
                 else []
             ),
             together=lambda records: min(map(self._value, records)),
+            of_a_run=True,
         )
 
     def _value(self, record: Record) -> float:
@@ -448,7 +452,7 @@ class Least(OfMeasure):
 
         words = f"least {measure.words} of a round, of the mean over seeds"
         without = f"the method has no {measure.words}"
-        return Quantity(words, measure.unit, False, series, without, together)
+        return Quantity(words, measure.unit, False, series, without, together, of_a_run=True)
 
 
 if TYPE_CHECKING:

@@ -162,8 +162,9 @@ class Measure:
         """How a table reads it from a run, as it is."""
         said = self.words, self.unit, self.higher_is_better
         return Quantity(
-            *said, self.series, self.without, incomparable=self.incomparable, remark=self.remark
-        )
+            *said, self.series, self.without, incomparable=self.incomparable, remark=self.remark,
+            of_a_run=self.per == "run",
+        )  # fmt: skip
 
     def remark(self, record: Record) -> str:
         """What a page says of a run's value, if it is of a model that no client uses; or ""."""
@@ -171,12 +172,26 @@ class Measure:
             return ""
         return "is of the shared model, in which clients' own parts have their initial values"
 
+    def _of_run(self, record: Record) -> float | None:
+        """:meth:`of_run`, as a number.
+
+        Raises:
+            UserError: one line, if it raises or returns anything else.
+        """
+        try:
+            value = self.of_run(record)
+            return None if value is None else float(value)
+        except UserError:  # of a damaged file
+            raise
+        except Exception as error:
+            raise self._refusal("of_run", f"{type(error).__name__}: {error}") from error
+
     def series(self, record: Record) -> Series:
         """A run's values in printed units: one per evaluated round, or the only one."""
         if self.per == "run":
-            value, seal = self.of_run(record), record.manifest.get("seal")
+            value, seal = self._of_run(record), record.manifest.get("seal")
             if value is not None and (type(self), seal) not in _REPEATED:
-                if value != self.of_run(record) and not math.isnan(value):
+                if value != self._of_run(record) and not math.isnan(value):
                     why = (
                         "differs from one call to the next: draw from a generator with a fixed seed"
                     )
@@ -207,6 +222,7 @@ class Quantity:
         without: a phrase for a finished run without a value, or "".
         remark: what a page says beside a run's value, or "".
         together: one number for several runs, one per seed; None: the mean of their values.
+        of_a_run: whether a run has one number, not one per evaluated round.
         incomparable: why a printed number of this kind is not comparable with ours, or "".
     """
 
@@ -218,3 +234,4 @@ class Quantity:
     together: Callable[[Sequence[Record]], float] | None = None
     incomparable: str = ""
     remark: Callable[[Record], str] = lambda record: ""
+    of_a_run: bool = False

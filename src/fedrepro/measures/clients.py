@@ -55,7 +55,10 @@ SUMMARIES: Mapping[str, OverAll] = {
     ),
     "gini": OverAll(
         "Gini coefficient over clients × 100",
-        lambda values, sizes, higher_is_better: over_clients.gini(values),
+        # It is none of values below 0, such as those of R²: they cancel to all shares.
+        lambda values, sizes, higher_is_better: (
+            over_clients.gini(values) if not (values < 0).any() else float("nan")
+        ),
         even=True,
         weighable=False,
         bare=True,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +34,8 @@ LOGS = Path("results/logs/run")
 REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
+# Columns of rounds.parquet that no samples are scored for.
+NOT_SCORED = ("round", "learning_rate", "bytes_down", "bytes_up")
 IMAGES = "round{}-images.safetensors"
 MANIFEST = "manifest.json"
 TIMING = "timing.json"
@@ -56,6 +59,7 @@ class RunRecord:
         scored_on: the samples behind the test-score columns of ``rounds`` and ``clients``: with
             "validation" these hold no scores on test samples.
         archived: what a landed result of scale compact keeps, instead of files in the folder.
+        up_to: the last round of its tables to read; None for all.
     """
 
     root: Path
@@ -68,6 +72,7 @@ class RunRecord:
     timing: Mapping[str, Any] = field(default_factory=dict)
     scored_on: Literal["test", "validation"] = "test"
     archived: ArchivedRun | None = None
+    up_to: int | None = None
 
     @property
     def page(self) -> Path:
@@ -82,6 +87,8 @@ class RunRecord:
         Raises:
             UserError: if the file is damaged.
         """
+        if self._is_cut:  # it is of the set that the last round left
+            return {}
         what = self.run.analysis("quality")
         path = self.folder / "quality.json" if self.reference else what
         try:
@@ -111,7 +118,7 @@ class RunRecord:
     @cached_property
     def rounds(self) -> dict[str, list[float]]:
         """rounds.parquet: column -> values; empty if there is no such file."""
-        return self._chosen(self._columns("rounds.parquet"), ("round",), "test_")
+        return self._chosen(self._columns("rounds.parquet"), NOT_SCORED, "test_")
 
     @cached_property
     def clients(self) -> dict[str, list[float]]:
@@ -183,13 +190,24 @@ class RunRecord:
             if column.startswith(VALIDATION)
         }
 
+    @property
+    def _is_cut(self) -> bool:
+        """Whether it has more rounds than are read."""
+        return self.up_to is not None and self.up_to < self.manifest.get("rounds_done", 0)
+
     def _columns(self, name: str) -> dict[str, list[float]]:
         if self.archived:
-            columns = self.archived.tables.get(name, {})
-            return {column: _as_numbers(values) for column, values in columns.items()}
-        if name not in self._files:  # nor a file of another run that lies beside
+            tables = self.archived.tables.get(name, {})
+            columns = {column: _as_numbers(values) for column, values in tables.items()}
+        elif name not in self._files:  # nor a file of another run that lies beside
             return {}
-        return read_columns(self.root / self.folder / name, self.folder / name, _numbers_in)
+        else:
+            path = self.folder / name
+            columns = read_columns(self.root / path, path, _numbers_in)
+        if self.up_to is None or "round" not in columns:
+            return columns
+        kept = [number <= self.up_to for number in columns["round"]]
+        return {name: [*compress(values, kept)] for name, values in columns.items()}
 
 
 def _numbers_in(column: "pyarrow.ChunkedArray") -> list[float]:

@@ -1,7 +1,9 @@
 """Clean text from outside, such as a server's answer or a log, before it is shown."""
 
+import math
 import re
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedrepro.support.packaged import PACKAGE
@@ -18,6 +20,20 @@ ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
 def sentence_case(text: str) -> str:
     """Text that begins with a capital; the rest stays, such as AUROC or NaN."""
     return text[:1].upper() + text[1:]
+
+
+def decimals_for(values: Iterable[float | None]) -> int:
+    """The decimals of numbers that are shown together: two, or more if all are below 0.1.
+
+    The largest then has three digits; what rounding errors leave of 0 has two decimals.
+
+    Examples:
+        >>> from fedrepro.support.printing import decimals_for
+        >>> decimals_for([81.5, 0.001]), decimals_for([0.00125, -0.0003])
+        (2, 5)
+    """
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    return 2 - math.floor(math.log10(largest)) if 1e-9 < largest < 0.1 else 2
 
 
 def counted(number: int, what: str) -> str:

@@ -8,7 +8,7 @@ may carry a verdict; ``demo`` comes from the smaller demo setting and never does
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.derived_files import adapter, read_as
 from fedrepro.run.results import RunStatus
 from fedrepro.support.checksummed_json import in_lines
+from fedrepro.support.printing import decimals_for
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,12 @@ class Result:
         return {run.seed: run.value for run in self.runs_of_the_chosen if run.value is not None}
 
     @property
+    def lost_seeds(self) -> bool:
+        """Whether a run of the chosen method has ended without a number that its mean lacks."""
+        missing = (run.state for run in self.runs_of_the_chosen if run.value is None)
+        return any(state not in ("not run", "under way") for state in missing)
+
+    @property
     def diverged(self) -> tuple[int, ...]:
         """The seeds with which the chosen method diverged; without one, any of its methods."""
         runs = self.runs_of_the_chosen or self.runs
@@ -111,6 +118,22 @@ class Result:
     def run_of(self, run: CellRun) -> RunKey:
         """Setting, method and seed of one of its runs."""
         return RunKey(self.setting, run.method, run.seed)
+
+
+Place = TypeVar("Place")
+
+
+def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
+    """The means of which one may be called the best: over as many seeds as any, none of them lost.
+
+    Seeds that diverged or never reached a target would have been the worst of their method.
+    """
+    most = max((result.n for result in results.values()), default=0)
+    return {
+        place: result.mean
+        for place, result in results.items()
+        if result.mean is not None and result.n == most and not result.lost_seeds
+    }
 
 
 def diverged_in_words(seeds: Mapping[str, Sequence[int]]) -> str:
@@ -164,9 +187,21 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """The head of a column."""
+    """The head of a column; with its own metric, that in words and its unit, else ""."""
 
     label: str
+    metric: str = ""
+    unit: str = ""
+
+    @property
+    def head(self) -> str:
+        """Its label, and its own metric."""
+        return f"{self.label}: {', '.join(filter(None, self.own))}" if self.metric else self.label
+
+    @property
+    def own(self) -> tuple[str, str]:
+        """Its own metric and unit."""
+        return self.metric, self.unit
 
 
 @dataclass(frozen=True)
@@ -187,6 +222,19 @@ class ComputedTable:
     def runs(self) -> list[tuple[RunKey, CellRun]]:
         """The runs of all results, once for each that has them."""
         return [pair for cell in self.cells for result in cell.results for pair in result.by_key]
+
+    def measure_of(self, cell: TableCell) -> tuple[str, str]:
+        """A cell's metric in words, and its unit: its column's own ones, or those of its row."""
+        row, column = self.rows[cell.row], self.columns[cell.column]
+        return column.own if column.metric else (row.metric, row.unit)
+
+    def decimals(self, cell: TableCell) -> int:
+        """The decimals of our number: the printed one's, or those that suit its row."""
+        if cell.printed:
+            return cell.printed.decimals
+        row = (other for other in self.cells if other.row == cell.row)
+        alike = (other for other in row if self.measure_of(other) == self.measure_of(cell))
+        return decimals_for(other.result.mean for other in alike)
 
     def as_values(self) -> dict[str, Any]:
         """As JSON values."""

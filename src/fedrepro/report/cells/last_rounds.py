@@ -1,6 +1,7 @@
 """The rounds of a run that count in a table."""
 
 import math
+from dataclasses import replace
 
 from fedrepro.config.tables import Summary
 from fedrepro.measures.base import Quantity, Series
@@ -9,7 +10,15 @@ from fedrepro.run.results import RunRecord
 
 def series_of(record: RunRecord, measure: Quantity, summary: Summary) -> Series:
     """The rounds of a run that a table can take, in printed units; empty of an unfinished run."""
-    return until(measure.series(record), summary.up_to) if record.state == "finished" else []
+    if record.state != "finished":
+        return []
+    series = measure.series(cut(record, summary))
+    return series if measure.of_a_run else until(series, summary.up_to)
+
+
+def cut(record: RunRecord, summary: Summary) -> RunRecord:
+    """A run with those of its rounds that a table can take."""
+    return record if summary.up_to is None else replace(record, up_to=summary.up_to)
 
 
 def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:

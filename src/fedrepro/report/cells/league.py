@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedrepro.config.tables import Summary, full_name, wrapped
+from fedrepro.config.tables import Summary, Table, full_name, wrapped
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
@@ -22,7 +22,7 @@ from fedrepro.report.papers.leads import LOOKS, PairedTest
 from fedrepro.report.papers.ranks import MeanRanks, mean_ranks, ranks
 from fedrepro.support import checkout
 from fedrepro.support.grouping import grouped
-from fedrepro.support.printing import counted
+from fedrepro.support.printing import counted, decimals_for
 
 BASELINE, BASELINE_LABEL = "fedavg", "FedAvg"  # the method that leads are over
 ALL = "all groups"
@@ -78,13 +78,19 @@ def matches_of(workbench: Workbench) -> list[Match]:
             table.metric_of(row).quantity,
             table.metric_of(row).analysis is not None,
             table.summary,
-            workbench.seeds("compact", system),
+            _seeds(workbench, system, table),
         )
         for system, experiment in workbench.experiments.items()
         for item, table in experiment.compact.items()
         for number, row in enumerate(table.rows)
         if row.league
     ]
+
+
+def _seeds(workbench: Workbench, system: str, table: Table) -> tuple[int, ...]:
+    """The seeds of a match: the system's, unless its table's own seeds lack one of them."""
+    seeds, own = (workbench.seeds("compact", system, each) for each in (None, table.seeds))
+    return seeds if {*seeds} <= {*own} else own
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,12 @@ class PlayedMatch:
     @property
     def sign(self) -> int:
         return 1 if self.match.measure.higher_is_better else -1
+
+    @property
+    def decimals(self) -> int:
+        """Those of the methods' means."""
+        means = (entry.estimate for entry in self.entries)
+        return decimals_for(mean.mean for mean in means if mean)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -357,9 +369,13 @@ def _play(
         if own and len(result.methods) == 1 and its == chosen.get(place, place):
             continue  # the same runs
         metric = compact.metric_of(compact.rows[match.row], column)
-        selection = metric.selection
-        if selection or len(result.methods) > 1:
-            left_out[column.label] = selection or "the best of several methods is chosen by tests"
+        why = metric.selection
+        if not why and len(result.methods) > 1:
+            why = "the best of several methods is chosen by tests"
+        if not why and metric.quantity.words != match.measure.words:
+            why = f"its column has another number, {metric.quantity.words}"
+        if why:
+            left_out[column.label] = why
             continue
         label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
         if its != asked:

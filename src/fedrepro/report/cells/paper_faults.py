@@ -340,6 +340,9 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
     if isinstance(claim.compact, CompactTest) and small:
         target = workbench.table(claim.system, claim.compact.table, "compact")
         quantity = target.cells[small[0].left].metric.quantity
+        if pairs[0].left.unit == "fraction" and quantity.unit in ("%", "points"):
+            theirs = f"of the printed {pairs[0].left.metric} `by` and `margin` are fractions"
+            yield f"{where}: compact.table: {claim.compact.table!r}: {theirs}, ours are percent"
         if quantity.higher_is_better != (better == "more"):
             theirs = f"of the printed {pairs[0].left.metric} {better} is better"
             other = f"of {quantity.words} {'more' if quantity.higher_is_better else 'less'} is"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedrepro.config.targets import TableTarget
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable, comparable
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Best:
 
     Attributes:
         printed: as far as printed digits tell.
-        ours: empty if fewer than two columns have a number.
+        ours: empty if fewer than two columns have comparable means.
     """
 
     printed: frozenset[int]
@@ -37,17 +37,17 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             for cell in cells
             if cell.printed and cell.printed.mean is not None
         }
-        ours = {cell.column: _shown(cell) for cell in cells if cell.result.mean is not None}
+        whole = comparable({cell.column: cell.result for cell in cells})
+        # As they are shown, so that what looks equal is.
+        ours = {
+            cell.column: round(whole[cell.column], table.decimals(cell))
+            for cell in cells
+            if cell.column in whole
+        }
         best.append(
             Best(_best(printed, quantity.higher_is_better), _best(ours, quantity.higher_is_better))
         )
     return best
-
-
-def _shown(cell: TableCell) -> float:
-    """Our number as it is shown, so that what looks equal is."""
-    assert cell.result.mean is not None
-    return round(cell.result.mean, cell.printed.decimals if cell.printed else 2)
 
 
 def _best(values: dict[int, float], higher_is_better: bool) -> frozenset[int]:

@@ -14,7 +14,7 @@ from statistics import stdev
 from fedrepro.config.searches import Candidate, is_number
 from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Quantity, Record, Series
+from fedrepro.measures.base import Quantity, Record
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import RunRecord
@@ -157,12 +157,18 @@ def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | N
 
 def on_validation(measure: Quantity) -> Quantity:
     """The same metric on clients' validation samples; never reads a test score."""
+    of_all = measure.together
 
-    def series(record: Record) -> Series:
+    def validated(record: Record) -> RunRecord:
         assert isinstance(record, RunRecord)
-        return measure.series(replace(record, scored_on="validation"))
+        return replace(record, scored_on="validation")
 
-    return replace(measure, series=series, without="has no validation scores")
+    return replace(
+        measure,
+        series=lambda record: measure.series(validated(record)),
+        together=of_all and (lambda records: of_all([*map(validated, records)])),
+        without="has no validation scores",
+    )
 
 
 def _score(result: Result, seeds: int) -> float | None:

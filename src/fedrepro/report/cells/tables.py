@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.metrics import MetricKind
-from fedrepro.config.tables import Summary, full_name
+from fedrepro.config.tables import ColumnOfTable, Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
@@ -29,7 +29,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.last_rounds import fewer, last, series_of
+from fedrepro.report.cells.last_rounds import cut, fewer, last, series_of
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
@@ -90,7 +90,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         published_table=table.published.table if table.published else None,
         summary=table.summary,
         rows=tuple(rows),
-        columns=tuple(TableColumn(column.label) for column in table.columns),
+        columns=tuple(map(_column, table.columns)),
         cells=tuple(
             _cell(
                 workbench, target, published, index, printed[index], results[index], spreads[index]
@@ -98,6 +98,11 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
             for index in range(len(own))
         ),
     )
+
+
+def _column(column: ColumnOfTable) -> TableColumn:
+    own = column.metric.quantity if column.metric else None
+    return TableColumn(column.label, *((own.words, own.unit) if own else ()))
 
 
 def write(workbench: Workbench, target: TableTarget, published: Published) -> Path:
@@ -147,13 +152,23 @@ def _cell(
     other_kind = cell.metric.quantity.incomparable
     other_data = workbench.surrogate_for(result.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
+    other_unit = _other_unit(printed, cell.metric.quantity) if printed else ""
     verdict = _verdict(published, printed, result, spreads, other_kind or incomparable)
+    if other_unit and verdict:  # nor do claims, whose amounts are in the printed unit, count ours
+        verdict = Verdict("not comparable", other_unit)
     difference = None
     if printed and printed.mean is not None and result.mean is not None and verdict:
-        difference = None if other_kind else result.mean - printed.mean
+        difference = None if other_kind or other_unit else result.mean - printed.mean
     selection = _selection(cell)
     place, number = divmod(index, len(target.table.columns)), printed.number if printed else None
     return TableCell(*place, number, result, demo, selection, difference, verdict, other_data)
+
+
+def _other_unit(printed: PrintedCell, ours: Quantity) -> str:
+    """Why a printed fraction of 1 is not compared with ours in percent; "" for other units."""
+    if printed.unit != "fraction" or ours.unit not in ("%", "points"):
+        return ""
+    return f"It is printed as a fraction of 1 (`unit` in paper.yaml), and ours is in {ours.unit}."
 
 
 def _selection(cell: Cell) -> str:
@@ -238,14 +253,17 @@ def result_of(
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         if valued:
-            estimates[method] = _estimate(measure, valued)
+            estimates[method] = _estimate(measure, valued, summary)
             low = {record.manifest["run"].get("precision", "") for record, _ in valued}
             precisions[method] = max(low)  # marked if any run has it
     current = {method for method in estimates if not any(run.stale for run in by_method[method])}
     if current:
         estimates = {method: estimates[method] for method in methods if method in current}
+    # Means over fewer seeds are not comparable: those without a number may be the worst ones.
+    most = max((estimate.n for estimate in estimates.values()), default=0)
+    whole = [method for method, estimate in estimates.items() if estimate.n == most]
     best = max if measure.higher_is_better else min
-    chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
+    chosen = best(whole, key=lambda method: estimates[method].mean) if whole else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
     if chosen:
@@ -266,11 +284,14 @@ def result_of(
     )
 
 
-def _estimate(measure: Quantity, valued: Sequence[tuple[RunRecord, float]]) -> Estimate:
+def _estimate(
+    measure: Quantity, valued: Sequence[tuple[RunRecord, float]], summary: Summary
+) -> Estimate:
     """The number over those of a method's runs that have a value; at least one must."""
     if measure.together is None:
         return Estimate.of([value for _, value in valued])
-    return Estimate(len(valued), measure.together([record for record, _ in valued]), None, None)
+    records = [cut(record, summary) for record, _ in valued]
+    return Estimate(len(valued), measure.together(records), None, None)
 
 
 def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Summary) -> CellRun:
@@ -286,8 +307,11 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
 
     if record.state == "finished":
         ended = "; it stopped: " if record.manifest.get("stopped") else ""
-        without = f"{measure.without}{ended}{record.manifest.get('stopped', '')}"
-        notes = (fewer(series, summary.rounds), measure.remark(record))
+        within = f" in the first {summary.up_to} rounds" if summary.up_to else ""
+        without = f"{measure.without or f'has no {measure.words}'}{within}"
+        without += f"{ended}{record.manifest.get('stopped', '')}"
+        mean_of = "" if measure.of_a_run else fewer(series, summary.rounds)
+        notes = (mean_of, measure.remark(record))
         short = without if value is None else "; ".join(filter(None, notes))
     return CellRun(
         method=run.method,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis, text
 from fedrepro.report.drawing.style import HIGH, ON_SURFACE, SERIES_COLOURS, STRONG
+from fedrepro.support.printing import decimals_for
 
 WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
 BAR = 24  # pixels from bar to bar
@@ -24,7 +25,7 @@ def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
     """Horizontal bars from zero, each with its name on the left and its value on the right."""
     names = [bar.name for bar in drawn]
     places = [number + 0.5 for number in range(len(drawn))]
-    texts = [f"{bar.value:.{decimals}f}" for bar in drawn]
+    texts = [f"{bar.value:z.{decimals}f}" for bar in drawn]
     behind = 10 + CHARACTER * max(map(len, texts))
     room = 8 + CHARACTER * max(map(len, names))
     most = max(0.0, *(max(bar.high, bar.value) for bar in drawn))
@@ -66,6 +67,7 @@ def matrix(
     """
     known = [value for row in values for value in row if value is not None]
     least, most = min(known, default=0.0), max(known, default=0.0)
+    decimals = decimals_for(known)
     across = [number + 0.5 for number in range(len(x))]
     down = [number + 0.5 for number in range(len(y))]
     frame = Frame(
@@ -82,7 +84,7 @@ def matrix(
         for column, value in enumerate(line):
             share = 0.0 if value is None else 0.06 + 0.64 * _part(value, least, most)
             box = frame.box(column, row + 1, column + 1, row)
-            number = "–" if value is None else f"{value:.2f}"
+            number = "–" if value is None else f"{value:z.{decimals}f}"
             place = frame.x(column + 0.5), frame.y(row + 0.5) + 4.5
             parts.append(f'<path d="{box}" fill="{HIGH}" fill-opacity="{share:.3g}"/>')
             parts.append(text(*place, number, fill=ON_SURFACE))

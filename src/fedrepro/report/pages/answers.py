@@ -16,6 +16,7 @@ from fedrepro.report.cells.tables import printed_cell, result_in
 from fedrepro.report.pages.about import use_of
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.run.results import RunRecord
+from fedrepro.support.printing import decimals_for
 
 OWN = "at the method's own mixture"
 
@@ -76,8 +77,9 @@ class AnsweredCell:
 
     @property
     def decimals(self) -> int:
-        """As printed, but at least two."""
-        return max(self.use.printed.decimals, 2) if self.use.printed else 2
+        """As printed, but at least two; or those that suit the value."""
+        printed = self.use.printed
+        return max(printed.decimals, 2) if printed else decimals_for([self.value])
 
 
 def cells_of_runs(

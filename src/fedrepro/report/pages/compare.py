@@ -16,6 +16,7 @@ from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.support.grouping import grouped
+from fedrepro.support.printing import decimals_for
 
 
 class Entry(NamedTuple):
@@ -75,6 +76,10 @@ class Plot:
     higher_is_better: bool
     axis: str
     rows: Sequence[tuple[Meeting, str]]
+
+    @property
+    def decimals(self) -> int:
+        return decimals_for(mean for row, _ in self.rows for mean in (row.ours, row.theirs))
 
 
 @dataclass

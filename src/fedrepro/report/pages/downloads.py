@@ -23,7 +23,10 @@ SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": r"$\pm$",
-    "−": "$-$", "–": "--", "×": r"$\times$",
+    "−": "$-$", "–": "--", "×": r"$\times$", "β": r"$\beta$", "γ": r"$\gamma$", "ε": r"$\epsilon$",
+    "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$", "∞": r"$\infty$",
+    "≤": r"$\le$", "≥": r"$\ge$",
+    "[": "{[}", "*": "{*}",  # behind the end of a row, it would take them for its own
 }  # fmt: skip
 OWN = r"$^\star$"
 SIGNS = {"agrees": r"$\checkmark$", "undecided": r"$\sim$", "differs": r"$\neq$"}
@@ -38,7 +41,7 @@ def as_csv(table: ComputedTable) -> str:
     for cell in table.cells:
         row, printed, ours, demo = table.rows[cell.row], cell.printed, cell.result, cell.demo
         lines.append((
-            row.label, ours.setting, table.columns[cell.column].label, row.metric, row.unit,
+            row.label, ours.setting, table.columns[cell.column].label, *table.measure_of(cell),
             printed and printed.mean, printed and printed.std, printed and printed.text,
             ours.mean, ours.half_width, ours.n, cell.difference,
             cell.verdict and cell.verdict.word, cell.verdict and cell.verdict.limit,
@@ -70,6 +73,8 @@ def as_latex(
 ) -> str:
     """A self-contained table: in each cell the printed number, below it ours with its sign.
 
+    Without a printed number in the table, each row is one line.
+
     Args:
         columns: the columns to show, in this order.
         source: the paper, in words.
@@ -78,19 +83,25 @@ def as_latex(
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
     heads = [
-        in_latex(table.columns[number].label) + (OWN if number in own else "") for number in columns
+        in_latex(table.columns[number].head) + (OWN if number in own else "") for number in columns
     ]
-    lines = []
+    lines, is_printed = [], any(cell.printed for cell in table.cells)
     for number, row in enumerate(table.rows):
         here = [cells[number, column] for column in columns]
         label = in_latex(f"{row.label}, {row.unit}" if row.unit else row.label)
+        ours = [
+            _ours(cell, table.decimals(cell), cell.column in best[number].ours) for cell in here
+        ]
+        if not is_printed:
+            lines.append([label, *(text or "--" for text in ours)])
+            continue
         printed = (_printed(cell, cell.column in best[number].printed) for cell in here)
         lines.append([label, *printed])
         if any(cell.result.n for cell in here):
-            ours = (_ours(cell, cell.column in best[number].ours) for cell in here)
             lines.append(["", *ours])
-    return f"""% needs \\usepackage{{amssymb, booktabs}}; above the printed number, below it ours
-% bold: the best of a row; star: the paper's own method
+    above = "; above the printed number, below it ours" if is_printed else ""
+    return f"""% needs \\usepackage{{amssymb, booktabs}}{above}
+% bold: the best of a row; star: the paper's own method; (2/3): the mean of 2 of 3 seeds only
 {tabular(["Setting", *heads], lines)}
 % {_one_line(table.title)}; {_one_line(source)}
 """
@@ -109,16 +120,17 @@ def _printed(cell: TableCell, best: bool) -> str:
     return f"\\textbf{{{text}}}" if best else text
 
 
-def _ours(cell: TableCell, best: bool) -> str:
+def _ours(cell: TableCell, decimals: int, best: bool) -> str:
     if cell.result.mean is None:
         return ""
-    decimals = cell.printed.decimals if cell.printed else 2
-    text = f"{cell.result.mean:.{decimals}f}"
+    text = f"{cell.result.mean:z.{decimals}f}"
     if cell.result.half_width is not None:
         text += f" $\\pm$ {cell.result.half_width:.{decimals}f}"
     sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
     shown = f"\\textbf{{{text}}}" if best else text
-    return f"{shown} {sign}".rstrip()
+    there, of = cell.result.n, len(cell.result.runs_of_the_chosen)
+    seeds = f"({there}/{of})" if cell.result.lost_seeds else ""
+    return " ".join(filter(None, (shown, seeds, sign)))
 
 
 def in_latex(text: str) -> str:

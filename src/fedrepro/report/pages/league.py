@@ -199,7 +199,7 @@ def as_latex(league: League) -> str:
             mean = f"{group['means'][name]:.2f}" if name in group["means"] else "--"
             rows.append([
                 f"\\textbf{{{shown}}}" if name == league.own else shown,
-                *(_in_latex(played.entry(name)) for played in matches),
+                *(_in_latex(played.entry(name), played.decimals) for played in matches),
                 mean,
             ])  # fmt: skip
         lines.append(tabular([in_latex(group["name"]), *heads, "mean rank"], rows))
@@ -207,12 +207,12 @@ def as_latex(league: League) -> str:
     return "\n".join([*lines, f"% {league.about}{few}"]) + "\n"
 
 
-def _in_latex(entry: Entry | None) -> str:
+def _in_latex(entry: Entry | None, decimals: int) -> str:
     mean = entry.estimate if entry else None
     if mean is None:
         return "diverged" if entry and entry.diverged else "--"
-    spread = "" if mean.half_width is None else f" $\\pm$ {mean.half_width:.2f}"
-    return f"{mean.mean:.2f}{spread}"
+    spread = "" if mean.half_width is None else f" $\\pm$ {mean.half_width:.{decimals}f}"
+    return f"{mean.mean:z.{decimals}f}{spread}"
 
 
 def as_json(league: League) -> dict[str, Any]:

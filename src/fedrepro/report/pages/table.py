@@ -121,7 +121,7 @@ def table_page(
     uncovered = len(published.tables.get((target.system, target.item), ())) - counts["printed"]
     demo = table.scale == "demo"
     surrogates = {workbench.setting(row.demo).dataset for row in table.rows if row.demo and demo}
-    units = {row.unit for row in table.rows}
+    units = {table.measure_of(cell)[1] for cell in table.cells}
     return {
         "table": table,
         "compact": table.scale == "compact",
@@ -327,8 +327,10 @@ def _summary(target: TableTarget, row: int) -> str:
 def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableCell) -> str:
     """How a cell differs from the others in its row."""
     row_of, column = target.table.rows[cell.row], target.table.columns[cell.column]
-    metric = column.metric
-    notes = [", ".join(filter(None, (metric.quantity.words, metric.mixture)))] if metric else []
+    notes, metric = [], column.metric
+    if metric:
+        said = metric.quantity.words, metric.quantity.unit, metric.mixture
+        notes.append(", ".join(filter(None, said)))
     if cell.result.setting != row.setting:
         notes.append(f"in {cell.result.setting}")
     if cell.demo and cell.demo.setting != row.demo:

@@ -105,7 +105,7 @@ def compile_all(root: Path) -> None:
 
 def number(value: float | None, decimals: int = 2) -> str:
     """A value with its decimals, or a dash."""
-    return "–" if value is None else f"{value:.{decimals}f}".replace("-", MINUS)
+    return "–" if value is None else f"{value:z.{decimals}f}".replace("-", MINUS)
 
 
 def spelt(count: int) -> str:

@@ -101,7 +101,7 @@ class PrintedCell(Printed):
 
     def written(self, value: float) -> str:
         """One of our values with the printed mean's number of decimals."""
-        mantissa, power, _ = self.text.split()[0].partition("e")
+        mantissa, power, _ = self.text.split()[0].lower().partition("e")
         if power:
             return f"{value:.{len(mantissa.partition('.')[2])}e}"
         return f"{value:.{self.decimals}f}"
@@ -432,7 +432,7 @@ def _cell(system: str, row: Mapping[str, str], kind: PrintedMetric) -> PrintedCe
         mean=_number(system, row, "mean", MOST[kind.unit]),
         std=_number(system, row, "std", math.inf),
         text=f"{mean} ({std})" if mean and std else mean or "empty",
-        decimals=len(mean.partition(".")[2]) if "e" not in mean else 0,
+        decimals=max(0, -int(Decimal(mean).as_tuple().exponent)) if mean else 0,
         kind=kind,
     )
 

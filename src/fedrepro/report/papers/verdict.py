@@ -207,7 +207,7 @@ def _short(difference: float, printed: PrintedCell) -> str:
 
 def rounding(printed: PrintedCell) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * 10.0**-printed.decimals
+    return 0.5 * printed.last_digit
 
 
 def tolerance(printed: PrintedCell) -> float:

@@ -3,11 +3,13 @@
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, result_at, titled
+from fedrepro.report.pages.figures.base import Drawn, in_figures, result_at, titled
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.printing import decimals_for
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
@@ -18,23 +20,26 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     means = []
     for row in figure.rows:
         metric, drawn_bars = row.metric or figure.metric, list[Bar]()
+        results: dict[str, Result] = {}
         measure = metric.quantity
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
+            results[column.label] = result
             values = result.by_seed.values()
             if result.mean is not None:
                 ends = min(values), max(values)
                 drawn_bars.append(Bar(column.label, result.mean, *ends))
-                numbers = (f"{value:.2f}" for value in (result.mean, *ends))
+                numbers = in_figures((result.mean, *ends))
                 drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
         if drawn_bars:
             shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in drawn_bars)
             words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
             unit = f", {measure.unit}" if measure.unit else ""
-            svg = charts.bars(drawn_bars, description=words)
-            means.append((row.label, {bar.name: bar.value for bar in drawn_bars}, measure))
+            decimals = decimals_for(bar.value for bar in drawn_bars)
+            svg = charts.bars(drawn_bars, description=words, decimals=decimals)
+            means.append((row.label, comparable(results), measure))
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
     drawn.sees = leaders_by_measure(means)
     return drawn

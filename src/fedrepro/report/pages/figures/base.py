@@ -1,6 +1,6 @@
 """The result of drawing a figure, and code that several kinds share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fedrepro.config.metrics import Metric
@@ -12,6 +12,7 @@ from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.grouping import grouped
+from fedrepro.support.printing import decimals_for
 
 
 @dataclass
@@ -20,7 +21,7 @@ class Drawn:
 
     Attributes:
         caption: what the figure shows.
-        sees: what one sees, in a sentence with numbers; "" without numbers.
+        sees: what one sees, in a sentence with comparable numbers; "" without numbers.
         key: the lines' names and styles, if the panels share them.
         header, rows: the numbers behind it.
     """
@@ -49,6 +50,12 @@ def result_at(
     full = f"{target.system}/{setting}"
     runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in methods}
     return result_of(workbench, full, runs, metric.quantity, summary)
+
+
+def in_figures(values: Collection[float]) -> list[str]:
+    """Numbers of a row of a figure's table, with the decimals that suit them."""
+    decimals = decimals_for(values)
+    return [f"{value:z.{decimals}f}" for value in values]
 
 
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:

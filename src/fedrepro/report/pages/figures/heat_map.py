@@ -3,11 +3,12 @@
 from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import comparable
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.support.printing import sentence_case
+from fedrepro.support.printing import decimals_for, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
@@ -32,6 +33,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         values = [[result.mean for result in row] for row in results]
         if all(value is None for row in values for value in row):
             continue
+        decimals = decimals_for(value for row in values for value in row)
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
@@ -42,14 +44,15 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         named = {
-            f"{titles[1]} {down}, {titles[0]} {across}": value
-            for down, row in zip(y, values, strict=True)
-            for across, value in zip(x, row, strict=True)
-            if value is not None
+            f"{titles[1]} {down}, {titles[0]} {across}": result
+            for down, row in zip(y, results, strict=True)
+            for across, result in zip(x, row, strict=True)
         }
-        if said := leaders([(panel.label, named)], measure.higher_is_better, measure.unit):
+        if said := leaders(
+            [(panel.label, comparable(named))], measure.higher_is_better, measure.unit
+        ):
             drawn.say(f"{panel.label}: {said}")
         for name, row in zip(y, values, strict=True):
-            cells = ("–" if value is None else f"{value:.2f}" for value in row)
+            cells = ("–" if value is None else f"{value:z.{decimals}f}" for value in row)
             drawn.rows.append((panel.label, name, *cells))
     return drawn

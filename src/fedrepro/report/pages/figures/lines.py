@@ -7,9 +7,10 @@ from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import late_wrapper_of
+from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
+from fedrepro.report.pages.figures.base import Drawn, distinct_rows, in_figures, key_of, result_at
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 
@@ -25,22 +26,26 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     marked, ends = False, []
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
-        measure, lines = metric.quantity, []
+        measure, lines, results = metric.quantity, [], dict[str, Result]()
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             line = curves.average(column.label, curves_of(workbench.root, result, measure))
+            results[column.label] = result
             if line:
                 begins = averaging_begins(workbench, f"{target.system}/{setting}", methods)
                 marked |= bool(begins)
                 lines.append(replace(curves.smoothed(line, smooth), begins=begins))
-                drawn.rows.append((title, setting, column.label, f"{line.points[-1][1]:.2f}"))
+                last = in_figures([line.points[-1][1]])
+                drawn.rows.append((title, setting, column.label, *last))
         if lines:
             words = description_of(row.label, lines, measure, row.setting_at(target.scale))
             svg = curves.draw(lines, description=words, names=names, unit=measure.unit, starts=True)
             drawn.panels.append(Panel(title, svg))
-            ends.append((title, {line.name: line.points[-1][1] for line in lines}, measure))
+            whole = comparable(results)
+            at_end = {line.name: line.points[-1][1] for line in lines if line.name in whole}
+            ends.append((title, at_end, measure))
     drawn.key = key_of(names)
     drawn.sees = leaders_by_measure(ends, "At the end, by ")
     if marked:

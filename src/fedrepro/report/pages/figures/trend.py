@@ -3,10 +3,11 @@
 from fedrepro.config.figures import Trend
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol
+from fedrepro.report.pages.figures.base import Drawn, in_figures, key_of, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import counted, sentence_case
 
@@ -22,7 +23,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
         key=key_of(figure.lines),
     )
-    means: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, Result]] = {}
     settings = [one.setting_at(target.scale) for panel in figure.panels for one in panel.points]
     if left_out := settings.count(None):
         of = counted(len(settings), "point")
@@ -41,8 +42,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 if result.mean is None or not values:
                     continue
                 points_of[name].append((point.at, [result.mean, min(values), max(values)]))
-                means.setdefault(f"{panel.label}, {point.at:g}", {})[name] = result.mean
-                numbers = (f"{each:.2f}" for each in points_of[name][-1][1])
+                results.setdefault(f"{panel.label}, {point.at:g}", {})[name] = result
+                numbers = in_figures(points_of[name][-1][1])
                 drawn.rows.append(
                     (panel.label, f"{point.at:g}", setting, method, *numbers, str(len(values)))
                 )
@@ -59,7 +60,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 across=symbol(panel.x),
             )
             drawn.panels.append(Panel(panel.label, svg))
-    drawn.sees = leaders(list(means.items()), measure.higher_is_better, measure.unit)
+    means = [(place, comparable(those)) for place, those in results.items()]
+    drawn.sees = leaders(means, measure.higher_is_better, measure.unit)
     return drawn
 
 
