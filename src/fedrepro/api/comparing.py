@@ -162,7 +162,7 @@ def _named(
     """
     given = [runs] if isinstance(runs, Run) else runs
     groups = [_listed(group) for group in (given.values() if isinstance(given, Mapping) else given)]
-    if not groups or not all(groups) or not all(isinstance(each, Run) for each in chain(*groups)):
+    if not groups or not all(groups) or not all(isinstance(run, Run) for run in chain(*groups)):
         why = "runs: expected at least one run, and one in each list"
         raise refusal("fedrepro", why, "runs", code="missing")
     methods = [group[0].method for group in groups]

@@ -269,12 +269,10 @@ def _check_figures(experiment: Experiment, shown: Path) -> None:
     for item, figure in experiment.figures.items():
         if isinstance(figure, Trend):
             _check_once(figure.lines, shown, f"figures.{item}.lines", "a name of one line")
-        elif isinstance(figure, Charts) and figure.kind == "lines":
-            for row in figure.rows:
-                quantity = (row.metric or figure.metric).quantity
-                if quantity.of_a_run:
-                    where = f"figures.{item}.rows.{row.label}.metric"
-                    raise bad_value(shown, where, quantity.words, "a number of every round")
+        for row in figure.rows if isinstance(figure, Charts) and figure.kind == "lines" else ():
+            if (quantity := (row.metric or figure.metric).quantity).of_a_run:
+                where = f"figures.{item}.rows.{row.label}.metric"
+                raise bad_value(shown, where, quantity.words, "a number of every round")
 
 
 def _check_once(labels: Sequence[str], shown: Path, where: str, wanted: str) -> None:
@@ -336,9 +334,9 @@ def _check_league(bench: Workbench) -> None:
     """Reject rows of the league whose number is not one of each run: ranks would be of others."""
     for system, experiment in bench.experiments.items():
         for item, table in experiment.compact.items():
-            for row in (row for row in table.rows if row.league):
+            for row in table.rows:
                 metric = table.metric_of(row)
-                if metric.of_both or metric.quantity.together:
+                if row.league and (metric.of_both or metric.quantity.together):
                     where = f"tables.{item}.rows.{row.label}.league"
                     wanted = f"none, as {metric.quantity.words} is no number of each run alone"
                     raise bad_value(COMPACT / f"{system}.yaml", where, row.league, wanted)

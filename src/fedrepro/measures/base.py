@@ -173,7 +173,7 @@ class Measure:
         return "is of the shared model, in which clients' own parts have their initial values"
 
     def _of_run(self, record: Record) -> float | None:
-        """:meth:`of_run`, as a number.
+        """Call :meth:`of_run` and check its result.
 
         Raises:
             UserError: one line, if it raises or returns anything else.

@@ -192,7 +192,7 @@ class RunRecord:
 
     @property
     def _is_cut(self) -> bool:
-        """Whether it has more rounds than are read."""
+        """True if it has more rounds than are read."""
         return self.up_to is not None and self.up_to < self.manifest.get("rounds_done", 0)
 
     def _columns(self, name: str) -> dict[str, list[float]]:

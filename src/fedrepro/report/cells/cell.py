@@ -100,7 +100,7 @@ class Result:
 
     @property
     def lost_seeds(self) -> bool:
-        """Whether a run of the chosen method has ended without a number that its mean lacks."""
+        """True if a run of the chosen method has ended without a number, which its mean lacks."""
         missing = (run.state for run in self.runs_of_the_chosen if run.value is None)
         return any(state not in ("not run", "under way") for state in missing)
 
@@ -124,7 +124,7 @@ Place = TypeVar("Place")
 
 
 def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
-    """The means of which one may be called the best: over as many seeds as any, none of them lost.
+    """Return the means of which one may be called the best: over as many seeds as any, none lost.
 
     Seeds that diverged or never reached a target would have been the worst of their method.
     """

@@ -89,7 +89,8 @@ def matches_of(workbench: Workbench) -> list[Match]:
 
 def _seeds(workbench: Workbench, system: str, table: Table) -> tuple[int, ...]:
     """The seeds of a match: the system's, unless its table's own seeds lack one of them."""
-    seeds, own = (workbench.seeds("compact", system, each) for each in (None, table.seeds))
+    own = workbench.seeds("compact", system, table.seeds)
+    seeds = workbench.seeds("compact", system)
     return seeds if {*seeds} <= {*own} else own
 
 
