@@ -269,7 +269,9 @@ def _check_figures(experiment: Experiment, shown: Path) -> None:
     for item, figure in experiment.figures.items():
         if isinstance(figure, Trend):
             _check_once(figure.lines, shown, f"figures.{item}.lines", "a name of one line")
-        for row in figure.rows if isinstance(figure, Charts) and figure.kind == "lines" else ():
+        if not isinstance(figure, Charts) or figure.kind != "lines":
+            continue
+        for row in figure.rows:
             if (quantity := (row.metric or figure.metric).quantity).of_a_run:
                 where = f"figures.{item}.rows.{row.label}.metric"
                 raise bad_value(shown, where, quantity.words, "a number of every round")
