@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support.errors import cannot_write, refusal, unreadable
+from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
 
+# Errors of writing only.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
 
@@ -168,7 +170,7 @@ def write_atomically(path: Path, durable: bool = True) -> Iterator[Path]:
         if durable:
             flush(path.parent)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise _blamed(path, error) from error
     finally:
         with suppress(OSError):  # such as a file where the folder should be
             temporary.unlink(missing_ok=True)
@@ -201,12 +203,19 @@ def atomic_folder(
         flush(temporary)
         replace_folder(temporary, target, token, listed)
     except OSError as error:
-        source = error.filename
-        if isinstance(source, str) and not Path(source).is_relative_to(target.parent):
-            raise unreadable(source, error.strerror or error) from error
-        raise cannot_write(target, error) from error
+        raise _blamed(target, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _blamed(target: Path, error: OSError) -> UserError:
+    """The error for what could not be written, or for a file from which it is made."""
+    # On a full disk, `shutil.copyfile` names the file that it reads.
+    if isinstance(error.filename, str) and error.errno not in FULL:
+        source = Path(error.filename)
+        if not source.is_relative_to(target.parent) and not target.is_relative_to(source):
+            return unreadable(source, error.strerror or error)
+    return cannot_write(target, error)
 
 
 def new_token() -> str:

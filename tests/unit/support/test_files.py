@@ -1,5 +1,6 @@
 """Files that stay, or are one line."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -112,11 +113,37 @@ def test_a_file_is_ours_by_its_path_and_not_by_its_name(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_told_apart_from_what_cannot_be_written(tmp_path: Path) -> None:
     """By its place: a file from elsewhere is the source, one beside the folder is ours."""
-    for name, code in ((tmp_path / "elsewhere" / "x", "unreadable"), (None, "unwritable")):
-        with pytest.raises(UserError) as failed, atomic_folder(tmp_path / "own" / "data") as made:
-            (name or made / "missing" / "x").open()
-        assert failed.value.code == code
-        assert not (tmp_path / "own" / "data").exists()
+    target, elsewhere = tmp_path / "own" / "data", tmp_path / "elsewhere"
+    for writing in (atomic_folder, write_atomically):
+        for name, code in ((elsewhere / "x", "unreadable"), (None, "unwritable")):
+            with pytest.raises(UserError) as failed, writing(target) as made:
+                (name or made / "missing" / "x").open()
+            assert (failed.value.code, failed.value.file) == (code, str(name or target))
+            assert not target.exists()
+
+
+@pytest.mark.parametrize("writing", [atomic_folder, write_atomically])
+def test_on_a_full_disk_what_is_copied_can_be_read(tmp_path: Path, writing: Any) -> None:
+    """By the error, in which `shutil.copyfile` names the file that it reads."""
+    target = tmp_path / "own" / "data"
+    with pytest.raises(UserError) as failed, writing(target):
+        raise OSError(errno.ENOSPC, "No space left on device", "/elsewhere/x", None, str(target))
+    assert (failed.value.code, failed.value.file) == ("unwritable", str(target))
+
+
+@pytest.mark.parametrize("writing", [atomic_folder, write_atomically])
+def test_a_folder_above_that_cannot_be_made_is_not_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writing: Any
+) -> None:
+    def refused(path: Path, *arguments: object, **keys: object) -> None:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    with pytest.raises(UserError) as failed, writing(tmp_path / "results" / "data" / "own"):
+        pass
+    assert failed.value.code == "unwritable"
 
 
 def test_a_folder_is_seen_without_what_editors_leave(tmp_path: Path) -> None:
