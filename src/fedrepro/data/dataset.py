@@ -1,5 +1,6 @@
 """Open prepared data sets: memory-mapped arrays and a small JSON file."""
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,7 +199,13 @@ def what_is(name: str) -> str:
 
 
 def damaged(folder: Path, error: Exception) -> UserError:
-    """The error for a damaged prepared folder."""
+    """The error for a damaged prepared folder.
+
+    Raises:
+        MemoryError: if memory ran out, which says nothing of the folder.
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        raise MemoryError(*error.args) from error
     reason = brief(str(error).partition("\n")[0])
     why = f"damaged ({reason}): run `fedrepro prepare {folder.name} --again`"
     return refusal(folder, why, code="damaged")

@@ -104,7 +104,7 @@ def resume(
         note: gets one line about a checkpoint that is moved aside, also if it is damaged.
 
     Raises:
-        UserError: if the disk fails.
+        UserError: if the disk fails, or the system refuses to read the checkpoint.
     """
     checkpoint, damage, misfit = partial / CHECKPOINT, "", ""
     try:
@@ -124,6 +124,8 @@ def resume(
                 state.resumed += 1
                 return state
     except UserError as error:
+        if error.code != "damaged":  # it may be read another time
+            raise
         damage = str(error)
     except OSError as error:
         raise cannot_write(partial, error) from error

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fedrepro.engine import tree
 from fedrepro.engine.modules import float_buffers
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, brief, refusal
+from fedrepro.support.errors import UserError, brief, refusal, unreadable
 from fedrepro.support.files import plain, write_atomically
 
 CACHE_BYTES = 256 * 2**20  # of client states in memory
@@ -64,7 +64,9 @@ def load_tree(
         seal: the SHA-256 that a ``checksummed`` file must have; None for any.
 
     Raises:
-        UserError: if the file is visibly damaged; in a ``checksummed`` file, if any bit differs.
+        UserError: if the file is visibly damaged; in a ``checksummed`` file, if any bit differs;
+            with the code "unreadable" if the system refuses to read it.
+        MemoryError: if memory runs out.
     """
     try:
         with safe_open(plain(path), framework="pt") as file:
@@ -78,10 +80,12 @@ def load_tree(
             raise ValueError("it is another state")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (
-        SafetensorError, KeyError, TypeError, ValueError, OSError, AttributeError, RecursionError,
-        MemoryError,
+        SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError,
+        FileNotFoundError,
     ) as error:  # fmt: skip
         raise damaged(path, error) from error
+    except OSError as error:  # says nothing of its content, as lack of memory does not
+        raise unreadable(path, error.strerror or error) from error
 
 
 def damaged(path: Path, error: Exception) -> UserError:

@@ -1,10 +1,12 @@
 """Prepared data appear whole or not at all, and open at once."""
 
+import errno
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -124,6 +126,16 @@ def test_a_changed_bit_is_found_in_every_array_and_a_further_byte_at_once(
         open_dataset("d", tmp_path / "data")
     make(tmp_path)
     assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_lack_of_memory_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: Exception
+) -> None:
+    make(tmp_path)
+    monkeypatch.setattr(np, "load", Mock(side_effect=lack))
+    with pytest.raises(MemoryError):
+        open_dataset("d", tmp_path / "data")
 
 
 @pytest.mark.parametrize("change", [-1, 1])

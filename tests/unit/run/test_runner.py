@@ -1,5 +1,6 @@
 """Runs: what they leave, how they resume, how they end when something is wrong."""
 
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,7 @@ from fedrepro.engine.executors import EXECUTORS, eager
 from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
-from fedrepro.run import checkpoint, devices, results, runner
+from fedrepro.run import checkpoint, devices, results, runner, store
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
@@ -332,6 +334,25 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_moved_aside(tmp_path: P
                lambda progress: seen.append(progress.round), sharing=sharing)  # fmt: skip
     assert seen[0] == 1 and len(notes) == 1
     assert [*tmp_path.glob("seed1.aside-*")]
+
+
+@pytest.mark.parametrize(
+    "refusal", [MemoryError("no memory"), PermissionError(errno.EACCES, "Permission denied")]
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_continued_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Exception
+) -> None:
+    """It was called damaged and moved aside, and the run began anew."""
+    folder, seen = tmp_path / "seed1", list[int]()
+    with pytest.raises(Stop):
+        carry_out(folder, run_spec(), stop_after(7))
+    with monkeypatch.context() as now:
+        now.setattr(store, "safe_open", Mock(side_effect=refusal))
+        with pytest.raises((UserError, MemoryError)) as failed:
+            carry_out(folder, run_spec())
+        assert getattr(failed.value, "code", "unreadable") == "unreadable"
+    carry_out(folder, run_spec(), lambda progress: seen.append(progress.round))
+    assert seen[0] == 7 and not [*tmp_path.glob("seed1.aside-*")]
 
 
 def test_a_checkpoint_of_the_version_before_is_continued(tmp_path: Path) -> None:
