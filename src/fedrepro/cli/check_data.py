@@ -38,11 +38,11 @@ def handle(arguments: argparse.Namespace) -> None:
     path = find_own(spec.path, load_config().data.archives if here else None)
     if path is None:
         raise bad_value(name, "path", spec.path, "a file or folder that exists")
-    try:
-        with TemporaryDirectory() as scratch, progress_bar(f"{name}: reading") as progress:
+    with TemporaryDirectory() as scratch, progress_bar(f"{name}: reading") as progress:
+        try:
             content = read_checked(name, spec, path, Path(scratch), progress)
-    except OSError as error:
-        raise unreadable(error.filename or path, error.strerror or error) from error
+        except OSError as error:
+            raise unreadable(error.filename or path, error.strerror or error) from error
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
     if name not in known:
         keys = spec.model_dump(mode="json", by_alias=False, exclude_unset=True)

@@ -336,7 +336,8 @@ def _refused_in_a_line() -> Iterator[None]:
         yield
     except OSError as error:
         refused = error.errno in REFUSED_BY_SYSTEM or (error.filename and error.errno in NO_FILE)
-        if not refused:
+        nowhere = error.errno == errno.ENOENT and not error.filename  # as `tempfile` says it
+        if not (refused or nowhere):
             raise
         named = brief(str(error.filename)) if error.filename else "a file"
         raise refusal(named, str(error.strerror), code="unreadable") from error

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -246,6 +247,16 @@ def test_a_file_is_checked_outside_a_workbench(
     assert "column ward\tnatural clients\n" in capsys.readouterr().out
     assert main(["check-data", "mnist5k"]) == 2
     assert "'mnist5k': expected a file or folder that exists" in capsys.readouterr().err
+
+
+def test_without_a_place_for_temporary_files_no_file_of_the_user_is_blamed(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    assert main(["check-data", "data/Own data.csv"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "temporary directory" in line and "Own data" not in line
 
 
 def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
