@@ -253,7 +253,9 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
 def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Any] = []
     monkeypatch.setattr(page, "is_of_shared_model", lambda *asked: shared.append(asked) or False)
-    metric = SimpleNamespace(quantity=SimpleNamespace(words="the loss"), mixture="at a half")
+    metric = SimpleNamespace(
+        quantity=SimpleNamespace(words="the loss", unit="nats"), mixture="at a half"
+    )
     spec = SimpleNamespace(
         rows=["row"], columns=[SimpleNamespace(metric=None), SimpleNamespace(metric=metric)],
         metric_of=lambda row, column=None: (row, column and column.metric),
@@ -266,7 +268,7 @@ def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.Mon
         return page._note(bench_of(), target, row, cell((0, column), result=paper, demo=demo))
 
     assert note(0, result_of("s/a"), result_of("s/demo")) == ""
-    assert note(1, result_of("s/a")).split(", ") == ["the loss", "at a half"]
+    assert note(1, result_of("s/a")).split(", ") == ["the loss", "nats", "at a half"]
     both = note(0, result_of("s/b"), result_of("s/a"))
     assert both.count(";") == 1 and "s/b" in both.split(";")[0] and "s/a" in both.split(";")[1]
     assert shared[1][1:] == (("row", metric), "s/a", ("m",))

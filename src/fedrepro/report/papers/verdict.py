@@ -207,7 +207,7 @@ def _short(difference: float, printed: PrintedCell) -> str:
 
 def rounding(printed: PrintedCell) -> float:
     """Half a unit of the last printed digit."""
-    return 0.5 * printed.last_digit
+    return 0.5 * 10.0**-printed.decimals
 
 
 def tolerance(printed: PrintedCell) -> float:
