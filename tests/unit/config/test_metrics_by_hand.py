@@ -172,7 +172,7 @@ def test_worse_is_less_of_what_rises_and_more_of_what_falls(
     of: str, how: Any, unit: str, higher_is_better: bool, expected: float
 ) -> None:
     values = {"round": [3] * 3, of: [0.9, 0.1, 0.5], "test_samples": [1, 1, 1]}
-    run: Any = SimpleNamespace(rounds={"round": [3]}, clients=values, mixtures={})
+    run: Any = SimpleNamespace(rounds={"round": [3]}, clients=values, mixtures={}, manifest={})
     quantity = OverClients(of=of, over_clients=how).quantity
     assert (quantity.unit, quantity.higher_is_better) == (unit, higher_is_better)
     ((number, value),) = quantity.series(run)
@@ -188,7 +188,9 @@ def test_mixtures_are_read_where_clients_have_two_models() -> None:
         "loss": [3.0, 2.0, 1.0, 1.0, 2.0, 3.0], "test_samples": [1] * 3 + [3] * 3,
     }  # fmt: skip
     clients = {"round": [5, 5], "accuracy": [0.4, 0.7], "test_samples": [1, 3], "loss": [2.0, 2.5]}
-    run: Any = SimpleNamespace(rounds={"round": [2, 5]}, clients=clients, mixtures=mixtures)
+    run: Any = SimpleNamespace(
+        rounds={"round": [2, 5]}, clients=clients, mixtures=mixtures, manifest={}
+    )
     for mix, weighted, expected in (
         ("fixed", True, (40 + 3 * 70) / 4), ("fixed", False, 55), ("best", True, (40 + 210) / 4),
         ("own", True, (90 + 240) / 4), ("own", False, 85),
