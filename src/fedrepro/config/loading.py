@@ -279,9 +279,8 @@ def _check_figures(experiment: Experiment, shown: Path) -> None:
 
 def _check_once(labels: Sequence[str], shown: Path, where: str, wanted: str) -> None:
     """Reject a label that is there twice: sentences, pages and ranks tell numbers apart by it."""
-    for label in labels:
-        if labels.count(label) > 1:
-            raise bad_value(shown, where, label, wanted)
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise bad_value(shown, where, twice[0], wanted)
 
 
 def _check_settings_of_others(bench: Workbench) -> None:
@@ -336,9 +335,8 @@ def _check_league(bench: Workbench) -> None:
     """Reject rows of the league whose number is not one of each run: ranks would be of others."""
     for system, experiment in bench.experiments.items():
         for item, table in experiment.compact.items():
-            for row in table.rows:
-                metric = table.metric_of(row)
-                if row.league and (metric.of_both or metric.quantity.together):
+            for row, metric in ((row, table.metric_of(row)) for row in table.rows if row.league):
+                if metric.of_both or metric.quantity.together:
                     where = f"tables.{item}.rows.{row.label}.league"
                     wanted = f"none, as {metric.quantity.words} is no number of each run alone"
                     raise bad_value(COMPACT / f"{system}.yaml", where, row.league, wanted)
