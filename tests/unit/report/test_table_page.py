@@ -122,7 +122,7 @@ def test_best_numbers_and_own_methods_are_marked_apart(text: str) -> None:
         (" best", "85.00"),
     ]
     heads = text[text.index('<table class="matrix"') : text.index("<tbody>")]
-    starred = re.findall(r">([^<>]+) <span class=\"star\"", heads)
+    starred = re.findall(r">([^<>]+) <span\s+class=\"star\"", heads)
     assert starred == ["FedAvg + IMA", "FedProx + IMA"]
     words = "bold: the best of a row; ★: the paper's own method. Numbers are in %"
     assert words in html.unescape(text)

@@ -164,7 +164,7 @@ def test_scores_on_validation_samples_take_the_place_of_those_on_test_samples() 
     assert tested.rounds["test_loss"] == [3.0] and tested.clients["accuracy"] == [0.1, 0.2]
     assert tested.clients["test_samples"] == [1, 2] and tested.mixtures["weight"] == [0.5]
     chosen = replace(tested, scored_on="validation")
-    assert chosen.rounds.keys() == {"round", "test_loss", "test_accuracy"}
+    assert chosen.rounds.keys() == {"round", "learning_rate", "test_loss", "test_accuracy"}
     assert chosen.rounds["test_loss"] == [2.0]
     assert math.isnan(chosen.rounds["test_accuracy"][0])
     assert chosen.clients == {

@@ -77,8 +77,6 @@ def _of_experiment(
             continue
         key = f"{small if target.item in experiment.compact else file}: tables.{target.item}"
         yield from _repeated((row.label for row in target.table.rows), f"{key}.rows: label")
-        columns = target.table.columns
-        yield from _repeated((column.label for column in columns), f"{key}.columns: label")
         yield from dict.fromkeys(_of_printed_names(workbench, published, target, key))
     numbers = {entry.number for entry in published.ledger if entry.system == system}
     for name, setting in experiment.settings.items():
