@@ -149,7 +149,7 @@ def test_a_mean_over_rounds_of_which_one_has_no_number_is_none() -> None:
 
 def test_one_run_is_compared_and_what_is_no_run_is_refused() -> None:
     run = run_of({"x": [1.0]})
-    assert fr.compare(run, of="x")["mean"].tolist() == [1.0]  # type: ignore[arg-type]
+    assert fr.compare(run, of="x")["mean"].tolist() == [1.0]
     for other in ({"a": None}, [[[run]]], ["a"]):
         with refused("missing", key="runs"):
             fr.compare(other, of="x")  # type: ignore[arg-type]

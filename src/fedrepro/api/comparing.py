@@ -22,7 +22,7 @@ Group = Run | Sequence[Run]  # one run, or several that differ only in their see
 
 
 def compare(
-    runs: Sequence[Group] | Mapping[str, Group],
+    runs: Run | Sequence[Group] | Mapping[str, Group],
     of: str | None = None,
     last: int = 1,
     average_across: bool = False,
@@ -30,7 +30,7 @@ def compare(
     """Compare the final scores of runs: the mean over their last rounds and seeds.
 
     Args:
-        runs: runs, or lists of runs that differ only in their seed; a mapping gives them names.
+        runs: a run, or runs, or lists of runs that differ only in their seed; a mapping names them.
         of: a column of ``rounds``; None for the accuracy on test samples, or else on clients' own.
         last: the number of evaluated rounds to average, at most those that each run has.
         average_across: whether to average runs of different architectures or minor versions of
@@ -122,7 +122,7 @@ class Chart:
             temporary.write_bytes(content)
 
 
-def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
+def plot(runs: Run | Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
     """Plot learning curves: for each group, the mean and the range over seeds.
 
     A diverged run's curve ends before the round in which it diverged, and the key says so. It also
@@ -152,7 +152,7 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
 
 
 def _named(
-    runs: Sequence[Group] | Mapping[str, Group], *, across: bool = False
+    runs: Run | Sequence[Group] | Mapping[str, Group], *, across: bool = False
 ) -> dict[str, list[Run]]:
     """Groups of runs by name; without names, by method, numbered if methods repeat.
 

@@ -34,10 +34,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
                 numbers = in_figures((result.mean, *ends))
                 drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
         if drawn_bars:
-            shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in drawn_bars)
+            decimals = decimals_for(bar.value for bar in drawn_bars)
+            shown = "; ".join(f"{bar.name} {bar.value:.{decimals}f}" for bar in drawn_bars)
             words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
             unit = f", {measure.unit}" if measure.unit else ""
-            decimals = decimals_for(bar.value for bar in drawn_bars)
             svg = charts.bars(drawn_bars, description=words, decimals=decimals)
             means.append((row.label, comparable(results), measure))
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
