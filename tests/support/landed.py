@@ -274,6 +274,12 @@ def shows(text: str, value: float, decimals: int = 2) -> bool:
     return right and abs(float(number) - value) <= 0.5 * 10**-decimals + 1e-9
 
 
+def digits(values: list[float | None]) -> int:
+    """The decimals of a row's numbers: two, or three digits of the largest where all are small."""
+    largest = max(abs(value) for value in values if value is not None)
+    return 2 if largest >= 0.1 else 2 - int(f"{largest:.16e}".partition("e")[2])
+
+
 def half_width(values: list[float]) -> float | None:
     if len(values) < 2:
         return None
