@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -13,14 +14,21 @@ from typing import Any
 
 from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
 
+# These say nothing of a file: another moment, or a greater limit, may read it.
+MOMENTARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 # Errors of writing only.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
 
 def sha256_of(path: Path) -> str:
-    """The hexadecimal SHA-256 of a file's bytes."""
-    with plain(path).open("rb") as file:
+    """The hexadecimal SHA-256 of a file's bytes.
+
+    Raises:
+        OSError: as :func:`read_bytes`.
+        UserError: as :func:`read_bytes`.
+    """
+    with _opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -40,8 +48,19 @@ def read_bytes(path: Path) -> bytes:
 
     Raises:
         OSError: if it can't be read, or is no file.
+        UserError: if it can't be read now, such as when too many files are open.
     """
-    return plain(path).read_bytes()
+    with _opened(path) as file:
+        return file.read()
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    try:
+        return plain(path).open("rb")
+    except OSError as error:
+        if error.errno in MOMENTARY:
+            raise unreadable(path, error.strerror) from error
+        raise
 
 
 def read_text(path: Path) -> str:
@@ -51,7 +70,8 @@ def read_text(path: Path) -> str:
         OSError: as :func:`read_bytes`.
         UnicodeDecodeError: if it is something else.
     """
-    return plain(path).read_text(encoding="utf-8")
+    with io.TextIOWrapper(_opened(path), encoding="utf-8") as file:
+        return file.read()
 
 
 def read_json(path: Path) -> Any:
@@ -232,6 +252,8 @@ def real_folder(path: Path) -> Path:
     try:
         if path.name in ("", "..") or path.is_symlink():
             path = path.resolve()
+        if path.is_symlink():  # since Python 3.13; before, `resolve` raises
+            raise refusal(path, "expected a folder, not links that lead to each other")
         if path.exists() and not path.is_dir():
             raise refusal(path, "expected a folder, not a file")
     except (OSError, RuntimeError) as error:  # the second, until Python 3.12

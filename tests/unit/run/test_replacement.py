@@ -1,9 +1,11 @@
 """A run's folder: what a run may replace, and that it loses nothing that someone else put there."""
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,28 @@ def test_a_folder_with_someones_own_files_is_refused(
         carry_out(folder, replaces=replaces)
     assert "\n" not in str(caught.value)
     assert (content(tmp_path), sorted(tmp_path.rglob("*"))) == (before, names)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE])
+@pytest.mark.parametrize("name", ["manifest.json", "rounds.parquet"])
+def test_a_run_that_cannot_be_read_for_a_moment_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str
+) -> None:
+    folder, open_of = tmp_path / "seed1", Path.open
+    carry_out(folder)
+    before = content(folder)
+
+    def opened(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == name:
+            raise OSError(number, os.strerror(number), str(path))
+        return open_of(path, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", opened)
+        with refused("unreadable", file=name):
+            carry_out(folder)
+    assert content(folder) == before
+    assert carry_out(folder) == 0
 
 
 @pytest.mark.parametrize("left", ["nothing", "folder", "files"])
