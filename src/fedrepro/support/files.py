@@ -54,10 +54,12 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
-def _opened(path: Path) -> io.BufferedReader:
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
     try:
-        return plain(path).open("rb")
-    except OSError as error:
+        with plain(path).open("rb") as file:
+            yield file
+    except OSError as error:  # of opening, or of a server that goes amid reading
         if error.errno in MOMENTARY:
             raise unreadable(path, error.strerror) from error
         raise
@@ -68,10 +70,11 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: as :func:`read_bytes`.
+        UserError: as :func:`read_bytes`.
         UnicodeDecodeError: if it is something else.
     """
-    with io.TextIOWrapper(_opened(path), encoding="utf-8") as file:
-        return file.read()
+    with _opened(path) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
+        return text.read()
 
 
 def read_json(path: Path) -> Any:
@@ -79,6 +82,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: if it can't be read.
+        UserError: as :func:`read_bytes`.
         ValueError: as of :func:`parse_json`.
     """
     return parse_json(read_bytes(path))

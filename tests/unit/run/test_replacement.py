@@ -1,6 +1,7 @@
 """A run's folder: what a run may replace, and that it loses nothing that someone else put there."""
 
 import errno
+import io
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -71,15 +72,25 @@ def test_a_folder_with_someones_own_files_is_refused(
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE])
 @pytest.mark.parametrize("name", ["manifest.json", "rounds.parquet"])
+@pytest.mark.parametrize("amid", [False, True])
 def test_a_run_that_cannot_be_read_for_a_moment_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, name: str, amid: bool
 ) -> None:
+    """Whether it cannot be opened, or a read of it fails afterwards."""
     folder, open_of = tmp_path / "seed1", Path.open
     carry_out(folder)
     before = content(folder)
 
+    class Gone(io.FileIO):
+        def readinto(self, *_: Any) -> int:
+            raise OSError(number, os.strerror(number))
+
+        readall = read = readinto  # type: ignore[assignment]
+
     def opened(path: Path, *args: Any, **options: Any) -> Any:
         if path.name == name:
+            if amid:
+                return io.BufferedReader(Gone(path))
             raise OSError(number, os.strerror(number), str(path))
         return open_of(path, *args, **options)
 
