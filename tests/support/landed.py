@@ -22,6 +22,7 @@ from scipy import stats
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import Least, OfRounds, OverClients, Quality, Reached, RoundsTo
 from fedrepro.config.targets import Cell, RunKey, TableTarget
+from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.provenance.identity import other_numbers
 from fedrepro.run.replayed import differences_of
@@ -49,7 +50,7 @@ class Landed:
         self.packed = PAPERS / system / "compact" / name
         self.key = method, seed
         self.alone = (self.folder / "manifest.json").exists()
-        self.exists = self.alone or self.about is not None
+        self.exists = self.alone or self.key in _by_run(self.packed / "runs.parquet")
 
     @property
     def about(self) -> Any:
@@ -211,9 +212,15 @@ def numbers_of(target: TableTarget, cell: Cell, method: str) -> dict[int, float]
 
 
 @cache
+def landed_bench() -> Workbench:
+    """This repository's workbench."""
+    return load(ROOT)
+
+
+@cache
 def is_stale(setting: str, method: str, seed: int) -> bool:
     """Whether a run is of other code or another configuration than today's."""
-    record, bench = find_run(ROOT, RunKey(setting, method, seed)), load(ROOT)
+    record, bench = find_run(ROOT, RunKey(setting, method, seed)), landed_bench()
     listed = other_numbers(differences_of(record, bench.run_spec(setting, method, seed)))
     return any(difference.about in ("configuration", "code") for difference in listed)
 

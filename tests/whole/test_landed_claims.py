@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from scipy import stats
+from scipy import special, stats
 
 from fedrepro.cli.claims import print_claims
 from fedrepro.config.metrics import RoundsTo
@@ -144,8 +144,8 @@ class Test:
         std, n = float(np.std(leads, ddof=1)), seeds or n
         error = std / n**0.5
         level = LEVEL_OF_LOOKS if n >= FIRST_LOOK else 0.05
-        half = float(stats.t.ppf(1 - level / 2, n - 1)) * error
-        p = 2 * float(stats.t.sf(abs(lead - by) / error, n - 1))
+        half = float(special.stdtrit(n - 1, 1 - level / 2)) * error
+        p = 2 * float(special.stdtr(n - 1, -abs(lead - by) / error))
         return cls(n, lead, lead - half, lead + half, p)
 
     def shown(self, found: Sequence[str | None]) -> bool:

@@ -1,6 +1,7 @@
 """Models of the settings of experiment files."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -131,6 +132,14 @@ def _part_in(annotation: Any) -> type[Typed] | None:
     """The kind of mapping that an optional key may have."""
     kinds = (kind for kind in get_args(annotation) if isinstance(kind, type))
     return next((kind for kind in kinds if issubclass(kind, Typed)), None)
+
+
+@cache  # a workbench changes hundreds of settings, and a model takes milliseconds to build
+def _alone(key: str) -> type[Typed]:
+    """The model of a mapping that has one key of a setting."""
+    info = Setting.model_fields[key]
+    definition: Any = {key: (info.annotation, info)}
+    return create_model("Key", __base__=Typed, **definition)
 
 
 class Setting(OfPapers):
@@ -348,10 +357,8 @@ class Setting(OfPapers):
             else:
                 changes[first] = value
         for first, content in changes.items():
-            info = type(self).model_fields[first]
-            definition: Any = {first: (info.annotation, info)}
-            alone = create_model("Key", __base__=Typed, **definition)
-            changes[first] = getattr(validate(alone, {first: content}, self._name, own), first)
+            alone = validate(_alone(first), {first: content}, self._name, own)
+            changes[first] = getattr(alone, first)
         copied = self.model_copy(update=changes)
         copied._name = self._name
         try:
