@@ -1,7 +1,7 @@
 """What the commands but `fedrepro run` and Snakemake answer about one result, as JSON.
 
-python answers.py SCRIPTS SETTING METHOD SEED, in a project's folder and with its package: for each
-of them, whether the result in results/runs is the one that would be made now.
+python -m support.answers SCRIPTS SETTING METHOD SEED, in a project's folder and with its package:
+for each of them, whether the result in results/runs is the one that would be made now.
 """
 
 import importlib.util

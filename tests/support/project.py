@@ -139,13 +139,14 @@ class Project:
 
     def snakemake(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call Snakemake; stderr is in stdout."""
-        return self._run("snakemake", "--cores", "2", *arguments, **variables)
+        return self.python("snakemake", "--cores", "2", *arguments, **variables)
 
     def fedrepro(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call the command; stderr is in stdout."""
-        return self._run("fedrepro", *arguments, **variables)
+        return self.python("fedrepro", *arguments, **variables)
 
-    def _run(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    def python(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Run a module; stderr is in stdout."""
         environment = {**os.environ, "PYTHONPATH": self.path, **variables}
         module, *words = command
         with NamedTemporaryFile(suffix=".txt") as said:

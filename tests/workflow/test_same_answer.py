@@ -7,8 +7,6 @@ Each kind of input of a run is changed alone, in a copy of a finished project. T
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -319,15 +317,12 @@ def asked(
     project: Project, method: str, seed: int = SEED, setting: str = SETTING
 ) -> dict[str, bool]:
     """Whether each command takes the result for current; `fedrepro run` comes last."""
-    command = [sys.executable, str(TESTS / "support/answers.py"), str(ROOT / "scripts")]
-    environment = {**os.environ, "PYTHONPATH": project.path}
     # Not in the project itself: `make reference` keeps what is current.
     other = project.copy(project.root.with_name(f"{project.root.name}_{Path(setting).name}"))
-    called = subprocess.run(
-        [*command, setting, method, str(seed)],
-        cwd=other.root, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert called.returncode == 0, called.stderr
+    path = os.pathsep.join([project.path, str(TESTS)])
+    words = (str(ROOT / "scripts"), setting, method, str(seed))
+    called = other.python("support.answers", *words, PYTHONPATH=path)
+    assert called.returncode == 0, called.stdout
     answers: dict[str, bool] = json.loads(called.stdout.splitlines()[-1])
     manifest = f"results/runs/{setting}/{method}/seed{seed}/manifest.json"
     answers["snakemake"] = manifest not in project.due(manifest)
