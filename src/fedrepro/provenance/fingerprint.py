@@ -28,7 +28,7 @@ from fedrepro.methods.files import module_files
 from fedrepro.models import registry as models
 from fedrepro.provenance.syntax import syntax_of
 from fedrepro.support import checkout, papers, plugins
-from fedrepro.support.files import files_below
+from fedrepro.support.files import files_below, sha256_of
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import parse
 
@@ -235,9 +235,7 @@ def of_files(paths: Iterable[Path]) -> str:
         for file in (files_below(path) if path.is_dir() else [path])
         if file.is_file()
     )
-    lines = (
-        f"{name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in files
-    )
+    lines = (f"{name.as_posix()} {sha256_of(file)}" for name, file in files)
     return of_text("\n".join(lines))
 
 
@@ -366,7 +364,7 @@ def files_read_by(code: Iterable[Path]) -> dict[Path, str]:
     A method may read a table of weights; like its code, it determines the numbers.
     """
     named = {file for path in code if is_plugin(path) for file in _places(path)[1]}
-    return {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(named)}
+    return {file: sha256_of(file) for file in sorted(named)}
 
 
 @cache

@@ -28,6 +28,7 @@ from fedrepro.provenance.identity import (
 )
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
 from fedrepro.support.errors import damaged
+from fedrepro.support.files import read_bytes
 
 NAME = "replayed.json"  # in a paper's folder of reference results
 RECORD = "rounds.parquet"  # its first rows are compared
@@ -69,7 +70,7 @@ def read_replays(path: Path) -> dict[str, Replay]:
         UserError: if it is damaged.
     """
     try:
-        return TypeAdapter(dict[str, Replay]).validate_json(path.read_bytes())
+        return TypeAdapter(dict[str, Replay]).validate_json(read_bytes(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValidationError) as error:

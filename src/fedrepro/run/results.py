@@ -19,7 +19,7 @@ from fedrepro.run.run_archive import PAPERS as PAPERS
 from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of, read_columns
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged, refusal
-from fedrepro.support.files import plain, sha256_of
+from fedrepro.support.files import read_bytes, sha256_of
 from fedrepro.support.locks import is_locked
 from fedrepro.support.printing import redact
 from fedrepro.support.scoped_cache import ScopedCache
@@ -152,10 +152,12 @@ class RunRecord:
         name = IMAGES.format(number)
         path = self.root / self.folder / name
         try:
-            content = plain(path).read_bytes()
+            content = read_bytes(path)
             if sha256_of(path) != self._files[name]:
                 raise ValueError("differs from the hash in its manifest")
             images = load(content)["images"]
+        except UserError:  # it cannot be read for a moment
+            raise
         except Exception as error:  # safetensors raises its own exception type
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise damaged(self.folder / name, first_line) from None

@@ -1,6 +1,7 @@
 """Pages of runs: sample images, further numbers by round, and what runs were given."""
 
 import base64
+import errno
 import html
 import io
 import math
@@ -25,6 +26,7 @@ from fedrepro.report.pages.run_files import OURS
 from fedrepro.report.pages.sample_sheets import spread
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
+from fedrepro.run.replayed import read_replays
 from fedrepro.run.results import read_run
 from support.manifests import follow
 from support.refusals import refused
@@ -162,6 +164,29 @@ def test_damaged_images_are_told_in_one_line(bench: Workbench, damage: Any) -> N
     assert record.rounds_with_images == [1, 2]
     with refused("damaged", file="seed1/round1-images.safetensors"):
         record.images(1)
+
+
+def test_what_cannot_be_read_for_a_moment_is_not_called_damaged(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, open_of = write_gan(bench), Path.open
+    replays = folder / "replays.json"
+    replays.write_text("{}")
+    record = read_run(bench.root, GAN)
+    gone = {replays.name, "round1-images.safetensors"}
+
+    def opened(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name in gone:
+            raise OSError(errno.EMFILE, "too many open files", str(path))
+        return open_of(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with refused("unreadable", file="round1-images.safetensors"):
+        record.images(1)
+    with refused("unreadable", file=replays.name):
+        read_replays(replays)
+    gone.clear()
+    assert len(record.images(1)) and read_replays(replays) == {}
 
 
 def test_few_rounds_stand_for_many() -> None:
