@@ -15,6 +15,7 @@ from fedrepro.report.papers.leads import Word
 from fedrepro.run.results import REFERENCE
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.printing import counted
+from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 
 
@@ -57,7 +58,7 @@ def show_claims(arguments: argparse.Namespace) -> None:
     bench = load()
     papers = published.load(bench.root)
     targets = bench.tables("paper")
-    with tables.computed_once():
+    with read_once():
         computed = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
         views = views_of(bench, papers, computed)
     rows = [view.facts for view in views]

@@ -42,6 +42,7 @@ from fedrepro.support.files import sync_disk
 from fedrepro.support.grouping import grouped
 from fedrepro.support.interruption import asked_to_stop
 from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate
 from fedrepro.workflow.league import (
@@ -313,7 +314,7 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
             unable[match.title] = records[0].why.removeprefix("failed: ")
     papers = published.load(bench.root)
     items = dict.fromkeys((match.system, match.item) for match in request.matches)
-    with tables.computed_once():
+    with read_once():
         computed = {
             item: tables.compute(bench, bench.table(*item, "compact"), papers) for item in items
         }

@@ -44,9 +44,10 @@ from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
-from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
+from fedrepro.run.results import RunRecord, read_run, reference_runs
 from fedrepro.support.errors import refusal
 from fedrepro.support.files import sync_disk
+from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 
 MANY = 500  # runs of a target; their pages take most of its time
@@ -86,7 +87,7 @@ def write_whole_site(
     """
     writer, records = Writer(workbench, published), dict[RunKey, RunRecord]()
     targets = workbench.targets(scale)
-    with tables.computed_once():
+    with read_once():
         for target in targets.values():
             if isinstance(target, TableTarget):
                 tables.write(workbench, target, published)

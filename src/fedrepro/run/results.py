@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import compress
@@ -241,16 +240,9 @@ def reference_folder(run: RunKey) -> Path:
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
-_records = ScopedCache[tuple[Path, RunKey, bool], RunRecord]("_records")
-_manifests = ScopedCache[Path, dict[str, Any]]("_manifests")
-_seals = ScopedCache[tuple[Path, RunKey, Path], str]("_seals")
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """A block in which each run is read once: a site has many cells."""
-    with _records.within(), _manifests.within(), _seals.within():
-        yield
+_records = ScopedCache[tuple[Path, RunKey, bool], RunRecord]()
+_manifests = ScopedCache[Path, dict[str, Any]]()
+_seals = ScopedCache[tuple[Path, RunKey, Path], str]()
 
 
 def manifest_in(folder: Path) -> dict[str, Any]:

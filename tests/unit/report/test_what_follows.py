@@ -24,6 +24,7 @@ from fedrepro.report.papers.insight import Address
 from fedrepro.report.papers.published import Printed
 from fedrepro.run.results import reference_folder
 from fedrepro.support.errors import UserError
+from fedrepro.support.scoped_cache import read_once
 from support.manifests import follow, write_manifest
 from support.places import ROOT
 from support.refusals import refused
@@ -242,7 +243,7 @@ def test_what_was_looked_at_has_the_numbers_that_count() -> None:
     (claim,) = (each for each in papers.claims if each.anchor == "ima-speed")
     assert not isinstance(claim.compact, str)
     key = ("ima", "compact_searched_rounds")
-    with tables.computed_once():
+    with read_once():
         made = {key: tables.compute(bench, bench.table(*key, "compact"), papers)}
     rounds = {}
     for seed in range(1, 6):
@@ -309,7 +310,7 @@ def test_claims_have_the_verdict_of_small_runs_which_are_in_the_repository(
     """The same as on the claims' page, whatever they are about."""
     bench, papers = load(ROOT), published.load(ROOT)
     target = bench.table(system, item, "paper")
-    with tables.computed_once():
+    with read_once():
         found = what_follows(bench, target, tables.compute(bench, target, papers), papers)
         small = tables.compute(bench, bench.table(system, small_item, "compact"), papers)
     claims = papers.claims_on(system, item)

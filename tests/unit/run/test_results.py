@@ -22,7 +22,6 @@ from fedrepro.run.results import (
     made_of,
     partial_of,
     read_any,
-    read_once,
     read_run,
     reference_folder,
     reference_runs,
@@ -30,6 +29,7 @@ from fedrepro.run.results import (
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import exclusive_lock
+from fedrepro.support.scoped_cache import read_once
 from support.manifests import write_bare
 from support.refusals import refused
 from support.tiny_run import carry_out, run_spec

@@ -14,6 +14,7 @@ from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published, State
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.results import find_run
+from fedrepro.support.scoped_cache import read_once
 
 # Trained cells first, then counted or calculated ones.
 TRAINED = {
@@ -37,7 +38,7 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
     whatever its reading, and judges none.
     """
     published = papers.load(workbench.root)
-    with tables.computed_once():
+    with read_once():
         computed_tables = {
             key: tables.compute(workbench, target, published)
             for key, target in workbench.tables("paper").items()

@@ -1,8 +1,7 @@
 """A table's cells, computed from its run directories."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -35,23 +34,17 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.replayed import differences_of, identity_of_record
-from fedrepro.run.results import RunRecord, find_run, read_once, seals_of
+from fedrepro.run.results import RunRecord, find_run, seals_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.grouping import grouped
-from fedrepro.support.scoped_cache import ScopedCache
+from fedrepro.support.scoped_cache import ScopedCache, read_once
 
 NOT_RUN = "not run"
 NO_NUMBER: dict[str, Any] = {"n": 0, "mean": None, "std": None, "half_width": None}
 
 
-_computed = ScopedCache[tuple[str, str, str], ComputedTable]("_computed")
-
-
-@contextmanager
-def computed_once() -> Iterator[None]:
-    """Compute each table of a workbench once within this block, in which no result changes."""
-    with _computed.within(), read_once():
-        yield
+_computed = ScopedCache[tuple[str, str, str], ComputedTable]()
+_compared = ScopedCache[tuple[Path, RunKey], tuple[list[Difference], str]]()
 
 
 def compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
@@ -108,7 +101,7 @@ def _column(column: ColumnOfTable) -> TableColumn:
 def write(workbench: Workbench, target: TableTarget, published: Published) -> Path:
     """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``."""
     runs = {*target.runs, *workbench.table(target.system, target.item, "paper").runs}
-    with computed_once():
+    with read_once():
         seals = seals_of(workbench.root, sorted(runs, key=lambda run: run.name))
         content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
@@ -294,12 +287,18 @@ def _estimate(
     return Estimate(len(valued), measure.together(records), None, None)
 
 
+def _compare(workbench: Workbench, record: RunRecord) -> tuple[list[Difference], str]:
+    """The differences that change a run's numbers, and the machine that it was made on."""
+    if not record.manifest:
+        return [], ""
+    differing = other_numbers(differences_of(record, workbench.spec_of(record.run)))
+    return differing, made_on(identity_of_record(record))
+
+
 def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Summary) -> CellRun:
     run, series, short = record.run, series_of(record, measure, summary), ""
     value = last(series, summary.rounds)
-    differing: list[Difference] = []
-    if record.manifest:
-        differing = other_numbers(differences_of(record, workbench.spec_of(record.run)))
+    differing, machine = _compared.of((record.root, run), lambda: _compare(workbench, record))
     keys = {other.key.partition(".")[0] for other in differing if other.about == "configuration"}
 
     def told(about: str) -> str:
@@ -324,7 +323,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest and not record.archived else None,
         code=told("code"),
-        made_on=made_on(identity_of_record(record)) if record.manifest else "",
+        made_on=machine,
         arithmetic="" if record.reference else told("arithmetic"),
     )
 
