@@ -12,7 +12,7 @@ from fedrepro.support import errors, printing
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.names import Composition, SettingName
 from fedrepro.support.packaged import PACKAGE
-from fedrepro.support.scoped_cache import ScopedCache
+from fedrepro.support.scoped_cache import ScopedCache, read_once
 
 
 def refused(check: Callable[[], object]) -> bool:
@@ -209,7 +209,7 @@ def test_a_page_has_no_path_and_no_machine(tmp_path: Path) -> None:
 
 
 def test_values_are_made_once_within_the_outermost_block() -> None:
-    cache, made = ScopedCache[str, int]("a_test"), []
+    cache, other, made = ScopedCache[str, int](), ScopedCache[str, int](), []
 
     def value(key: str) -> int:
         def make() -> int:
@@ -219,11 +219,12 @@ def test_values_are_made_once_within_the_outermost_block() -> None:
         return cache.of(key, make)
 
     assert [value("a"), value("a")] == [1, 2]  # outside of a block
-    with cache.within():
+    with read_once():
         assert value("a") == value("a") == 3
-        with cache.within():
+        assert other.of("a", lambda: 0) == 0  # it has values of its own
+        with read_once():
             assert (value("a"), value("b")) == (3, 4)
         assert (value("a"), value("b")) == (3, 4)  # an inner block ends nothing
-    with cache.within():
+    with read_once():
         assert value("a") == 5
     assert made == ["a", "a", "a", "b", "a"]
