@@ -35,7 +35,7 @@ from fedrepro.config.evaluation import Evaluate
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
-from fedrepro.config.values import SCALES, Executor, Hyperparameters
+from fedrepro.config.values import SCALES, ExecutorName, Hyperparameters
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
 from fedrepro.cost.network_size import size_of
@@ -485,7 +485,7 @@ def random_plan(
         scaling=workload.by.setting.scaling if workload.by else None,
         precision="float32" if device == PAPER else workload.precision,
     )
-    executor: Executor = "vectorised" if workload.stacked else "sequential"
+    executor: ExecutorName = "vectorised" if workload.stacked else "sequential"
     execution = Execution(executor, device, threads)
     spec = RunSpec(
         setting, composition, composition, hyperparameters, 1, execution, plugins=workload.plugins

@@ -33,7 +33,8 @@ from fedrepro.report.cells.search import as_far_as_it_went
 from fedrepro.run import landed, run_archive
 from fedrepro.run.manifest import is_of_this_kind
 from fedrepro.run.replayed import of_another
-from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
+from fedrepro.run.results import TIMING, RunRecord, read_run, reference_folder
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
 from fedrepro.run.standing import standing_of
 from fedrepro.support.errors import UserError, bad_value

@@ -12,7 +12,8 @@ from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.last_rounds import value_of
 from fedrepro.report.papers import published
-from fedrepro.run.results import PAPERS, REFERENCE, RunRecord, read_run
+from fedrepro.run.results import REFERENCE, RunRecord, read_run
+from fedrepro.run.run_archive import PAPERS
 
 HEART = "aaggff", "table_7_heart"
 PERSONAL = ("superfed", "table_2_3"), ("superfed", "table_2_3_released")
@@ -22,9 +23,9 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs only."""
-    measure = cell.metric.quantity
+    quantity = cell.metric.quantity
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
-    numbers = (value_of(record, measure, target.table.summary) for record in records)
+    numbers = (value_of(record, quantity, target.table.summary) for record in records)
     return [number for number in numbers if number is not None]
 
 
@@ -78,14 +79,14 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for cell in target.cells:
-        measure = cell.metric.quantity
+        quantity = cell.metric.quantity
         found = []
         for run in cell.runs(cell.methods[0]):
             record = read_run(Path(), run, reference=True)
             if record.state == "diverged":
                 found.append((float("nan"), float("nan")))
             elif record.state == "finished":
-                number = value_of(record, measure, target.table.summary)
+                number = value_of(record, quantity, target.table.summary)
                 assert number is not None
                 found.append((number, spread_over_clients(record, cell)))
         if not found:

@@ -164,7 +164,7 @@ def test_hooks_are_as_they_were(name: str) -> None:
         kept = {str(client): states.known[client] for client in (0, 3) if client in states.known}
         found |= {
             "bytes": bytes_, "server": numbers(server), "weights": numbers(played.weights),
-            "reported": numbers({**played.of_round, **played.of_clients}),
+            "reported": numbers({**played.reported_by_server, **played.reported_by_clients}),
             "clients": numbers(kept),
         }  # fmt: skip
         for place in (0, len(played.cohort) - 1):

@@ -87,7 +87,10 @@ def played(
         }
         ended: Tree = {"server": server, "clients": clients, "models": models}
         ended |= {"updates": seen.updates, "weights": seen.weights}
-        ended |= {"client metrics": dict(seen.of_clients), "metrics": dict(seen.of_round)}
+        ended |= {
+            "client metrics": dict(seen.reported_by_clients),
+            "metrics": dict(seen.reported_by_server),
+        }
         start, end = dict(tree.named(first)), dict(tree.named(ended))
         for path, leaf in start.items():
             if path in end:

@@ -2,6 +2,7 @@
 
 import weakref
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.optim import Optimizer, adam
-from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, play_round, steps_of
+from fedrepro.engine.round import Federation, OfCohort, begin, context_of, play_round, steps_of
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
@@ -309,7 +310,7 @@ def test_draws_of_a_client_are_made_when_it_is_its_turn() -> None:
     world = federation(method=Drawing(), cohort=6)
     play(world, until=1)
     assert DRAWN == [0, -1] * 6
-    steps = CohortSteps(world, context_of(world, 0, [0, 1, 2]), [0, 1, 2])
+    steps = OfCohort([0, 1, 2], partial(steps_of, world, context_of(world, 0, [0, 1, 2])))
     assert len(steps) == 3 and len(steps[1:]) == 2
 
 

@@ -10,10 +10,9 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
 from fedrepro.engine.method import SAMPLES
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, part_of
 from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.methods.generated import Generated
-from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.registry import compose, parts
 from fedrepro.methods.wgan_gp import WganGp
 from support.closeness import assert_close

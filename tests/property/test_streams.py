@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedrepro.check.world import Data, Memory, data
 from fedrepro.engine import tree
-from fedrepro.engine.round import CohortStates, Federation, choose_cohort, context_of, steps_of
+from fedrepro.engine.round import Federation, choose_cohort, context_of, state_of, steps_of
 from support.image_worlds import energies
 from support.worlds import federation
 
@@ -61,14 +61,14 @@ def drawn(world: Federation, t: int, client: int) -> Hashable:
 
 def fresh(world: Federation, t: int, client: int) -> Hashable:
     """What a method draws once per round."""
-    states = CohortStates(world, context_of(world, t, [client]), Memory(), [client])
-    return bits(*tree.leaves(states[0]["start"]))
+    state = state_of(world, context_of(world, t, [client]), Memory(), client)
+    return bits(*tree.leaves(state["start"]))
 
 
 def own(world: Federation, t: int, client: int) -> Hashable:
     """A client's own first weights, whenever it takes part for the first time."""
-    states = CohortStates(world, context_of(world, t, [client]), Memory(), [client])
-    return bits(*tree.leaves(states[0]["params"]))
+    state = state_of(world, context_of(world, t, [client]), Memory(), client)
+    return bits(*tree.leaves(state["params"]))
 
 
 @pytest.mark.parametrize("draw", [order, order_of_epochs, flips, layers, drawn, fresh])

@@ -248,9 +248,9 @@ def test_reports_reach_a_wrapper_and_every_executor(root: Path) -> None:
             federation, begin(federation), ClientStore(root / str(len(found))), 0
         )
         assert "metrics" not in server and "metrics" not in played.updates
-        assert played.of_clients["drift"].shape == (len(played.cohort),)
-        assert played.of_round["unevenness"].numel() == 1
-        found.append(played.of_clients["drift"])
+        assert played.reported_by_clients["drift"].shape == (len(played.cohort),)
+        assert played.reported_by_server["unevenness"].numel() == 1
+        found.append(played.reported_by_clients["drift"])
     assert found[0].equal(found[1])
     torch.testing.assert_close(found[0], found[2])
 

@@ -50,9 +50,9 @@ def quality_of(
 
     Returns:
         First, as JSON values: ``of`` (the run and its manifest's seal), ``judge``,
-        ``samples``, ``classes``, ``numbers`` by the names of
-        :class:`fedrepro.config.metrics.Quality` and, where clients keep validation samples,
-        ``validation_accuracy`` (shares from 0 to 1, None if undefined), ``training``, ``clients``,
+        ``samples``, ``classes``, ``numbers`` (shares from 0 to 1, None if undefined; those
+        of :data:`fedrepro.measures.registry.SETS`, two of real images that only pages show, and
+        ``validation_accuracy`` where clients keep validation samples), ``training``, ``clients``,
         ``by_class``, ``pairs``, ``stand_in`` and ``no_fid`` in words.
         Second, the nearest pairs as images: ``made`` and ``real``, uint8 [pairs, channels, h, w].
 

@@ -208,7 +208,7 @@ def load(
             so_far = checkpoint.so_far(partial)
         if so_far:
             today = bench.spec_of(named)
-            if made_with := so_far.subject:
+            if made_with := so_far.identity_keys:
                 differences = in_words(of_another(replace(here, manifest=made_with), today))
             wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
             why = "; ".join(filter(None, (here.why, differences)))

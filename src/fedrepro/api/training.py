@@ -24,7 +24,7 @@ from fedrepro.api.runs import Architecture, Run
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
-from fedrepro.config.values import Device, Executor, Seed
+from fedrepro.config.values import Device, ExecutorName, Seed
 from fedrepro.data.arrays import NAME, dataset_of
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.dataset import Dataset
@@ -39,7 +39,6 @@ from fedrepro.provenance import fingerprint, numerics
 from fedrepro.run import runner
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
-from fedrepro.run.shared_prefix import KEPT, Sharing
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
 from fedrepro.support.errors import UserError, bad_value, refusal
@@ -68,7 +67,7 @@ class _Outside(Typed):
 
     seed: Seed
     device: Device
-    executor: Executor
+    executor: ExecutorName
     task: Task
     test_fraction: float | None
     weights: Literal["keep", "draw"] | None
@@ -106,7 +105,7 @@ def train(
     initial: "Mapping[str, torch.Tensor] | nn.Module | str | Path | None" = None,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
-    executor: Executor = "auto",
+    executor: ExecutorName = "auto",
     weights: Literal["keep", "draw"] | None = None,
     folder: str | Path | None = None,
     overwrite: bool = False,
@@ -337,9 +336,9 @@ def _carry_out(
             run.folder,
             code,
             report,
-            sharing=Sharing(KEPT, note=_warn),
             numerics=ids,
             replaces=replaces,
+            note=_warn,
         )
 
 

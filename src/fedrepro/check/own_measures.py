@@ -6,11 +6,11 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.check.traces import changes, generators
-from fedrepro.engine.task import Measure
+from fedrepro.engine.task import OfOutputs
 from fedrepro.support.errors import refusal
 
 
-def repeatable(name: str, measure: Measure) -> Measure:
+def repeatable(name: str, measure: OfOutputs) -> OfOutputs:
     """The measure, which refuses to draw random numbers, or to add up what it is given.
 
     Its first value is computed twice, and once more after its second one.

@@ -164,7 +164,7 @@ def _called(
 def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
     """Tensors that require gradients, that outputs follow from, and that are none of ``known``."""
     own, seen, rest = set(map(id, known)), set[Any](), [outputs.grad_fn]
-    found = []
+    leaves = []
     while rest:
         node = rest.pop()
         if node is None or node in seen:
@@ -172,9 +172,9 @@ def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
         seen.add(node)
         leaf = getattr(node, "variable", None)
         if leaf is not None and id(leaf) not in own:
-            found.append(leaf)
+            leaves.append(leaf)
         rest += [before for before, _ in node.next_functions]
-    return found
+    return leaves
 
 
 def _end_of(outputs: Tensor) -> str:

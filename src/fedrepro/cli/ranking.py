@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedrepro.cli.arguments import require_at_least
@@ -321,14 +321,12 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
     league = league_of(
         bench,
         computed,
-        matches=request.matches,
+        matches=[match for match in request.matches if match.title not in unable],
         own=request.method,
         methods=chosen,
         seeds=request.seeds,
-        unable=unable,
-        searched=choices,
-        search=request.search,
     )
+    league = replace(league, unable=unable, searched=tuple(choices), search=request.search)
     renderer = Renderer(bench.root, league=True)
     renderer.write_assets()
     # The other pages are there once the workflow has made them.
@@ -339,7 +337,11 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
 
 def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
     """A line about the own method in a match."""
-    best, rank, measure = played.best_other, played.ranks.get(str(league.own)), played.match.measure
+    best, rank, measure = (
+        played.best_other,
+        played.ranks.get(str(league.own)),
+        played.match.quantity,
+    )
     decimals = played.decimals
     return (
         f"{played.match.title}{'' if measure.higher_is_better else ' (lower is better)'}",

@@ -78,9 +78,10 @@ def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
             fingerprint.of_code(spec),
             report,
             input_artifacts.load(workbench.root, spec, dataset, partition),
-            shared_prefix.sharing_of(workbench, run, lambda line: say(f"{name}: {line}")),
+            shared_prefix.sharing_of(workbench, run),
             numerics.of_run(spec),
             replaces="all" if again else "others",
+            note=lambda line: say(f"{name}: {line}"),
         )
         finished = True
     finally:

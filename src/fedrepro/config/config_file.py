@@ -10,7 +10,7 @@ from pydantic import (
 
 from fedrepro.config.values import (
     Device,
-    Executor,
+    ExecutorName,
     NonNegativeWhole,
     PositiveWhole,
     Scale,
@@ -141,7 +141,7 @@ class Config(Typed):
     device: Device = "cpu"
     runs_per_gpu: PositiveWhole = 1
     threads: Threads = 1
-    executor: Executor = Field(
+    executor: ExecutorName = Field(
         default="auto",
         description="How a round's clients are computed: "
         f"{', '.join(f'{facts.words} ({name})' for name, facts in FACTS.items())}. "
@@ -166,4 +166,4 @@ class Overrides(Typed):
 
     scale: Scale | None = None
     device: Device | None = None
-    executor: Executor | None = None
+    executor: ExecutorName | None = None

@@ -315,28 +315,34 @@ class Planes(FigureSpec):
         ]
 
 
-class Sheets(FigureSpec):
-    """Synthetic images of methods: of each class after some rounds, and next to real images.
+class OfColumns(FigureSpec):
+    """The base of figures with a panel per setting that shows the methods of each column.
 
     Attributes:
         panels: the settings.
         columns: the methods.
     """
 
-    kind: Literal["sheets"]
-    analysis = "quality"
-    first_seed_only = True
     panels: list[Place] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
-    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
 
     def needs(self, scale: Scale) -> Needs:
+        replacing = getattr(self, "column_settings", {})
         return [
-            (place.setting_for(column.label, scale, self.column_settings), method)
+            (place.setting_for(column.label, scale, replacing), method)
             for place in self.panels
             for column in self.columns
             for method in column.methods_at(scale)
         ]
+
+
+class Sheets(OfColumns):
+    """Synthetic images of methods: of each class after some rounds, and next to real images."""
+
+    kind: Literal["sheets"]
+    analysis = "quality"
+    first_seed_only = True
+    column_settings: dict[str, ColumnSetting] = later({}, COLUMN_SETTINGS, "instead")
 
 
 class Varied(Typed):

@@ -76,7 +76,7 @@ class MetricKind(Typed):
     @property
     def of_a_run(self) -> bool:
         """Whether it is one number per run, whatever rounds a table summarises."""
-        return self.curve is not self
+        return self.quantity.of_a_run
 
     @property
     def needs_clients(self) -> bool:
@@ -167,10 +167,6 @@ class OfRounds(OfMeasure):
     @property
     def quantity(self) -> Quantity:
         return self.measure.quantity
-
-    @property
-    def of_a_run(self) -> bool:
-        return self.measure.per == "run"
 
     @property
     def same_axes(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union
 from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
-from fedrepro.config.values import Executor, Hyperparameters
+from fedrepro.config.values import ExecutorName, Hyperparameters
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.plugins import NONE, Folders
@@ -29,7 +29,7 @@ class Execution:
         checkpoint_every: rounds between checkpoints.
     """
 
-    executor: Executor = "auto"
+    executor: ExecutorName = "auto"
     device: str = "cpu"
     threads: int = 1
     checkpoint_every: int = 10
@@ -45,7 +45,8 @@ class RunSpec:
 
     Attributes:
         method: the method's name in the run's path.
-        composition: ``method`` with variants replaced by the parts that they use.
+        composition: the parts of ``method``, joined by "+": a variant, which is an entry of
+            ``methods:`` with other hyperparameters, is replaced by the parts that it is made of.
         hyperparameters: of each part, by the part's name without ``@released``.
         inputs: the sources of the method's inputs, by the names in its ``requires``.
         weights: name and catalogue entry of the pretrained weights of the model, if any.
@@ -79,8 +80,8 @@ class RunSpec:
 
         It leaves out how the run is executed, and :func:`fedrepro.support.typed_yaml.later` keys at
         their defaults, so that adding such a key does not invalidate older runs. Of its setting's
-        ``inputs`` and ``save_models_at``, it has the entries of its method, under the keys' first
-        names. Weights appear as their SHA-256, if there are any.
+        ``inputs`` and ``save_models_at``, it has the entries of its method, under the names that
+        these keys had first, ``given`` and ``keep``. Weights appear as their SHA-256, if any.
         """
         inputs = {name: _described(source) for name, source in self.inputs.items()}
         saved = self.setting.save_models_at.get(self.method)

@@ -10,9 +10,9 @@ from fedrepro.support.typed_yaml import Real, Whole, expected
 Scale = Literal["demo", "compact", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 if TYPE_CHECKING:
-    Executor = str
+    ExecutorName = str
 else:
-    Executor = Literal["auto", *FACTS]
+    ExecutorName = Literal["auto", *FACTS]
 Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
 

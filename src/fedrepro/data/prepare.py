@@ -28,7 +28,14 @@ from fedrepro.data.readers.content import (
 )
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support.checksummed_json import checked, sealed
-from fedrepro.support.errors import UserError, bad_value, brief, cannot_write, listed, refusal
+from fedrepro.support.errors import (
+    UserError,
+    bad_value,
+    brief,
+    listed,
+    refusal,
+    writing,
+)
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 
@@ -222,10 +229,8 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         **content.notes,
     }
     text = json.dumps(sealed(meta, what_is(name)), indent=2, sort_keys=True) + "\n"
-    try:
+    with writing(folder):
         (folder / "meta.json").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class Method(Faithful):
         return {"params": params, "optimizer": ctx.server_optimizer.init(trainable)}
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
-        """A client's state when it takes part for the first time."""
+        """A client's state when it first takes part; asked for again while it is empty."""
         return {}
 
     def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
@@ -290,9 +290,10 @@ class Method(Faithful):
         """A client's model at ``weight`` between the shared one (0) and its own (1).
 
         Called only for methods that set :attr:`interpolates`. ``client_state`` is empty as in
-        :meth:`eval_model`.
+        :meth:`eval_model`; otherwise its entry ``local`` is the client's own model.
         """
-        raise NotImplementedError
+        shared: Tree = server["params"]
+        return tree.mix(shared, client_state["local"], weight) if client_state else shared
 
     def ensemble(
         self, ctx: Context, server: Tree, updates: Tree, weights: Tensor, given: LoadedArtifact

@@ -56,11 +56,6 @@ def tops(k: int, scores: Array, targets: NDArray[np.int64], bounds: NDArray[np.i
     return _shares((order == targets[:, None]).any(1), bounds)
 
 
-def top(k: int, scores: Array, targets: NDArray[np.int64]) -> float:
-    """:func:`tops` of one client."""
-    return float(tops(k, scores, targets, whole(targets))[0, 0])
-
-
 def calibrations(
     logits: Array, targets: NDArray[np.int64], bounds: NDArray[np.int64], bins: int = 15
 ) -> Array:
@@ -96,12 +91,6 @@ def calibrations(
     expected = errors.sum(axis=1) / np.maximum(sizes, 1)
     largest = (errors / np.maximum(counts, 1)).max(axis=1)
     return np.where(undefined, np.nan, [expected, largest])
-
-
-def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tuple[float, float]:
-    """:func:`calibrations` of one client."""
-    expected, largest = calibrations(logits, targets, whole(targets), bins)[:, 0]
-    return float(expected), float(largest)
 
 
 def mse(outputs: NDArray[Any], targets: NDArray[Any]) -> float:

@@ -265,7 +265,7 @@ class Net:
         if not self.module.training:
             params = self._laid_out(params)
         body = self.module.get_submodule("body")
-        return self._call(body, _of_part(params, "body"), *self._arguments(x))
+        return self._call(body, part_of(params, "body"), *self._arguments(x))
 
     def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's output [n, outputs], in one pass.
@@ -274,7 +274,7 @@ class Net:
         """
         features = self.features(params, x)
         head = self.module.get_submodule("head")
-        return features, self._call(head, _of_part(params, "head"), (features,), {})
+        return features, self._call(head, part_of(params, "head"), (features,), {})
 
     def outputs(self, params: Tree) -> int:
         """The width of the head's last layer."""
@@ -376,7 +376,7 @@ class Net:
 
     def constants(self, part: str = "") -> Tree:
         """What the module or a ``part`` of it holds outside the tree, by its names there."""
-        return _of_part(self._constants, part) if part else dict(self._constants)
+        return part_of(self._constants, part) if part else dict(self._constants)
 
     @property
     def device(self) -> torch.device:
@@ -443,7 +443,7 @@ class Net:
         }
 
 
-def _of_part(params: Tree, part: str) -> Tree:
+def part_of(params: Tree, part: str) -> Tree:
     """The leaves of a part of the module, by their names in it."""
     prefix = f"{part}."
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Protocol, overload
+from typing import Protocol, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from fedrepro.engine.method import METRICS, Method
 from fedrepro.engine.steps import Samples, Steps, sent, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
 from fedrepro.support.rng import number, stream
+
+Item = TypeVar("Item", covariant=True)
 
 
 class Clients(Protocol):
@@ -90,8 +92,8 @@ class Round:
         updates: the clients' updates, leaves [cohort, ...].
         weights: their aggregation weights [cohort].
         bytes_down, bytes_up: bytes that all of them together receive and send.
-        of_clients, of_round: the method's metrics by name: leaves [cohort] from the clients,
-            scalars from the server.
+        reported_by_clients: the method's metrics of its clients by name: leaves [cohort].
+        reported_by_server: its metrics of the round by name: scalars.
     """
 
     cohort: list[int]
@@ -100,8 +102,8 @@ class Round:
     weights: Tensor
     bytes_down: int
     bytes_up: int
-    of_clients: Mapping[str, Tensor] = field(default_factory=dict)
-    of_round: Mapping[str, Tensor] = field(default_factory=dict)
+    reported_by_clients: Mapping[str, Tensor] = field(default_factory=dict)
+    reported_by_server: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def begin(federation: Federation) -> Tree:
@@ -123,18 +125,18 @@ def arriving(federation: Federation, round: int, asked: list[int]) -> list[int]:
 def ask(federation: Federation, round: int) -> list[int]:
     """The clients that receive the model, in order of their ids: all of them, or a sample."""
     everyone, available = federation.context.clients, federation.availability
-    size, first = federation.cohort_size, list[int]()
+    size, undrawn = federation.cohort_size, list[int]()
     if size == everyone:
-        first = list(range(everyone))
+        undrawn = list(range(everyone))
     elif federation.sample_cohort:
-        first = federation.sample_cohort(round)
-    if first and available is None:
-        return first
+        undrawn = federation.sample_cohort(round)
+    if undrawn and available is None:
+        return undrawn
     order = torch.randperm(everyone, generator=stream(federation.seed, "cohort", round)).tolist()
     if available is None:
         return sorted(order[:size])
     # Others take the place of those who sleep.
-    drawn = dict.fromkeys((*first, *order))
+    drawn = dict.fromkeys((*undrawn, *order))
     return sorted(available.awake(round, [*drawn])[:size])
 
 
@@ -161,9 +163,9 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
 def client_state_of(
     federation: Federation, ctx: Context, client_states: ClientStates, client: int
 ) -> Tree:
-    """A client's state, initialised if the client takes part for the first time."""
+    """A client's state, initialised if it has none or an empty one."""
     known = client_states.get(client)
-    if known:
+    if known:  # an empty one is made again: a method may begin to need it in a later round
         return known
     return federation.method.init_client(ctx, stream(federation.seed, "own", client))
 
@@ -204,61 +206,39 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     )
 
 
-@dataclass(frozen=True)
-class CohortSteps(Sequence[Steps]):
-    """The mini-batches of a cohort. Each client's are made on access.
+def state_of(
+    federation: Federation, ctx: Context, client_states: ClientStates, client: int
+) -> Tree:
+    """A client's state, with what the client draws for the round."""
+    drawn = stream(federation.seed, "fresh", ctx.round, client)
+    client_state = client_state_of(federation, ctx, client_states, client)
+    return {**client_state, **federation.method.sample_round(ctx, drawn)}
 
-    A client's draws can be as large as its data. An executor that runs clients one after another
-    keeps only one client's in memory.
+
+@dataclass(frozen=True)
+class OfCohort(Sequence[Item]):
+    """Something of each client of a cohort, made on access.
+
+    A client's draws can be as large as its data, and its new network is as large as the model: an
+    executor that runs clients one after another keeps only one client's in memory.
     """
 
-    federation: Federation
-    ctx: Context
     cohort: list[int]
+    make: Callable[[int], Item]  # of a client
 
     def __len__(self) -> int:
         return len(self.cohort)
 
     @overload
-    def __getitem__(self, place: int) -> Steps: ...
+    def __getitem__(self, place: int) -> Item: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Steps]: ...
+    def __getitem__(self, place: slice) -> Sequence[Item]: ...
 
-    def __getitem__(self, place: int | slice) -> Steps | Sequence[Steps]:
+    def __getitem__(self, place: int | slice) -> Item | Sequence[Item]:
         if isinstance(place, slice):
             return replace(self, cohort=self.cohort[place])
-        return steps_of(self.federation, self.ctx, self.cohort[place])
-
-
-@dataclass(frozen=True)
-class CohortStates(Sequence[Tree]):
-    """The states of a cohort, with what clients draw for the round. Each is made on access.
-
-    A client's new network is as large as the model, so they are not all made in advance.
-    """
-
-    federation: Federation
-    ctx: Context
-    client_states: ClientStates
-    cohort: list[int]
-
-    def __len__(self) -> int:
-        return len(self.cohort)
-
-    @overload
-    def __getitem__(self, place: int) -> Tree: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Tree]: ...
-
-    def __getitem__(self, place: int | slice) -> Tree | Sequence[Tree]:
-        if isinstance(place, slice):
-            return replace(self, cohort=self.cohort[place])
-        client, method = self.cohort[place], self.federation.method
-        drawn = stream(self.federation.seed, "fresh", self.ctx.round, client)
-        client_state = client_state_of(self.federation, self.ctx, self.client_states, client)
-        return {**client_state, **method.sample_round(self.ctx, drawn)}
+        return self.make(self.cohort[place])
 
 
 def play_round(
@@ -273,10 +253,10 @@ def play_round(
     cohort = arriving(federation, round, asked)
     ctx = context_of(federation, round, cohort)
     message = method.broadcast(ctx, server)
-    before = CohortStates(federation, ctx, client_states, cohort)
-    steps = CohortSteps(federation, ctx, cohort)
+    before = OfCohort(cohort, partial(state_of, federation, ctx, client_states))
+    steps = OfCohort(cohort, partial(steps_of, federation, ctx))
     updates, after = federation.execute(Training(method, ctx, message, before, steps))
-    updates, of_clients = without_metrics(updates)
+    updates, reported_by_clients = without_metrics(updates)
     for client, client_state in zip(cohort, after, strict=True):
         client_states.put(client, client_state)
     if federation.attack:
@@ -285,7 +265,7 @@ def play_round(
     with torch.no_grad(), ctx.drawing_from(layers_seed):
         weights, server = method.aggregation_weights(ctx, server, updates)
         server = method.server_update(ctx, server, updates, weights)
-    server, of_round = without_metrics(server)
+    server, reported_by_server = without_metrics(server)
     return server, Round(
         cohort=cohort,
         learning_rate=float(ctx.lr),
@@ -293,8 +273,8 @@ def play_round(
         weights=weights,
         bytes_down=tree.size_in_bytes(message) * len(asked),
         bytes_up=method.update_bytes(ctx, updates),
-        of_clients=of_clients,
-        of_round=of_round,
+        reported_by_clients=reported_by_clients,
+        reported_by_server=reported_by_server,
     )
 
 

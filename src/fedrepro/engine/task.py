@@ -18,11 +18,11 @@ from fedrepro.engine.tree import Tree
 
 # (logits [n, outputs], targets [n]) -> one number for all of these samples. Targets of a task that
 # is ``alike`` are numbers, and outputs have their shape.
-Measure = Callable[[NDArray[Any], NDArray[Any]], float]
+OfOutputs = Callable[[NDArray[Any], NDArray[Any]], float]
 
 
 @dataclass(frozen=True)
-class OfClients:
+class AtOnce:
     """A measure that is computed for many clients at once, or for the samples of one.
 
     Attributes:
@@ -53,7 +53,8 @@ class Task(NamedTuple):
         class_weights: the weight of each class in :meth:`loss` [classes], or with the task
             multi_label of the samples that have each label [labels]; None: all alike.
         alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
-            Then ``measures`` are taken on the test set, too.
+            Then all ``measures`` are taken on the test set, too.
+        on_test: names of the measures that are otherwise taken on the test set, too.
         measures: further measures on a client's own test samples, by name.
         batched: measures that can also be averaged over mini-batches, by name.
     """
@@ -62,10 +63,11 @@ class Task(NamedTuple):
     losses: Callable[[Tensor, Tensor, str], Tensor]
     hits: Callable[[Tensor, Tensor], Tensor]
     predictions: Callable[[Tensor], Tensor] = torch.ones_like
-    measures: Mapping[str, Measure] = {}
-    batched: Mapping[str, OfClients] = {}
+    measures: Mapping[str, OfOutputs] = {}
+    batched: Mapping[str, AtOnce] = {}
     has_accuracy: bool = True
     alike: bool = False
+    on_test: tuple[str, ...] = ()
     class_weights: Tensor | None = None
 
     def shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -92,7 +94,7 @@ class Task(NamedTuple):
         real: Tensor = batch["real"]
         return (losses_of(logits, y, "none") * real).sum() / real.sum().clamp(min=1)
 
-    def with_measures(self, further: Mapping[str, Measure]) -> "Task":
+    def with_measures(self, further: Mapping[str, OfOutputs]) -> "Task":
         """This task with further measures."""
         return self._replace(measures={**self.measures, **further})
 
@@ -104,7 +106,7 @@ class Task(NamedTuple):
         }
         return self.with_measures(
             {
-                f"{name}_batch": OfClients(over_batches[measure.each], measure.place)
+                f"{name}_batch": AtOnce(over_batches[measure.each], measure.place)
                 for name, measure in self.batched.items()
             }
         )
@@ -117,12 +119,12 @@ class Task(NamedTuple):
         Args:
             bounds: as in :mod:`fedrepro.engine.metrics`.
         """
-        at_once = {kind.each for kind in self.measures.values() if isinstance(kind, OfClients)}
+        at_once = {kind.each for kind in self.measures.values() if isinstance(kind, AtOnce)}
         values: dict[metrics.Each, NDArray[np.float64]]
         values = {function: function(outputs, targets, bounds) for function in at_once}
 
-        def of_clients(measure: Measure) -> NDArray[np.float64]:
-            if isinstance(measure, OfClients):
+        def of_each(measure: OfOutputs) -> NDArray[np.float64]:
+            if isinstance(measure, AtOnce):
                 row: NDArray[np.float64] = values[measure.each][measure.place]
                 return row
             places = pairwise(bounds.tolist())
@@ -130,7 +132,7 @@ class Task(NamedTuple):
                 [measure(outputs[a:z], targets[a:z]) if a < z else nan for a, z in places]
             )
 
-        return {name: of_clients(measure) for name, measure in self.measures.items()}
+        return {name: of_each(measure) for name, measure in self.measures.items()}
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
@@ -202,23 +204,24 @@ def _label_aurocs(
     return np.where(count, total / np.maximum(count, 1), np.nan)[None]
 
 
-TOP5 = OfClients(partial(metrics.tops, 5))
-CALIBRATION: dict[str, OfClients] = {
-    "ece": OfClients(metrics.calibrations, 0),
-    "mce": OfClients(metrics.calibrations, 1),
+TOP5 = AtOnce(partial(metrics.tops, 5))
+CALIBRATION: dict[str, AtOnce] = {
+    "ece": AtOnce(metrics.calibrations, 0),
+    "mce": AtOnce(metrics.calibrations, 1),
 }
 CLASSIFICATION = Task(
     "classification",
     _cross_entropy,
     lambda logits, targets: logits.argmax(-1) == targets,
     measures={"top5": TOP5, **CALIBRATION},
-    batched={"accuracy": OfClients(partial(metrics.tops, 1)), "top5": TOP5, **CALIBRATION},
+    batched={"accuracy": AtOnce(partial(metrics.tops, 1)), "top5": TOP5, **CALIBRATION},
 )
 BINARY = Task(
     "binary",
     _binary_cross_entropy,
     lambda logits, targets: (logits.squeeze(-1) > 0) == targets.to(torch.bool),
-    measures={"auroc": OfClients(_aurocs)},
+    measures={"auroc": AtOnce(_aurocs)},
+    on_test=("auroc",),
 )
 NEXT_WORD = Task(
     "next_word",
@@ -240,7 +243,7 @@ MULTI_LABEL = Task(
     _binary_cross_entropies,
     lambda logits, targets: ((logits > 0) == (targets > 0.5)).sum(1),
     predictions=lambda targets: torch.full_like(targets[:, 0], targets.shape[1]),
-    measures={"auroc": OfClients(_label_aurocs)},
+    measures={"auroc": AtOnce(_label_aurocs)},
     alike=True,
 )
 TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD, REGRESSION, MULTI_LABEL)}

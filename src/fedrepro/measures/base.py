@@ -212,7 +212,7 @@ _REPEATED = set[tuple[type[Measure], str]]()
 
 @dataclass(frozen=True)
 class Quantity:
-    """A table's metric: a measure, and how to read it from a run.
+    """How to read a table's number from a run, and what to call it.
 
     Attributes:
         words: its name in a caption.

@@ -2,7 +2,7 @@
 
 These classes only describe the measures, so that a change of words does not invalidate a run.
 Tasks compute the scores of models (:mod:`fedrepro.engine.task`), methods report their own metrics,
-and :mod:`fedrepro.analysis.quality` computes the measures of synthetic sets.
+and :mod:`fedrepro.analysis.quality_of_run` computes the measures of synthetic sets.
 """
 
 from fedrepro.measures.base import Measure, Record
@@ -158,7 +158,7 @@ class GeneratorLoss(OfRound):
 
 # --- of the synthetic set that a run left: numbers of its quality.json -------------------------
 class OfSet(Measure):
-    """A measure computed by :mod:`fedrepro.analysis.quality`."""
+    """A measure of a synthetic set: its name is a key in ``numbers`` of the set's quality.json."""
 
     per = "run"
     without = "has not been judged"

@@ -46,6 +46,6 @@ class Ditto(PersonalModel):
         update, _ = super().client_update(ctx, message, client_state, steps)
         first = some_epochs(steps, ctx.epochs, 0, self.own_epochs(ctx))
         personal, _ = descend(
-            ctx, self.pulled, message, client_state, client_state["personal"], first
+            ctx, self.gradient_with_pull, message, client_state, client_state["personal"], first
         )
         return update, {"personal": personal}

@@ -98,7 +98,7 @@ class FedCGAN(Method):
         return parts.conditional_set(ctx, server["params"], "generator", noise, self.per_class)
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes, {})
+        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes)
 
     def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         """Of the set: mean probability of being real, and share with a recognised class."""

@@ -86,7 +86,7 @@ class FedCVAE(Method):
         return parts.conditional_set(ctx, server["params"], "decoder", noise, self.per_class)
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes, {})
+        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes)
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
         return sets.sheet(self.made(ctx, server)[0], ctx.inputs.classes)

@@ -28,16 +28,14 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.steps import Steps, samples_of
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.generating.synthetic import one_hot
 from fedrepro.support.errors import at_least
 
 
 def class_counts(ctx: Context, classes: int, steps: Steps | Tree) -> Tensor:
     """The number of a client's samples per class, [classes], from the round's first epoch."""
     _, targets, real = samples_of(steps, ctx.epochs)
-    # Not one_hot or bincount, which do not work for clients side by side.
-    hits = targets[:, None] == torch.arange(classes, device=targets.device)
-    counted = hits.to(torch.get_default_dtype())
-    return (counted * real[:, None]).sum(0)
+    return (one_hot(targets, classes) * real[:, None]).sum(0)
 
 
 def imbalance(counts: Tensor) -> Tensor:

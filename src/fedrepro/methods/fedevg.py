@@ -236,7 +236,7 @@ class FedEvg(Method):
         raise sends_no_models(self)
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes, {})
+        return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes)
 
     def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         """Means over clients and items; RMS movement of a pixel; similarity of the gradients."""

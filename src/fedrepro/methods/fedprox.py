@@ -2,7 +2,7 @@ r"""FedProx (Li et al., MLSys 2020, "Federated optimization in heterogeneous net
 
 $$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\mu}{2} \|v - w\|^2 $$
 
-A proximal term pulls the local model towards the received one: F_k(w) + mu/2 |w - w_t|^2.
+A proximal term pulls the local model v towards the received one, w.
 
 The released code of SuPerFed and AAggFF takes mu times the sum over layers of the norms, not
 squared (discrepancy 21); IMA's code has the square, as here. ``sample_weighted`` and
@@ -21,7 +21,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.methods.personal.proximity import UNSQUARED, pulled
+from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
 from fedrepro.support.errors import at_least
 
 
@@ -41,9 +41,10 @@ class FedProx(FedAvg):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
+        # Not in `loss`: the gradient of the pull has a closed form, faster than autograd.
         mu = self.mu / 2 if self.halved and not self.squared else self.mu
 
         def loss(params: Tree) -> Tensor:
             return self.loss(ctx, message, client_state, params, batch)
 
-        return pulled(ctx, loss, params, message["params"], mu, self.squared)
+        return gradient_with_pull(ctx, loss, params, message["params"], mu, self.squared)

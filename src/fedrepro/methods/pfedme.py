@@ -80,7 +80,7 @@ class PFedMe(PersonalModel):
             batches = some_epochs(steps, ctx.epochs, epoch, epoch + 1)
             around = {"params": shared}
             personal, after = descend(
-                ctx, self.pulled, around, client_state, personal, batches, state
+                ctx, self.gradient_with_pull, around, client_state, personal, batches, state
             )
             state = None if self.new_optimizer else after
             shared = tree.mix(shared, personal, ctx.lr * self.mu)
@@ -94,7 +94,7 @@ class PFedMe(PersonalModel):
         rate = ctx.lr if self.personal_lr is None else self.personal_lr
         personal = params["personal"]
         for _ in range(self.inner_steps):
-            gradient = self.pulled(ctx, around, client_state, personal, batch)
+            gradient = self.gradient_with_pull(ctx, around, client_state, personal, batch)
             personal = tree.apply(lambda leaf, g: _stepped(leaf, rate * g), personal, gradient)
         solved = tree.apply(Tensor.detach, personal)
         away = tree.subtract(tree.apply(Tensor.detach, params["personal"]), solved)

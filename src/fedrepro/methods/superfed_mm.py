@@ -134,10 +134,3 @@ class SuPerFedMM(Method):
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         return self.interpolate(ctx, server, client_state, 0.5)
-
-    def interpolate(self, ctx: Context, server: Tree, client_state: Tree, weight: float) -> Tree:
-        return (
-            tree.mix(server["params"], client_state["local"], weight)
-            if client_state
-            else server["params"]
-        )

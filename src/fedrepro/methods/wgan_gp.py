@@ -27,11 +27,11 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Artifact, Method
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, part_of
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
-from fedrepro.methods.generating.parts import part_of, without_parts
+from fedrepro.methods.generating.parts import without_parts
 from fedrepro.support.errors import at_least, refusal
 from fedrepro.support.rng import stream
 

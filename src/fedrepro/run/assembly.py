@@ -28,8 +28,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
-from fedrepro.engine.task import Measure as OfOutputs
-from fedrepro.measures import registry as measures
+from fedrepro.engine.task import OfOutputs
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -92,14 +91,14 @@ class Plan:
         return self.client_tests is not None
 
     @property
-    def of_round(self) -> list[Measure]:
+    def measures_of_round(self) -> list[Measure]:
         """The measures of evaluated rounds that the setting asks for."""
         return measures_of(self.spec.setting, "round", self.spec.plugins)
 
     @cached_property
     def computed_of_round(self) -> dict[str, OfOutputs]:
         """Those of them that are computed from outputs."""
-        computed = (each for each in self.of_round if each.from_outputs)
+        computed = (each for each in self.measures_of_round if each.from_outputs)
         return {each.name: repeatable(each.name, each.checked) for each in computed}
 
     @property
@@ -110,11 +109,9 @@ class Plan:
 
     @property
     def tested(self) -> list[str]:
-        """Columns of the measures that are taken on the test set: those that tables read."""
+        """Columns of the measures that are taken on the test set."""
         task = self.federation.context.task
-        columns = {measure.column for measure in measures.packaged("round").values()}
-        tested = (f"test_{name}" for name in task.measures)
-        return [column for column in tested if task.alike or column in columns]
+        return [f"test_{name}" for name in task.measures if task.alike or name in task.on_test]
 
     @property
     def distills(self) -> bool:
@@ -329,10 +326,10 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     if personal and asked and not partition.test:
         needed = f"a share, as {asked[0]!r} in evaluate.measures needs clients' test samples"
         raise missing_value(f"partition {partition.name}", "test_fraction", needed)
-    of_round = [measure.name for measure in plan.of_round if measure.from_outputs]
-    if of_round and dataset.test is None and method.classifies:
+    named = [measure.name for measure in plan.measures_of_round if measure.from_outputs]
+    if named and dataset.test is None and method.classifies:
         wanted = "measures per client, as no test samples belong to no client"
-        raise bad_value(f"setting {setting.name}", "evaluate.measures", of_round[0], wanted)
+        raise bad_value(f"setting {setting.name}", "evaluate.measures", named[0], wanted)
     together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import UserError, cannot_write, refusal
+from fedrepro.support.errors import UserError, refusal, writing
 from fedrepro.support.terminal import say
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -184,15 +184,13 @@ def _lock_of(card: Card, number: int) -> int | None:
     job = os.environ.get("SLURM_JOB_ID", "")
     name = card.key if card.name or not job else f"job{job}-{card.key}"
     place = FOLDER / f"{name.replace('/', '-')}.{number}"
-    try:
+    with writing(place):
         FOLDER.mkdir(0o700, exist_ok=True)
         if FOLDER.lstat().st_uid != os.getuid():
             why = "belongs to another user; remove it to use a GPU"
             raise refusal(FOLDER, why, code="unwritable")
         place.mkdir(0o700, exist_ok=True)
         lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)  # not inherited
-    except OSError as error:
-        raise cannot_write(place, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -24,7 +24,7 @@ from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.errors import UserError, cannot_write, writing
 from fedrepro.support.files import TOKEN, atomic_folder, flush, make_folder, sha256_of
 from fedrepro.support.locks import Held
 
@@ -54,7 +54,7 @@ def claim(partial: Path, lock: Held) -> Path:
         UserError: if the disk fails.
     """
     mine = partial / f"{HOLDER}{lock.token}"
-    try:
+    with writing(partial):
         make_folder(partial)
         # More than one if a holder lost the lock before it had a folder.
         left = [folder for folder in _of_holders(partial) if folder.is_dir()]
@@ -67,8 +67,6 @@ def claim(partial: Path, lock: Held) -> Path:
             make_folder(mine)
         for folder in left[:-1]:
             shutil.rmtree(folder)
-    except OSError as error:
-        raise cannot_write(partial, error) from error
     return mine
 
 
@@ -90,7 +88,7 @@ def _of_holders(partial: Path) -> list[Path]:
 def resume(
     partial: Path,
     plan: Plan,
-    subject: Mapping[str, Any],
+    identity_keys: Mapping[str, Any],
     note: Callable[[str], None] = lambda line: None,
 ) -> State:
     """The state of the last checkpoint, or a new one.
@@ -100,7 +98,7 @@ def resume(
 
     Args:
         partial: the holder's own folder.
-        subject: the identity of the run, with the keys of a manifest.
+        identity_keys: the identity of the run, with the keys of a manifest.
         note: gets one line about a checkpoint that is moved aside, also if it is damaged.
 
     Raises:
@@ -109,10 +107,10 @@ def resume(
     checkpoint, damage, misfit = partial / CHECKPOINT, "", ""
     try:
         if not checkpoint.exists():
-            _bring_back(partial, subject)
+            _bring_back(partial, identity_keys)
         if checkpoint.exists():
             saved, facts = load_tree(checkpoint, checksummed=True)
-            if misfit := _unlike(facts, subject):
+            if misfit := _unlike(facts, identity_keys):
                 done = _so_far_in(checkpoint, saved, facts).done
                 aside = _move_aside(partial)
                 note(f"the rounds played up to {done} are now in {aside}: {misfit}")
@@ -130,26 +128,25 @@ def resume(
     except OSError as error:
         raise cannot_write(partial, error) from error
     if misfit and not damage:
-        return resume(partial, plan, subject, note)  # from a checkpoint that fits, if there is one
-    try:
+        # From a checkpoint that fits, if there is one.
+        return resume(partial, plan, identity_keys, note)
+    with writing(partial):
         if damage:
             note(f"{damage}: cannot resume from it; it is now in {_move_aside(partial)}")
         discard(partial)
         make_folder(partial)
-    except OSError as error:
-        raise cannot_write(partial, error) from error
     device = plan.federation.context.net.device
     return first_state(plan, ClientStore(partial / CLIENTS, device=device))
 
 
-def _unlike(facts: Mapping[str, Any], subject: Mapping[str, Any]) -> str:
+def _unlike(facts: Mapping[str, Any], identity_keys: Mapping[str, Any]) -> str:
     """The reason why a run can't continue a checkpoint with these facts, in words; or ""."""
     if facts.get("layout", UNSTATED) != LAYOUT:
         return "saved in the format of another version"
     recorded = facts.get("subject")
     if not recorded:
         return "it is not recorded what they were made with"
-    listed = differences(Identity.of(recorded), Identity.of(subject))
+    listed = differences(Identity.of(recorded), Identity.of(identity_keys))
     return in_words(at_least(Meaning.OTHER_BITS, listed))
 
 
@@ -164,7 +161,7 @@ def _move_aside(partial: Path) -> Path:
     return aside
 
 
-def _bring_back(partial: Path, subject: Mapping[str, Any]) -> None:
+def _bring_back(partial: Path, identity_keys: Mapping[str, Any]) -> None:
     """Put the first folder that was moved aside and fits a run in the place of its empty one.
 
     One to which someone has added a file stays where it is: a holder's folder is removed in the
@@ -176,7 +173,7 @@ def _bring_back(partial: Path, subject: Mapping[str, Any]) -> None:
             _, facts = load_tree(aside / CHECKPOINT, checksummed=True)
         except UserError:  # damaged, or of something else
             continue
-        if not _unlike(facts, subject) and not any(partial.iterdir()) and is_as_left(aside):
+        if not _unlike(facts, identity_keys) and not any(partial.iterdir()) and is_as_left(aside):
             partial.rmdir()
             os.rename(aside, partial)
             return
@@ -200,14 +197,14 @@ class SoFar:
     Attributes:
         rounds: by column; whole numbers where the finished run's file will have them.
         clients: likewise.
-        subject: the identity of the run, with the keys of a manifest; empty if an older version
-            began it.
+        identity_keys: the identity of the run, with the keys of a manifest; empty if an older
+            version began it.
     """
 
     done: int
     rounds: dict[str, list[float]]
     clients: dict[str, list[float]]
-    subject: dict[str, Any]
+    identity_keys: dict[str, Any]
 
 
 def so_far(partial: Path) -> SoFar | None:
@@ -267,18 +264,18 @@ def _state_of(
         raise damaged(checkpoint, error) from error
 
 
-def save(state: State, partial: Path, subject: Mapping[str, Any]) -> None:
+def save(state: State, partial: Path, identity_keys: Mapping[str, Any]) -> None:
     """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
 
     Args:
-        subject: the identity of the run, with the keys of a manifest.
+        identity_keys: the identity of the run, with the keys of a manifest.
 
     Raises:
         UserError: if the disk fails.
     """
     facts = {
         "layout": LAYOUT,
-        "subject": dict(subject),
+        "subject": dict(identity_keys),
         "versions": state.client_states.flush(),
         "counters": {name: getattr(state, name) for name in COUNTERS},
     }
@@ -292,7 +289,7 @@ def save(state: State, partial: Path, subject: Mapping[str, Any]) -> None:
     state.client_states.settle()
 
 
-def keep(partial: Path, folder: Path, subject: Mapping[str, Any]) -> None:
+def keep(partial: Path, folder: Path, identity_keys: Mapping[str, Any]) -> None:
     """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
@@ -300,9 +297,9 @@ def keep(partial: Path, folder: Path, subject: Mapping[str, Any]) -> None:
     Raises:
         UserError: if the disk fails.
     """
-    about = {"layout": LAYOUT, "subject": dict(subject)}
+    about = {"layout": LAYOUT, "subject": dict(identity_keys)}
     there = about_of(folder)
-    if there and not _unlike(there, subject) and not any(changed_files(folder, there)):
+    if there and not _unlike(there, identity_keys) and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
     with atomic_folder(folder, lambda there: about_of(there).get("files", {})) as temporary:
@@ -317,14 +314,14 @@ def resume_from_parent(
     parent: ParentRun,
     plan: Plan,
     partial: Path,
-    subject: Mapping[str, Any],
+    identity_keys: Mapping[str, Any],
     note: Callable[[str], None],
 ) -> State | None:
     """The parent run's last usable state, converted to ``plan``'s method, or None.
 
     Args:
-        subject: the parent run's identity, with the keys of a manifest, and with the same data and
-            execution as ``plan``'s.
+        identity_keys: the parent run's identity, with the keys of a manifest, and with the same
+            data and execution as ``plan``'s.
         note: gets one line that says why a checkpoint cannot be used.
     """
     for round, folder in sorted(kept_in(parent.folder), reverse=True):
@@ -337,7 +334,7 @@ def resume_from_parent(
             continue
         checkpoint = folder / CHECKPOINT
         saved, facts = load_tree(checkpoint, checksummed=True)
-        if why := _unlike(facts, subject):
+        if why := _unlike(facts, identity_keys):
             note(f"{folder}: cannot resume from it: {why}")
             continue
         for file in (folder / CLIENTS).glob("*.safetensors"):

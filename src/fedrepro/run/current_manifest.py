@@ -33,7 +33,7 @@ def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any],
         partition = Partition.load(workbench.root / spec.setting.partition_path(run.seed))
         loaded = input_artifacts.load(workbench.root, spec, dataset, partition)
         plan = make_plan(spec, dataset, partition, loaded)
-        known |= manifest.subject(plan, code, ids)
+        known |= manifest.identity_keys(plan, code, ids)
         known["data"] = input_artifacts.data_of_plan(plan, dataset, partition, loaded)
     except UserError as error:
         why = str(error)

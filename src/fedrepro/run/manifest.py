@@ -20,8 +20,8 @@ from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
 
 
-def subject(plan: Plan, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
-    """The keys that are known before the first round and determine the bits of a result."""
+def identity_keys(plan: Plan, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
+    """The keys of a manifest that are known before round 1 and determine a result's bits."""
     return {
         **of_spec(plan.spec, fingerprint, numerics),
         "executor": plan.executor,
@@ -30,7 +30,7 @@ def subject(plan: Plan, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
 
 
 def of_spec(spec: RunSpec, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
-    """The part of :func:`subject` that does not need the data."""
+    """The part of :func:`identity_keys` that does not need the data."""
     return {
         "run": spec.description(),
         "config_hash": spec.digest,

@@ -32,7 +32,10 @@ MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
 
 
 class Rows:
-    """A growing table of numbers; int columns are kept as floats, exact up to 2**53."""
+    """A growing table of numbers; int columns are kept as floats, exact up to 2**53.
+
+    A row must have all of ``columns``; what else it has is not kept.
+    """
 
     def __init__(self, columns: tuple[str, ...], table: NDArray[np.float64] | None = None) -> None:
         self.columns = columns

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
 from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
-from fedrepro.support.errors import cannot_write, refusal, unreadable
+from fedrepro.support.errors import refusal, unreadable, writing
 from fedrepro.support.files import absorb, replace_folder, settle
 
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
@@ -39,10 +39,8 @@ def _ours(folder: Path) -> set[str]:
 
 def put_back(folder: Path) -> None:
     """Complete the replacement of a run's folder where a process was killed in its midst."""
-    try:
+    with writing(folder):
         settle(folder, _ours)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
 
 
 def put_in_place(staged: Path, folder: Path, token: str) -> None:
@@ -91,8 +89,8 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
         raise refusal(folder, why)
 
 
-def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
-    """Refuse a folder with a finished run that is not of ``subject``, or is damaged.
+def refuse_other_run(folder: Path, identity_keys: Mapping[str, Any]) -> None:
+    """Refuse a folder with a finished run that is not of ``identity_keys``, or is damaged.
 
     Raises:
         UserError: with what differs.
@@ -102,7 +100,7 @@ def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
     there = manifest_in(folder)
     run = run_of(there)
     fault = fault_of_result(folder, there)
-    listed = other_numbers(differences(Identity.of(there), Identity.of(subject)))
+    listed = other_numbers(differences(Identity.of(there), Identity.of(identity_keys)))
     differing = f"damaged: {fault}" if fault else in_words(listed)
     why = (
         f"has another finished run ({run.method}, seed {run.seed}: {differing}): choose "

@@ -26,7 +26,8 @@ from fedrepro.provenance.identity import (
     identity_of,
     other_numbers,
 )
-from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
+from fedrepro.run.results import REFERENCE, RunRecord
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import damaged
 from fedrepro.support.files import read_bytes
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.run_archive import PAPERS as PAPERS
-from fedrepro.run.run_archive import ArchivedRun, archived_run, folder_of, read_columns
+from fedrepro.run.run_archive import PAPERS, ArchivedRun, archived_run, folder_of, read_columns
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged, refusal
 from fedrepro.support.files import read_bytes, sha256_of

@@ -51,11 +51,11 @@ from fedrepro.run.results import (
     partial_of,
     timing_of,
 )
-from fedrepro.run.shared_prefix import ALONE, Sharing
+from fedrepro.run.shared_prefix import ALONE, ParentRun, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, plugins
-from fedrepro.support.errors import Interrupted, bad_value, cannot_write, refusal
+from fedrepro.support.errors import Interrupted, bad_value, refusal, writing
 from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, exclusive_lock
@@ -94,6 +94,7 @@ def run(
     sharing: Sharing = ALONE,
     numerics: Numerics = NONE,
     replaces: Replaces = "others",
+    note: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Carry out a run and write its files to ``folder``, unless it is finished and current.
 
@@ -107,6 +108,7 @@ def run(
             kept. Without them, a finished run of the same ``fingerprint`` is.
         replaces: the finished runs in ``folder`` that this one may replace: "none", "others" than
             this very run, or "all": a complete run is made again.
+        note: gets each line that the run has to say, such as why a checkpoint is not continued.
 
     Returns:
         The manifest.
@@ -117,7 +119,7 @@ def run(
             replaced, or files that no run wrote.
         Interrupted: after Ctrl-C, SIGTERM or the like; the same call resumes the run.
     """
-    plan = _ready(spec, dataset, partition, given or {}, sharing.note)
+    plan = _ready(spec, dataset, partition, given or {}, note)
     folder = real_folder(folder)
     partial = partial_of(folder)
     with exclusive_lock(partial) as lock, asked_to_stop() as stop:
@@ -125,26 +127,24 @@ def run(
         if replaces != "all":
             _refuse_other_arithmetic(folder, spec)
         data = data_of_plan(plan, dataset, partition, given or {})
-        subject = manifest.subject(plan, fingerprint, numerics) | {"data": data}
-        own, finished = _claim(folder, subject, lock, replaces)
+        identity_keys = manifest.identity_keys(plan, fingerprint, numerics) | {"data": data}
+        own, finished = _claim(folder, identity_keys, lock, replaces)
         if finished:
             _leave(partial, own, folder)
             return finished
         origin = manifest.origin(spec)
-        state = _begin(plan, subject, own, sharing)
-        _play(plan, state, own, subject, report, sharing, lock, stop)
-        try:
+        state = _begin(plan, identity_keys, own, sharing.parent, note)
+        _play(plan, state, own, identity_keys, report, sharing, lock, stop)
+        with writing(folder):
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
             made = artifact.tensors, facts_of(artifact, plan, dataset, partition)
-            described = _finish(plan, state, {**subject, **origin}, own, folder, made, lock)
+            described = _finish(plan, state, {**identity_keys, **origin}, own, folder, made, lock)
             _leave(partial, own, folder)
             for line in _measures_without_value(folder / "clients.parquet", plan):
-                sharing.note(line)
+                note(line)
             return described
-        except OSError as error:
-            raise cannot_write(folder, error) from error
 
 
 def _ready(
@@ -178,36 +178,44 @@ def _ready(
 
 
 def _claim(
-    folder: Path, subject: Mapping[str, Any], lock: Held, replaces: Replaces
+    folder: Path, identity_keys: Mapping[str, Any], lock: Held, replaces: Replaces
 ) -> tuple[Path, dict[str, Any] | None]:
     """The lock holder's folder of checkpoints, and the manifest of a finished run that is kept.
 
     A finished run that a killed process did not put in its place is put there.
     """
-    partial, wanted = partial_of(folder), Identity.of(subject)
+    partial, wanted = partial_of(folder), Identity.of(identity_keys)
     finished = None if replaces == "all" else _finished(folder, wanted)
     if finished is None:
         refuse_foreign(folder, outside=replaces == "none")
         if replaces == "none":
-            refuse_other_run(folder, subject)
+            refuse_other_run(folder, identity_keys)
     own = checkpoint.claim(partial, lock)
-    for staged in () if finished or replaces == "all" else (partial / FINISHED, own / FINISHED):
+    if finished or replaces == "all":
+        return own, finished
+    for staged in (partial / FINISHED, own / FINISHED):
         if finished := _finished(staged, wanted):
             put_in_place(staged, folder, lock.token)
-            break
-    return own, finished
+            return own, finished
+    return own, None
 
 
-def _begin(plan: Plan, subject: Mapping[str, Any], own: Path, sharing: Sharing) -> State:
+def _begin(
+    plan: Plan,
+    identity_keys: Mapping[str, Any],
+    own: Path,
+    parent: ParentRun | None,
+    note: Callable[[str], None],
+) -> State:
     """The state of the last checkpoint, of the parent run, or before the first round."""
-    state, parent = checkpoint.resume(own, plan, subject, sharing.note), sharing.parent
+    state = checkpoint.resume(own, plan, identity_keys, note)
     if parent is None or state.done:
         return state
-    of_parent = manifest.subject(
+    of_parent = manifest.identity_keys(
         replace(plan, spec=parent.spec), parent.fingerprint, parent.numerics
     )
-    of_parent |= {"data": subject["data"]}
-    return checkpoint.resume_from_parent(parent, plan, own, of_parent, sharing.note) or state
+    of_parent |= {"data": identity_keys["data"]}
+    return checkpoint.resume_from_parent(parent, plan, own, of_parent, note) or state
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
@@ -290,7 +298,7 @@ def _play(
     plan: Plan,
     state: State,
     own: Path,
-    subject: Mapping[str, Any],
+    identity_keys: Mapping[str, Any],
     report: Report,
     sharing: Sharing,
     lock: Held,
@@ -337,11 +345,11 @@ def _play(
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
             lock.check()
-            checkpoint.save(state, own, subject)
+            checkpoint.save(state, own, identity_keys)
         # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any("-images." in name for name in state.beside):
             folder = sharing.folder / f"round{state.done}"
-            checkpoint.keep(own, folder, subject)
+            checkpoint.keep(own, folder, identity_keys)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
@@ -363,7 +371,7 @@ def _cpu_seconds() -> float:
 
 
 def _keep(files: Iterator[tuple[str, Tree]], own: Path, state: State) -> None:
-    """Write a round's files to the side folder. A round that is replayed writes the same files."""
+    """Write the files of a round to ``BESIDE``. A round that is replayed writes the same files."""
     for name, what in files:
         (own / checkpoint.BESIDE).mkdir(exist_ok=True)
         file = own / checkpoint.BESIDE / f"{name}.safetensors"
@@ -383,7 +391,7 @@ def _finish(
     """Write the run's files, including ``artifact`` and its metadata, and move them into place.
 
     Args:
-        known: the entries of the manifest that were known before the first round.
+        known: the identity keys and the origin: what the manifest says since before round 1.
     """
     staged = own / FINISHED
     shutil.rmtree(staged, ignore_errors=True)

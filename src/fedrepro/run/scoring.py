@@ -62,7 +62,7 @@ def _evaluates(plan: Plan, state: State) -> bool:
 
 
 def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tuple[str, Tree]]:
-    """Separate files of the round just played, ``state.done``: pairs of name and tree.
+    """The files of the round just played, ``state.done``: pairs of name and tree.
 
     For a round that the setting keeps: every client's model, and the server's model after the
     round, if it has one.
@@ -151,8 +151,10 @@ def _mean(values: Iterable[float]) -> float:
 def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
     """The server's measures that the setting names: reported, or of its model on the test set."""
     method, test = plan.federation.method, plan.test
-    row = {measure.name: math.nan for measure in plan.of_round}
-    reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
+    row = {measure.name: math.nan for measure in plan.measures_of_round}
+    reported = {
+        name: _number(method, name, leaf) for name, leaf in played.reported_by_server.items()
+    }
     computed = plan.computed_of_round
     if computed and test is not None and method.classifies and not method.own_classifier:
         params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
@@ -162,7 +164,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
     return row | {name: reported[name] for name in row if name in reported}
 
 
-def _of_clients(
+def _reported_by_clients(
     plan: Plan, played: Round, clients: Sequence[int]
 ) -> dict[str, NDArray[np.float64]]:
     """The reported measures of ``clients`` that the setting names; NaN if one took no part."""
@@ -171,7 +173,7 @@ def _of_clients(
     columns = {}
     for name in plan.reported:
         values = np.full(plan.federation.context.clients, math.nan)
-        for client, leaf in zip(cohort, played.of_clients.get(name, ()), strict=False):
+        for client, leaf in zip(cohort, played.reported_by_clients.get(name, ()), strict=False):
             values[client] = _number(method, name, leaf)
         columns[name] = values[holders]
     return columns
@@ -220,7 +222,7 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
             "accuracy": scores.accuracy,
             **scores.more,
             **({f"validation_{name}": each for name, each in _columns(kept)} if kept else {}),
-            **_of_clients(plan, played, clients),
+            **_reported_by_clients(plan, played, clients),
         }
     )
     summary = _summary(scores)
@@ -247,7 +249,7 @@ def _record_updates(plan: Plan, state: State, played: Round) -> None:
             "client": played.cohort,
             "train_samples": [sizes[client] for client in played.cohort],
             "update_norm": update_norms(played.updates),
-            **_of_clients(plan, played, played.cohort),
+            **_reported_by_clients(plan, played, played.cohort),
         }
     )
 

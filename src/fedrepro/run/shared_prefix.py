@@ -6,7 +6,6 @@ continue. They are not part of a run's result and are stored separately: they ma
 time. A child run that finds none trains from the start, to the same bytes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +44,11 @@ class Sharing:
     Attributes:
         folder: where it keeps its checkpoints after ``rounds``, for child runs.
         parent: the run that it continues.
-        note: gets one line that says why it does not.
     """
 
     folder: Path
     rounds: frozenset[int] = frozenset()
     parent: ParentRun | None = None
-    note: Callable[[str], None] = lambda line: None
 
 
 ALONE = Sharing(KEPT)
@@ -94,13 +91,13 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     )
 
 
-def sharing_of(bench: Workbench, run: RunKey, note: Callable[[str], None]) -> Sharing:
+def sharing_of(bench: Workbench, run: RunKey) -> Sharing:
     """The sharing of a run with those of its setting in any table or figure, at any scale."""
     methods = {key.method for key in bench.runs_of(run.setting, SCALES)}
     children = (RunKey(run.setting, method, run.seed) for method in methods)
     rounds = {shared_rounds(bench, child) for child in children if bench.parent_of(child) == run}
     folder = bench.root / kept_of(run)
-    return Sharing(folder, frozenset(rounds - {0}), _parent_of(bench, run), note)
+    return Sharing(folder, frozenset(rounds - {0}), _parent_of(bench, run))
 
 
 def _parent_of(bench: Workbench, run: RunKey) -> ParentRun | None:

@@ -63,7 +63,10 @@ def first_state(plan: Plan, client_states: ClientStore) -> State:
 
 
 def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a run's rounds and clients; ``server`` is any state of its server."""
+    """The columns of a run's rounds and clients; ``server`` is any state of its server.
+
+    :class:`Rows` keeps these and nothing else, so a new number of a round is named here, too.
+    """
     rounds, clients = _every_column(plan, server)
     rounds = (*rounds, *(name for name in plan.tested if name not in rounds))
     left_out = set() if plan.federation.context.task.has_accuracy else ACCURACIES
@@ -78,7 +81,7 @@ def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str,
     own = tuple(federation.method.metrics(federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
-    own = (*own, *(each.name for each in plan.of_round if each.name not in own))
+    own = (*own, *(each.name for each in plan.measures_of_round if each.name not in own))
     if not plan.scores_clients:
         return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported)
     further = tuple(federation.context.task.measures)

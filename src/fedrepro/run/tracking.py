@@ -37,12 +37,9 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
     Raises:
         UserError: if the tool's package is not installed.
     """
-    kinds: dict[str, type[_TensorBoard] | type[_MLflow]] = {
-        "tensorboard": _TensorBoard,
-        "mlflow": _MLflow,
-    }
+    kind = _TensorBoard if tool == "tensorboard" else _MLflow
     try:
-        return _Forgiven(tool, lambda: kinds[tool](root, spec))
+        return _Forgiven(tool, lambda: kind(root, spec))
     except ImportError as error:
         why = (
             f"track: {tool!r}: the package is not installed: "

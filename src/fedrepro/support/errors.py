@@ -220,3 +220,12 @@ def damaged(path: object, why: object) -> UserError:
 def cannot_write(path: object, error: OSError) -> UserError:
     """The error for a file that cannot be written (disk full, read-only, quota)."""
     return refusal(path, f"could not be written: {error.strerror or error}", code="unwritable")
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn the system's errors in this block into :func:`cannot_write`."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from fedrepro.support.errors import UserError, cannot_write, refusal
+from fedrepro.support.errors import UserError, cannot_write, refusal, writing
 from fedrepro.support.files import make_folder, new_token
 from fedrepro.support.terminal import say
 
@@ -178,11 +178,9 @@ def _lock(folder: Path, busy: str | None) -> Held:
     path, refused = lock_of(folder), 0
     untold = None if busy else time.monotonic() + UNTOLD
     while True:
-        try:
+        with writing(folder):
             make_folder(folder.parent)
             descriptor, new = _open(path)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
         held = None
         try:
             free = True if new else _flock(descriptor)

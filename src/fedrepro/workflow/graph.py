@@ -40,7 +40,8 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
-from fedrepro.run.results import MANIFEST, MODEL, PAPERS, TIMING
+from fedrepro.run.results import MANIFEST, MODEL, TIMING
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.standing import (
     StoredPartition,
     partition_now,

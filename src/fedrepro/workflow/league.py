@@ -227,7 +227,7 @@ def _means(scores: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 def _scores(workbench: Workbench, search: Search) -> list[float | None]:
     """The score of each candidate on clients' validation samples; None without one."""
-    match, measure = search.match, on_validation(search.match.measure)
+    match, measure = search.match, on_validation(search.match.quantity)
     return [
         result_of(workbench, run.setting, {run.method: [run]}, measure, match.summary).mean
         # What other code left does not count: its own run may have failed.
@@ -246,7 +246,7 @@ def _choice(
     match, method = search.match, search.method
     if search.why:
         return Choice(match.setting, method, 0, 0, None, None, search.why)
-    best = select(deciding, match.measure.higher_is_better, ())
+    best = select(deciding, match.quantity.higher_is_better, ())
     if best is None:
         why = "no candidate has a validation score, so its defaults were used"
         return Choice(match.setting, method, len(scores), 0, None, None, why)

@@ -194,10 +194,10 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     assert found.cost_model.inherited_rounds(child, left=()) == 3
     write_manifest(folder, {**made, "numerics": {"core": "other"}})
     assert found.cost_model.inherited_rounds(child, left=()) == 0
-    sharing = sharing_of(bench, AVERAGE, print)
+    sharing = sharing_of(bench, AVERAGE)
     assert sharing.rounds == {3} and sharing.parent is None
     assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"
-    parent = sharing_of(bench, child, print).parent
+    parent = sharing_of(bench, child).parent
     assert parent and (parent.spec.method, parent.rounds) == ("fedavg", 3)
 
 
@@ -248,7 +248,7 @@ def test_runs_of_two_classes_of_arithmetic_share_no_round(
             arithmetic, "of_spec", lambda spec, of=classes: of.get(spec.composition, "per client")
         )
         assert shared_rounds(bench, child) == rounds
-        assert (sharing_of(bench, child, print).parent is None) == (not rounds)
+        assert (sharing_of(bench, child).parent is None) == (not rounds)
 
 
 def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) -> None:

@@ -19,6 +19,16 @@ def array(*values: float) -> np.ndarray:
     return np.array(values, dtype=np.float64)
 
 
+def top(k: int, scores: np.ndarray, targets: np.ndarray) -> float:
+    """Top-k accuracy of one client."""
+    return float(metrics.tops(k, scores, targets, metrics.whole(targets))[0, 0])
+
+
+def calibration(logits: np.ndarray, targets: np.ndarray, bins: int = 15) -> tuple[float, ...]:
+    """ECE and MCE of one client."""
+    return tuple(metrics.calibrations(logits, targets, metrics.whole(targets), bins)[:, 0].tolist())
+
+
 def test_averages() -> None:
     values, sizes = array(0.2, 0.8), array(3, 1)
     assert over_clients.average(values) == pytest.approx(0.5)
@@ -89,11 +99,11 @@ def test_auroc_by_hand() -> None:
 def test_top_k() -> None:
     scores = np.array([[3.0, 2, 1, 0, -1, -2], [0, 1, 2, 3, 4, 5]])
     targets = np.array([0, 0])
-    assert metrics.top(1, scores, targets) == 0.5
-    assert metrics.top(5, scores, targets) == 0.5
-    assert metrics.top(6, scores, targets) == 1.0
-    assert metrics.top(1, np.zeros((2, 3)), np.array([0, 1])) == 0.5
-    assert math.isnan(metrics.top(1, scores[:0], targets[:0]))
+    assert top(1, scores, targets) == 0.5
+    assert top(5, scores, targets) == 0.5
+    assert top(6, scores, targets) == 1.0
+    assert top(1, np.zeros((2, 3)), np.array([0, 1])) == 0.5
+    assert math.isnan(top(1, scores[:0], targets[:0]))
 
 
 def logits_of(*confidences: float) -> np.ndarray:
@@ -103,21 +113,21 @@ def logits_of(*confidences: float) -> np.ndarray:
 
 def test_calibration_by_hand() -> None:
     """Bins of a fifth: (0.6, 0.8] has 0.7 and 0.8, one of them right; (0.8, 1] has 0.9, wrong."""
-    found = metrics.calibration(logits_of(0.7, 0.8, 0.9), np.array([0, 1, 1]), bins=5)
+    found = calibration(logits_of(0.7, 0.8, 0.9), np.array([0, 1, 1]), bins=5)
     assert found == pytest.approx(((2 * (0.75 - 0.5) + 0.9) / 3, 0.9))
     # The upper bound belongs to a bin: 0.5 is with 0.4 of three classes, not with 0.75.
     logits = np.log([[0.5, 0.25, 0.25], [0.4, 0.3, 0.3], [0.75, 0.125, 0.125]])
-    found = metrics.calibration(logits, np.array([0, 1, 0]), bins=2)
+    found = calibration(logits, np.array([0, 1, 0]), bins=2)
     assert found == pytest.approx(((2 * 0.05 + 0.25) / 3, 0.25))
-    assert metrics.calibration(np.array([[1e4, 0.0]]), np.array([0])) == (0, 0)
+    assert calibration(np.array([[1e4, 0.0]]), np.array([0])) == (0, 0)
 
 
 def test_calibration_that_does_not_exist() -> None:
     empty = np.empty((0, 3)), np.empty(0, dtype=np.int64)
-    assert np.isnan(metrics.calibration(*empty)).all()
+    assert np.isnan(calibration(*empty)).all()
     accuracy = partial(metrics.tops, 1)
     assert np.isnan(metrics.over_batches(accuracy, 10, *empty, np.array([0, 0]))).all()
-    assert np.isnan(metrics.calibration(np.array([[1.0, np.inf]]), np.array([0]))).all()
+    assert np.isnan(calibration(np.array([[1.0, np.inf]]), np.array([0]))).all()
 
 
 @given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
@@ -126,7 +136,7 @@ def test_calibration_of_many(samples: int, classes: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     logits = random.normal(0, 3, (samples, classes))
     targets = random.integers(0, classes, samples)
-    ece, mce = metrics.calibration(logits, targets)
+    ece, mce = calibration(logits, targets)
     confidences = special.softmax(logits, axis=1).max(axis=1)
     right = logits.argmax(axis=1) == targets
     errors, weights = [], []

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,14 +17,14 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Training, sequential
 from fedrepro.engine.method import METRICS, Method
 from fedrepro.engine.round import (
-    CohortStates,
-    CohortSteps,
     Federation,
+    OfCohort,
     ask,
     begin,
     client_state_of,
     context_of,
     play_round,
+    state_of,
     steps_of,
     update_norms,
 )
@@ -65,13 +66,15 @@ def test_two_rounds_are_recorded_as_they_were_played() -> None:
         size = tree.size_in_bytes(server["params"])
         assert played.bytes_down == played.bytes_up == 4 * size
         assert METRICS not in server and METRICS not in played.updates
-        assert float(played.of_round["largest"]) == float(played.weights.max())
-        assert played.of_clients["first"].shape == (4,)
-    drawn = torch.cat([played.of_clients["drawn"] for played in seen])
+        assert float(played.reported_by_server["largest"]) == float(played.weights.max())
+        assert played.reported_by_clients["first"].shape == (4,)
+    drawn = torch.cat([played.reported_by_clients["drawn"] for played in seen])
     assert len({*drawn.tolist()}) == 12
     counts: dict[int, list[float]] = {}
     for played in seen:
-        for client, number in zip(played.cohort, played.of_clients["first"].tolist(), strict=True):
+        for client, number in zip(
+            played.cohort, played.reported_by_clients["first"].tolist(), strict=True
+        ):
             counts.setdefault(client, []).append(number)
     first = {client: numbers[0] for client, numbers in counts.items()}
     assert len({*first.values()}) == len(first)
@@ -123,8 +126,9 @@ def test_a_part_of_a_cohort_has_the_same_steps_and_states() -> None:
     world = federation(method=Counts(), cohort=4)
     cohort = [4, 0, 2, 5]
     ctx = context_of(world, 1, cohort)
-    steps = CohortSteps(world, ctx, cohort)
-    states = CohortStates(world, ctx, Memory({2: {"rounds": torch.tensor([7.0])}}), cohort)
+    known = Memory({2: {"rounds": torch.tensor([7.0])}})
+    steps = OfCohort(cohort, partial(steps_of, world, ctx))
+    states = OfCohort(cohort, partial(state_of, world, ctx, known))
     for whole in (steps, states):
         part: Any = whole[1:3]  # type: ignore[index]
         assert isinstance(part, Sequence) and len(part) == 2 and len(whole) == 4
@@ -213,4 +217,4 @@ def test_an_attack_sees_what_clients_sent_and_all_else_what_it_made_of_it() -> N
         torch.testing.assert_close(
             moved["params"][name] - first, 2 * (server["params"][name] - first)
         )
-    assert seen.of_clients.keys() == plain.of_clients.keys() == {"first", "drawn"}
+    assert seen.reported_by_clients.keys() == plain.reported_by_clients.keys() == {"first", "drawn"}

@@ -17,7 +17,6 @@ from fedrepro.methods import registry
 from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.models.classifier import Classifier
 from fedrepro.run import runner
-from fedrepro.run.shared_prefix import ALONE
 from fedrepro.support.files import read_json
 from support.numbers_in_text import numbers_in
 from support.refusals import refused
@@ -40,7 +39,7 @@ def said(
     part = partition(spec.setting.evaluate.clients, data.train.y)
     if untested is not None and part.test is not None and part.test_counts is not None:
         part.test[untested], part.test_counts[untested] = part.test[untested][:0], 0
-    runner.run(spec, data, part, folder, "code", sharing=replace(ALONE, note=lines.append))
+    runner.run(spec, data, part, folder, "code", note=lines.append)
     return lines
 
 

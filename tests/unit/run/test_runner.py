@@ -28,7 +28,6 @@ from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.run import checkpoint, devices, results, runner, store
 from fedrepro.run.results import FINISHED
-from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support import checksummed_json, interruption, terminal
 from fedrepro.support.errors import Interrupted, UserError
@@ -198,7 +197,7 @@ def test_a_checkpoint_of_another_run_is_moved_aside_and_said(
         carry_out(folder, run_spec(), stop_after(7))
     runner.run(
         run_spec(**changes), dataset(), partition(), folder, code,
-        lambda progress: seen.append(progress.round), sharing=replace(ALONE, note=notes.append),
+        lambda progress: seen.append(progress.round), note=notes.append,
     )  # fmt: skip
     assert seen[0] == 1
     (note,) = notes
@@ -329,9 +328,8 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_moved_aside(tmp_path: P
     saved, facts = load_tree(file)
     del facts["subject"]
     save_tree(file, saved, facts, checksummed=True)
-    sharing = replace(ALONE, note=notes.append)
     runner.run(run_spec(), dataset(), partition(), folder, "code",
-               lambda progress: seen.append(progress.round), sharing=sharing)  # fmt: skip
+               lambda progress: seen.append(progress.round), note=notes.append)  # fmt: skip
     assert seen[0] == 1 and len(notes) == 1
     assert [*tmp_path.glob("seed1.aside-*")]
 
@@ -723,7 +721,7 @@ def test_a_damaged_checkpoint_only_costs_time(tmp_path: Path, name: str, place: 
     notes: list[str] = []
     runner.run(
         run_spec("scaffold"), dataset(), partition(), folder, "code",
-        lambda progress: seen.append(progress.round), sharing=replace(ALONE, note=notes.append),
+        lambda progress: seen.append(progress.round), note=notes.append,
     )  # fmt: skip
     assert seen[0] == 1
     (line,) = notes

@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,12 @@ def spec_of(composition: str, **changes: Any) -> RunSpec:
 
 
 def carry_out(
-    folder: Path, spec: RunSpec, sharing: Sharing, code: str = "code", rounds: int | None = None
+    folder: Path,
+    spec: RunSpec,
+    sharing: Sharing,
+    code: str = "code",
+    rounds: int | None = None,
+    note: Callable[[str], None] = print,
 ) -> tuple[dict[str, Any], list[int]]:
     """A run and the rounds that were played; it is stopped after ``rounds``."""
     played: list[int] = []
@@ -58,7 +64,9 @@ def carry_out(
             raise StopIteration
 
     share = partition(spec.setting.evaluate.clients)
-    return runner.run(spec, dataset(), share, folder, code, report, sharing=sharing), played
+    return runner.run(
+        spec, dataset(), share, folder, code, report, sharing=sharing, note=note
+    ), played
 
 
 def alone(folder: Path) -> Sharing:
@@ -83,10 +91,12 @@ class World:
 
     def sharing(self, code: str = "code") -> Sharing:
         parent = ParentRun(self.inner, code, {}, SHARED, self.kept)
-        return Sharing(self.root / "none", parent=parent, note=self.notes.append)
+        return Sharing(self.root / "none", parent=parent)
 
     def go_on(self, name: str = "tail", **more: Any) -> tuple[dict[str, Any], list[int]]:
-        return carry_out(self.root / name, self.child, self.sharing(), **more)
+        return carry_out(
+            self.root / name, self.child, self.sharing(), note=self.notes.append, **more
+        )
 
     def expect_the_same(self, began: bool = True) -> None:
         """Of the child run's files and a run's from the start, all but what it went on from."""

@@ -441,14 +441,14 @@ def test_how_many_rounds_a_run_shares_with_its_parent(
         (shared_prefix.numerics, "of_run"),
     ):
         monkeypatch.setattr(module, name, lambda spec, name=name: f"{name} {spec}")
-    known = shared_prefix.sharing_of(bench, run, lambda line: None)
+    known = shared_prefix.sharing_of(bench, run)
     assert known.rounds == frozenset() and (known.parent is not None) == (rounds > 0)
     if rounds and of_parent:
         name, kept_at = parent[0], Path("root", shared_prefix.kept_of(of_parent))
         ids = (f"of_code {name}", f"of_run {name}")
         assert known.parent == shared_prefix.ParentRun(name, *ids, rounds, kept_at)  # type: ignore[arg-type]
     if of_parent:
-        kept = shared_prefix.sharing_of(bench, of_parent, lambda line: None)
+        kept = shared_prefix.sharing_of(bench, of_parent)
         assert kept.rounds == ({rounds} if rounds else set())
         assert kept.folder == Path("root/results/trunks/test/blobs", parent[0], "seed3")
 

@@ -236,7 +236,7 @@ def test_where_less_is_better_the_least_is_chosen(
     first, *_, other = league.chosen_matches(bench, "availability")
     assert first.setting != other.setting
     matches = [
-        replace(each, measure=replace(each.measure, higher_is_better=higher_is_better))
+        replace(each, quantity=replace(each.quantity, higher_is_better=higher_is_better))
         for each in (first, other)
     ]
     grid = Searched(method="fedprox", grid={"mu": [0.5, 2.0]})

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable
+from fedrepro.support.errors import UserError, cannot_write, refusal, unreadable, writing
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 
@@ -176,7 +176,5 @@ def _copy(source: IO[bytes] | gzip.GzipFile, place: Path, limit: int, archive: P
             if written > limit:
                 why = f"holds more than the {limit} bytes expected"
                 raise _refused(archive, place.name, why)
-            try:
+            with writing(place):
                 file.write(block)
-            except OSError as error:
-                raise cannot_write(place, error) from error

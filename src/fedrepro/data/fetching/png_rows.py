@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedrepro.data.fetching.http import SourceError
-from fedrepro.support.errors import cannot_write
+from fedrepro.support.errors import writing
 from fedrepro.support.files import read_json
 
 PIXELS = 32 * 32
@@ -35,10 +35,8 @@ def write_binary(inside: Path, names: Iterable[str]) -> None:
             records = _records(inside, name.removesuffix(".bin"))
         except DAMAGE as error:
             raise SourceError(f"the package has no CIFAR-10 as PNG: {error}") from error
-        try:
+        with writing(inside / name):
             records.tofile(inside / name)
-        except OSError as error:
-            raise cannot_write(inside / name, error) from error
 
 
 def _records(inside: Path, stem: str) -> NDArray[np.uint8]:

@@ -5,6 +5,8 @@ import math
 from torch import Tensor
 from torch.nn import functional
 
+from fedrepro.methods.generating.synthetic import mean_over
+
 
 def ensemble(logits: Tensor, weights: Tensor) -> Tensor:
     """``logits`` [teachers, n, classes] averaged with ``weights`` [teachers, n]: [n, classes].
@@ -51,14 +53,7 @@ def towards_history(
     labels = (past.detach() / temperature).softmax(-1)
     guessed = (logits / temperature).log_softmax(-1)
     divergences = functional.kl_div(guessed, labels, reduction="none").sum(-1)
-    return gamma / 2 * temperature**2 * mean_of_real(divergences, real)
-
-
-def mean_of_real(values: Tensor, real: Tensor | None) -> Tensor:
-    """The mean of ``each`` [n] over samples that count, a scalar tensor."""
-    if real is None:
-        return values.mean()
-    return (values * real).sum() / real.sum().clamp(min=1)
+    return gamma / 2 * temperature**2 * mean_over(divergences, real)
 
 
 def cosine(rate: float, round: int, rounds: int) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.distilling.losses import mean_of_real
+from fedrepro.methods.generating.synthetic import mean_over
 
 
 def generated(net: Tree) -> Tensor:
@@ -75,4 +75,4 @@ def pull(
         real: [n], 1 for samples that count, 0 for padding; None: all count.
     """
     distances = (features - prototypes[labels]).square().mean(-1)
-    return strength * mean_of_real(distances, real)
+    return strength * mean_over(distances, real)

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrepro.methods.generating.synthetic import mean_over
+
 
 def gradient_penalty(
     critic: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, places: Tensor
@@ -51,8 +53,5 @@ def discriminator_loss(real: Tensor, fake: Tensor, counts: Tensor | None = None)
     Args:
         counts: [n], 1 for reals that count, 0 for padding; None: all count.
     """
-    losses = functional.softplus(-real)
-    if counts is None:
-        return losses.mean() + functional.softplus(fake).mean()
-    mean = (losses.flatten() * counts).sum() / counts.sum().clamp(min=1)
-    return mean + functional.softplus(fake).mean()
+    of_real = mean_over(functional.softplus(-real).flatten(), counts)
+    return of_real + functional.softplus(fake).mean()

@@ -5,19 +5,11 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.modules import called
-from fedrepro.engine.net import Net
+from fedrepro.engine.net import Net, part_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic
 from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import stream
-
-
-def part_of(params: Tree, name: str) -> Tree:
-    """One of a model's networks, under its own names."""
-    prefix = f"{name}."
-    return {
-        key.removeprefix(prefix): leaf for key, leaf in params.items() if key.startswith(prefix)
-    }
 
 
 def call(ctx: Context, params: Tree, name: str, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.personal.proximity import UNSQUARED, pulled
+from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
 from fedrepro.support.errors import at_least
 
 
@@ -29,7 +29,7 @@ class PersonalModel(Method):
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"personal": ctx.initial}
 
-    def pulled(
+    def gradient_with_pull(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
         """The gradient of the loss plus the pull to ``message["params"]``."""
@@ -37,7 +37,7 @@ class PersonalModel(Method):
         def loss(params: Tree) -> torch.Tensor:
             return self.loss(ctx, message, client_state, params, batch)
 
-        return pulled(ctx, loss, params, message["params"], self.mu, self.squared)
+        return gradient_with_pull(ctx, loss, params, message["params"], self.mu, self.squared)
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         params: Tree = client_state["personal"] if "personal" in client_state else server["params"]

@@ -22,7 +22,7 @@ def proximity(ctx: Context, params: Tree, anchor: Tree, mu: float, squared: bool
     return mu / 2 * tree.square_norm(away) if squared else mu * tree.norms(away).sum()
 
 
-def pulled(
+def gradient_with_pull(
     ctx: Context,
     loss: Callable[[Tree], Tensor],
     params: Tree,

@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedrepro.config.figures import FigureSpec, Needs
-from fedrepro.config.tables import Column, ComputedSpec, Place
+from fedrepro.config.figures import FigureSpec, Needs, OfColumns
+from fedrepro.config.tables import ComputedSpec, Place
 from fedrepro.config.values import LocalSetting, MethodName, Scale
 
 
@@ -27,29 +27,15 @@ class Regret(FigureSpec):
         return [(place.setting_at(scale), self.method) for place in self.panels]
 
 
-class Objective(FigureSpec):
+class Objective(OfColumns):
     """A panel per setting: the cumulative global objective by round, with a line for each column.
 
     The objective of a round is the sum over its clients of their entry in the decision with which
     the round begins, times their loss.
-
-    Attributes:
-        panels: the settings.
-        columns: the methods.
     """
 
     kind: Literal["objective"]
     analysis = "regrets"
-    panels: list[Place] = Field(min_length=1)
-    columns: list[Column] = Field(min_length=1)
-
-    def needs(self, scale: Scale) -> Needs:
-        return [
-            (place.setting_at(scale), method)
-            for place in self.panels
-            for column in self.columns
-            for method in column.methods_at(scale)
-        ]
 
 
 class Responses(ComputedSpec):

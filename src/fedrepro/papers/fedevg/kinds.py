@@ -1,6 +1,5 @@
 """Kinds of figures that only FedEvg's experiment file uses."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 from fedrepro.config.figures import FigureSpec
@@ -14,6 +13,3 @@ class Shares(FigureSpec):
 
     kind: Literal["shares"]
     study = "fedevg_assumption"
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return iter(())

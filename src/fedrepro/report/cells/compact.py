@@ -13,7 +13,7 @@ from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.leads import Word
 from fedrepro.report.papers.published import CLAIMS, Unit
 from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import bad_value, refusal
 
 CENTRAL = "central"  # a reference that no claim is about

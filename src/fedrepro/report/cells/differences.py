@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import Setting, StepDecay
+from fedrepro.config.settings import Setting
 from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
 from fedrepro.report.cells.compact import CENTRAL, pairs_of
 from fedrepro.report.papers.claim import Claim
+from fedrepro.run.schedules import schedule_of
 from fedrepro.support.errors import UserError, missing_value
 from fedrepro.support.names import Composition
 
@@ -224,7 +225,7 @@ def _of_summary(workbench: Workbench, claim: Claim) -> list[Difference]:
 def _of(workbench: Workbench, setting: Setting) -> Values:
     """All that determines training in a setting, apart from its methods."""
     values: Values = {"data set": setting.dataset, "network": setting.model}
-    scheme, optimizer = setting.partition, setting.optimizer
+    scheme, optimizer, rate = setting.partition, setting.optimizer, schedule_of(setting)
     size = workbench.datasets[setting.dataset].size
     shares = estimated_shares(setting, size) if size else None
     if shares:
@@ -256,18 +257,13 @@ def _of(workbench: Workbench, setting: Setting) -> Values:
         "momentum": optimizer.momentum,
         "weight decay": optimizer.weight_decay,
         "betas": " and ".join(map(str, optimizer.betas)) if optimizer.name == "adam" else None,
-        "learning rate at the end, by that at the start": _rounded(_decayed(setting)),
+        "learning rate at the end, by that at the start": _rounded(
+            rate(setting.rounds - 1) / rate(0)
+        ),
         "label noise": f"{setting.noise.kind} {setting.noise.rate}" if setting.noise else None,
         "augmentation": setting.augment,
     }
     return values
-
-
-def _decayed(setting: Setting) -> float:
-    decay = setting.lr_decay
-    if isinstance(decay, StepDecay):
-        return float(decay.factor ** ((setting.rounds - 1) // decay.every))
-    return float(decay ** (setting.rounds - 1))
 
 
 def _of_method(workbench: Workbench, setting: Setting, method: str, seed: int) -> Values:

@@ -12,7 +12,7 @@ from fedrepro.report.cells.compact import values_of
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Address, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import UserError, bad_value
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

@@ -8,12 +8,13 @@ from fedrepro.measures.base import Quantity, Series
 from fedrepro.run.results import RunRecord
 
 
-def series_of(record: RunRecord, measure: Quantity, summary: Summary) -> Series:
+def series_of(record: RunRecord, quantity: Quantity, summary: Summary) -> Series:
     """The rounds of a run that a table can take, in printed units; empty of an unfinished run."""
     if record.state != "finished":
         return []
-    series = measure.series(cut(record, summary))
-    return series if measure.of_a_run else until(series, summary.up_to)
+    series = quantity.series(cut(record, summary))
+    # `cut` leaves no later rounds; `until` also drops a number that is dated at the run's last one.
+    return series if quantity.of_a_run else until(series, summary.up_to)
 
 
 def cut(record: RunRecord, summary: Summary) -> RunRecord:
@@ -21,9 +22,9 @@ def cut(record: RunRecord, summary: Summary) -> RunRecord:
     return record if summary.up_to is None else replace(record, up_to=summary.up_to)
 
 
-def value_of(record: RunRecord, measure: Quantity, summary: Summary) -> float | None:
+def value_of(record: RunRecord, quantity: Quantity, summary: Summary) -> float | None:
     """A run's number in a table, in printed units; None without one."""
-    return last(series_of(record, measure, summary), summary.rounds)
+    return last(series_of(record, quantity, summary), summary.rounds)
 
 
 def until(series: Series, round: int | None) -> Series:

@@ -38,7 +38,7 @@ class Match:
         row: its number in its table.
         setting: of the row, in full; columns may have another one.
         wrapper: the wrapper that the row puts around all methods.
-        measure: of a method of the reader's own.
+        quantity: of a method of the reader's own.
         judged: whether a number needs the evaluation of a synthetic set.
     """
 
@@ -49,7 +49,7 @@ class Match:
     label: str
     setting: str
     wrapper: str | None
-    measure: Quantity
+    quantity: Quantity
     judged: bool
     summary: Summary
     seeds: tuple[int, ...]
@@ -156,7 +156,7 @@ class PlayedMatch:
 
     @property
     def sign(self) -> int:
-        return 1 if self.match.measure.higher_is_better else -1
+        return 1 if self.match.quantity.higher_is_better else -1
 
     @property
     def decimals(self) -> int:
@@ -296,9 +296,6 @@ def league_of(
     own: str | None = None,
     methods: Chosen | None = None,
     seeds: int | None = None,
-    unable: Mapping[str, str] | None = None,
-    searched: Sequence[Choice] = (),
-    search: str = "own",
 ) -> League:
     """The league of the numbers that there are.
 
@@ -308,15 +305,12 @@ def league_of(
         own: a method of the reader's own, which plays in all of these matches.
         methods: by setting and method, the setting and the method whose runs count instead.
         seeds: how many of the first seeds to compare; by default all.
-        unable: by title, the matches in which ``own`` cannot run, and why.
 
     Raises:
         UserError: if files of runs are damaged.
     """
     played = []
     for match in matches_of(workbench) if matches is None else matches:
-        if own and match.title in (unable or {}):
-            continue
         table = tables.get((match.system, match.item))
         played.append(_play(workbench, match, table, own, methods or {}, match.seeds[:seeds]))
     counting = [played_match for played_match in played if played_match.counts]
@@ -324,15 +318,7 @@ def league_of(
     if len(groups) > 1:
         groups[ALL] = counting
     standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
-    return League(
-        tuple(played),
-        standings,
-        _about(workbench, played),
-        own,
-        unable or {},
-        tuple(searched),
-        search,
-    )
+    return League(tuple(played), standings, _about(workbench, played), own)
 
 
 def _play(
@@ -350,15 +336,15 @@ def _play(
         chosen: by setting and method, the setting and the method whose runs count instead.
     """
 
-    def searched(place: tuple[str, str], measure: Quantity) -> Result:
+    def searched(place: tuple[str, str], quantity: Quantity) -> Result:
         setting, method = chosen.get(place, place)
         runs = {method: [RunKey(setting, method, seed) for seed in seeds]}
-        return result_of(workbench, setting, runs, measure, match.summary)
+        return result_of(workbench, setting, runs, quantity, match.summary)
 
     entries, left_out = [], {}
     place = match.setting, match.method(own or "")
     if own:
-        entries.append(Entry.of(own, searched(place, match.measure), seeds))
+        entries.append(Entry.of(own, searched(place, match.quantity), seeds))
     compact = workbench.experiments[match.system].compact[match.item]
     cells = table.cells[match.row * len(compact.columns) :] if table else ()
     for column, cell in zip(compact.columns, cells, strict=False):
@@ -373,7 +359,7 @@ def _play(
         why = metric.selection
         if not why and len(result.methods) > 1:
             why = "the best of several methods is chosen by tests"
-        if not why and metric.quantity.words != match.measure.words:
+        if not why and metric.quantity.words != match.quantity.words:
             why = f"its column has another number, {metric.quantity.words}"
         if why:
             left_out[column.label] = why

@@ -16,7 +16,7 @@ from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import UserError, bad_value, listed, nearest
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted
@@ -131,13 +131,11 @@ def _of_numbers(workbench: Workbench, system: str, targets: Iterable[object]) ->
                 yield f"{where}: metric: {metric.quantity.words}: expected percent, such as 97"
         averaged = {setting for metric, setting, _ in numbers if not metric.of_a_run}
         for setting in sorted(averaged):
-            rounds, every = (
-                workbench.setting(setting).rounds,
-                workbench.setting(setting).evaluate.every,
-            )
-            if summary.rounds > -(-rounds // every):
-                evaluated = counted(-(-rounds // every), "evaluated round")
-                yield f"{where}: summary.rounds: {summary.rounds}: {setting} has {evaluated}"
+            its = workbench.setting(setting)
+            evaluated = -(-its.rounds // its.evaluate.every)
+            if summary.rounds > evaluated:
+                has = f"{setting} has {counted(evaluated, 'evaluated round')}"
+                yield f"{where}: summary.rounds: {summary.rounds}: {has}"
 
 
 def _of_printed_names(

@@ -62,8 +62,8 @@ def compute(workbench: Workbench, target: SearchTarget) -> list[MethodSearch]:
     Raises:
         UserError: if a run's files are damaged.
     """
-    measure = target.search.metric.quantity
-    return [_searched(workbench, target, trial, measure) for trial in target.trials]
+    quantity = target.search.metric.quantity
+    return [_searched(workbench, target, trial, quantity) for trial in target.trials]
 
 
 def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarget:
@@ -93,21 +93,21 @@ def _gone_on(workbench: Workbench, target: SearchTarget, search: MethodSearch) -
 
 
 def _searched(
-    workbench: Workbench, target: SearchTarget, trial: Trial, measure: Quantity
+    workbench: Workbench, target: SearchTarget, trial: Trial, quantity: Quantity
 ) -> MethodSearch:
-    kept = on_validation(measure)
+    kept = on_validation(quantity)
     tried = []
     for candidate in trial.candidates:
         runs = {candidate.method: target.runs_of(candidate)}
         setting = target.setting + candidate.suffix
         validation, test = (
-            result_of(workbench, setting, runs, quantity, target.search.summary)
-            for quantity in (kept, measure)
+            result_of(workbench, setting, runs, each, target.search.summary)
+            for each in (kept, quantity)
         )
         tried.append(Tried(candidate, validation, test))
     published, seeds = trial.candidates.index(trial.published), len(target.seeds)
     scores = [_score(candidate.validation, seeds) for candidate in tried]
-    best = select(scores, measure.higher_is_better, (published,))
+    best = select(scores, quantity.higher_is_better, (published,))
     selected = best
     if best is not None and trial.searched.keys:
         selected = _smallest(tried, scores, best, [*trial.searched.keys])
@@ -119,7 +119,7 @@ def _searched(
         selected,
         select(
             [_score(candidate.test, seeds) for candidate in tried],
-            measure.higher_is_better,
+            quantity.higher_is_better,
             preferred,
         ),
         sum(candidate.validation.n < seeds and not candidate.diverged for candidate in tried),
@@ -155,17 +155,17 @@ def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | N
     return values.index(own) if own in values else None
 
 
-def on_validation(measure: Quantity) -> Quantity:
+def on_validation(quantity: Quantity) -> Quantity:
     """The same metric on clients' validation samples; never reads a test score."""
-    of_all = measure.together
+    of_all = quantity.together
 
     def validated(record: Record) -> RunRecord:
         assert isinstance(record, RunRecord)
         return replace(record, scored_on="validation")
 
     return replace(
-        measure,
-        series=lambda record: measure.series(validated(record)),
+        quantity,
+        series=lambda record: quantity.series(validated(record)),
         together=of_all and (lambda records: of_all([*map(validated, records)])),
         without="has no validation scores",
     )

@@ -59,16 +59,16 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
 
 def _compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
     table = target.table
-    paper = workbench.table(target.system, target.item, "paper")
+    judged = workbench.table(target.system, target.item, "paper")
     rows = []
     for row in table.rows:
-        measure = table.metric_of(row).quantity
+        quantity = table.metric_of(row).quantity
         setting = full_name(target.system, row.setting)
         demo = full_name(target.system, row.demo) if row.demo else None
-        rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
+        rows.append(TableRow(row.label, quantity.words, quantity.unit, setting, demo))
     results = [
-        _results(workbench, cell, paper_cell)
-        for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
+        _results(workbench, cell, judged_cell)
+        for cell, judged_cell in zip(target.cells, judged.cells, strict=True)
     ]
     printed = [printed_cell(target, cell, published) for cell in target.cells]
     own = [result for result, _ in results]
@@ -124,12 +124,17 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
 Spreads = tuple[Paired | None, Borrowed | None]
 
 
-def _results(workbench: Workbench, cell: Cell, paper_cell: Cell) -> tuple[Result, Result | None]:
-    """The results in the row's own setting and, at scale demo, in its demo setting."""
-    if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
-        return result_in(workbench, paper_cell), result_in(workbench, cell)
-    seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
-    return result_in(workbench, replace(paper_cell, seeds=seeds)), None
+def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Result, Result | None]:
+    """The result in the row's own setting, which is judged, and that in its demo setting, if any.
+
+    Args:
+        cell: at the scale of the table.
+        judged_cell: the same at scale paper.
+    """
+    if (cell.setting, cell.methods) != (judged_cell.setting, judged_cell.methods):
+        return result_in(workbench, judged_cell), result_in(workbench, cell)
+    seeds = tuple(sorted({*cell.seeds, *judged_cell.seeds}))
+    return result_in(workbench, replace(judged_cell, seeds=seeds)), None
 
 
 def _cell(
@@ -152,9 +157,18 @@ def _cell(
     difference = None
     if printed and printed.mean is not None and result.mean is not None and verdict:
         difference = None if other_kind or other_unit else result.mean - printed.mean
-    selection = _selection(cell)
-    place, number = divmod(index, len(target.table.columns)), printed.number if printed else None
-    return TableCell(*place, number, result, demo, selection, difference, verdict, other_data)
+    row, column = divmod(index, len(target.table.columns))
+    return TableCell(
+        row=row,
+        column=column,
+        printed=printed.number if printed else None,
+        result=result,
+        demo=demo,
+        selection=_selection(cell),
+        difference=difference,
+        verdict=verdict,
+        surrogate_for=other_data,
+    )
 
 
 def _other_unit(printed: PrintedCell, ours: Quantity) -> str:
@@ -230,7 +244,7 @@ def result_of(
     workbench: Workbench,
     setting: str,
     runs_of: Mapping[str, Sequence[RunKey]],
-    measure: Quantity,
+    quantity: Quantity,
     summary: Summary,
 ) -> Result:
     """The runs of all of a cell's methods by seed, and the number of the best method."""
@@ -240,22 +254,22 @@ def result_of(
     precisions: dict[str, str] = {}
     for method, wanted in runs_of.items():
         records = [find_run(workbench.root, run) for run in wanted]
-        runs = [_run(workbench, record, measure, summary) for record in records]
+        runs = [_run(workbench, record, quantity, summary) for record in records]
         across = workbench.config.average_across
         runs = by_method[method] = _averaged_together(records, runs, across)
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         if valued:
-            estimates[method] = _estimate(measure, valued, summary)
-            low = {record.manifest["run"].get("precision", "") for record, _ in valued}
-            precisions[method] = max(low)  # marked if any run has it
+            estimates[method] = _estimate(quantity, valued, summary)
+            used = {record.manifest["run"].get("precision", "") for record, _ in valued}
+            precisions[method] = max(used)  # "" only if no run has another one than the default
     current = {method for method in estimates if not any(run.stale for run in by_method[method])}
     if current:
         estimates = {method: estimates[method] for method in methods if method in current}
     # Means over fewer seeds are not comparable: those without a number may be the worst ones.
     most = max((estimate.n for estimate in estimates.values()), default=0)
     whole = [method for method, estimate in estimates.items() if estimate.n == most]
-    best = max if measure.higher_is_better else min
+    best = max if quantity.higher_is_better else min
     chosen = best(whole, key=lambda method: estimates[method].mean) if whole else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
@@ -278,13 +292,13 @@ def result_of(
 
 
 def _estimate(
-    measure: Quantity, valued: Sequence[tuple[RunRecord, float]], summary: Summary
+    quantity: Quantity, valued: Sequence[tuple[RunRecord, float]], summary: Summary
 ) -> Estimate:
     """The number over those of a method's runs that have a value; at least one must."""
-    if measure.together is None:
+    if quantity.together is None:
         return Estimate.of([value for _, value in valued])
     records = [cut(record, summary) for record, _ in valued]
-    return Estimate(len(valued), measure.together(records), None, None)
+    return Estimate(len(valued), quantity.together(records), None, None)
 
 
 def _compare(workbench: Workbench, record: RunRecord) -> tuple[list[Difference], str]:
@@ -295,8 +309,8 @@ def _compare(workbench: Workbench, record: RunRecord) -> tuple[list[Difference],
     return differing, made_on(identity_of_record(record))
 
 
-def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Summary) -> CellRun:
-    run, series, short = record.run, series_of(record, measure, summary), ""
+def _run(workbench: Workbench, record: RunRecord, quantity: Quantity, summary: Summary) -> CellRun:
+    run, series, short = record.run, series_of(record, quantity, summary), ""
     value = last(series, summary.rounds)
     differing, machine = _compared.of((record.root, run), lambda: _compare(workbench, record))
     keys = {other.key.partition(".")[0] for other in differing if other.about == "configuration"}
@@ -307,10 +321,10 @@ def _run(workbench: Workbench, record: RunRecord, measure: Quantity, summary: Su
     if record.state == "finished":
         ended = "; it stopped: " if record.manifest.get("stopped") else ""
         within = f" in the first {summary.up_to} rounds" if summary.up_to else ""
-        without = f"{measure.without or f'has no {measure.words}'}{within}"
+        without = f"{quantity.without or f'has no {quantity.words}'}{within}"
         without += f"{ended}{record.manifest.get('stopped', '')}"
-        mean_of = "" if measure.of_a_run else fewer(series, summary.rounds)
-        notes = (mean_of, measure.remark(record))
+        mean_of = "" if quantity.of_a_run else fewer(series, summary.rounds)
+        notes = (mean_of, quantity.remark(record))
         short = without if value is None else "; ".join(filter(None, notes))
     return CellRun(
         method=run.method,

@@ -178,8 +178,8 @@ def _csv_rows(league: League) -> Iterator[list[str]]:
                 lead and lead.lead, lead and lead.low, lead and lead.high,
             )  # fmt: skip
             yield [
-                match.group, match.system, match.label, match.setting, match.measure.words,
-                match.measure.unit, entry.name, str(entry.name == played.own).lower(),
+                match.group, match.system, match.label, match.setting, match.quantity.words,
+                match.quantity.unit, entry.name, str(entry.name == played.own).lower(),
                 str(len(entry.values)), *("" if value is None else str(value) for value in numbers),
                 entry.why,
             ]  # fmt: skip
@@ -244,8 +244,8 @@ def _match_as_json(played: PlayedMatch) -> dict[str, Any]:
         "group": match.group,
         "match": match.title,
         "setting": match.setting,
-        "metric": match.measure.words,
-        "higher_is_better": match.measure.higher_is_better,
+        "metric": match.quantity.words,
+        "higher_is_better": match.quantity.higher_is_better,
         "seeds": list(played.seeds),
         "methods": [
             {

@@ -131,7 +131,21 @@ def start_page(
     """
 
     def state(key: tuple[str, str]) -> TableState:
-        return _table_state(workbench, published, targets.get(key), key, tables.get(key), counts)
+        target, table, count = targets.get(key), tables.get(key), counts.get(key, Counter())
+        demo = None
+        if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
+            demo = Progress(sum(result.n > 0 for result in cells), len(cells))
+        return TableState(
+            label=published.label_of(*key),
+            title=_title_of(published, key, target),
+            page=f"{key[0]}/{key[1]}.html",
+            covered=target is not None,
+            counts=count,
+            demo=demo,
+            figure=_progress_of(workbench, target, table) if target else None,
+            compact=bool(target and target.scale == "compact"),
+            again=key not in published.tables and bool(count["printed"]),
+        )
 
     systems, findings = [], findings_of(views)
     keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
@@ -189,31 +203,6 @@ def readings_of(
                 )
             )
     return sorted(rows, key=lambda row: natural(row.table))
-
-
-def _table_state(
-    workbench: Workbench,
-    published: Published,
-    target: Target | None,
-    key: tuple[str, str],
-    table: ComputedTable | None,
-    counts: Mapping[tuple[str, str], Counter[str]],
-) -> TableState:
-    count = counts.get(key, Counter())
-    demo = None
-    if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
-        demo = Progress(sum(result.n > 0 for result in cells), len(cells))
-    return TableState(
-        label=published.label_of(*key),
-        title=_title_of(published, key, target),
-        page=f"{key[0]}/{key[1]}.html",
-        covered=target is not None,
-        counts=count,
-        demo=demo,
-        figure=_progress_of(workbench, target, table) if target else None,
-        compact=bool(target and target.scale == "compact"),
-        again=key not in published.tables and bool(count["printed"]),
-    )
 
 
 def _progress_of(

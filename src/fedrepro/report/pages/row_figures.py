@@ -93,7 +93,7 @@ def scene_of(
     setting = next(iter(results.values())).setting
     row = target.table.rows[cells[0].row]
     metric = target.table.metric_of(row)
-    measure = metric.curve.quantity
+    quantity = metric.curve.quantity
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
     for pair in pairs:
@@ -121,10 +121,10 @@ def scene_of(
             title,
             curves.draw(
                 lines,
-                description=description_of(title, lines, measure, setting),
+                description=description_of(title, lines, quantity, setting),
                 names=names,
                 limits=limits,
-                unit=measure.unit,
+                unit=quantity.unit,
             ),
         )
         for title, lines in panels
@@ -134,14 +134,14 @@ def scene_of(
     raw = any(line.raw for _, lines in panels for line in lines)
     cut = limits is not None
     shown = Curves(drawn, key_of(names), seeds, levels, rounds, cut, raw) if drawn else None
-    return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
+    return Scene(setting, quantity.words, shown, _heat_map(workbench, setting, results))
 
 
 def _series(
-    workbench: Workbench, result: Result | None, up_to: int | None, measure: Quantity
+    workbench: Workbench, result: Result | None, up_to: int | None, quantity: Quantity
 ) -> list[Points]:
     """The rounds of each run that cells can take."""
-    return [until(list(points), up_to) for points in curves_of(workbench.root, result, measure)]
+    return [until(list(points), up_to) for points in curves_of(workbench.root, result, quantity)]
 
 
 def _lines(

@@ -102,14 +102,14 @@ def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
     return not metric.of_a_run and len(metric.quantity.series(record)) == 1
 
 
-def _chart(record: RunRecord, measure: Quantity) -> Panel | None:
+def _chart(record: RunRecord, quantity: Quantity) -> Panel | None:
     """The curve of a measure that no cell uses, or None."""
-    title = sentence_case(measure.words)
-    line = curves.average(title, [measure.series(record)])
+    title = sentence_case(quantity.words)
+    line = curves.average(title, [quantity.series(record)])
     if not line or len(line.points) < 2:
         return None
-    description = description_of(title, [line], measure, record.run.setting)
-    return Panel(title, curves.draw([line], description=description, unit=measure.unit))
+    description = description_of(title, [line], quantity, record.run.setting)
+    return Panel(title, curves.draw([line], description=description, unit=quantity.unit))
 
 
 def _further(record: RunRecord, folders: Folders) -> list[Panel]:

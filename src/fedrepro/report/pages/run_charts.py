@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedrepro.config.metrics import MetricKind
 from fedrepro.config.targets import RunKey
-from fedrepro.measures.base import Quantity
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.style import Style
 from fedrepro.report.pages.answers import CellUse, has_mixtures
 from fedrepro.report.pages.figures.base import key_of
@@ -83,7 +80,8 @@ def _chart_of(
             "take. The curve is at the method's own mixture."
         )
     lines = [curves.smoothed(own, rounds), *filter(None, mixed.values())]
-    lines += _beside(metric, others, rounds)
+    drawn = (curves.average(run.run.method, [metric.quantity.series(run)]) for run in others)
+    lines += [curves.smoothed(line, rounds) for line in drawn if line and len(line.points) > 1]
     if any(line.raw for line in lines):
         notes.append(
             f"Thick lines are means of the last {rounds} evaluated rounds, as cells take them; "
@@ -99,29 +97,10 @@ def _chart_of(
     limits = curves.bounds([lines]) if metric.same_axes else None
     if limits:
         notes.append("The axis ignores the first fifth of the rounds.")
-    return _drawn(record, metric.quantity, lines, tuple(notes), limits)
-
-
-def _beside(metric: MetricKind, others: Sequence[RunRecord], rounds: int) -> list[Line]:
-    lines = []
-    for other in others:
-        line = curves.average(other.run.method, [metric.quantity.series(other)])
-        if line and len(line.points) > 1:
-            lines.append(curves.smoothed(line, rounds))
-    return lines
-
-
-def _drawn(
-    record: RunRecord,
-    quantity: Quantity,
-    lines: Sequence[Line],
-    notes: tuple[str, ...],
-    limits: tuple[float, float] | None,
-) -> RunChart:
-    title = sentence_case(quantity.words)
+    quantity, title = metric.quantity, sentence_case(metric.quantity.words)
     words = description_of(title, lines, quantity, record.run.setting)
     desk, phone = (
         curves.draw(lines, description=words, limits=limits, unit=quantity.unit, size=size)
         for size in (DESK, PHONE)
     )
-    return RunChart(title, desk, phone, key_of([line.name for line in lines]), notes)
+    return RunChart(title, desk, phone, key_of([line.name for line in lines]), tuple(notes))

@@ -1,6 +1,7 @@
 """How far apart two numbers with the same true value may be: the 95 % limit, by what is known."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -101,10 +102,7 @@ def least_seeds(decides: Callable[[int], bool], above: int) -> int | None:
     low, high = max(above + 1, 2), MOST
     if low > high or not decides(high):
         return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if decides(middle) else (middle + 1, high)
-    return low
+    return bisect_left(range(MOST), True, low, high, key=decides)
 
 
 def in_words(seeds: int | None) -> str:

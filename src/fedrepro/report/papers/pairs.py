@@ -10,7 +10,7 @@ from fedrepro.report.papers.estimate import student_t
 from fedrepro.report.papers.limits import variance_of
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import PrintedCell, Published, Spread
-from fedrepro.run.results import PAPERS
+from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import refusal
 
 

@@ -21,7 +21,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     for row in figure.rows:
         metric, drawn_bars = row.metric or figure.metric, list[Bar]()
         results: dict[str, Result] = {}
-        measure = metric.quantity
+        quantity = metric.quantity
         for column in figure.columns:
             setting = row.setting_for(column.label, target.scale, figure.column_settings)
             methods = column.methods_at(target.scale)
@@ -36,10 +36,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         if drawn_bars:
             decimals = decimals_for(bar.value for bar in drawn_bars)
             shown = "; ".join(f"{bar.name} {bar.value:.{decimals}f}" for bar in drawn_bars)
-            words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
-            unit = f", {measure.unit}" if measure.unit else ""
+            words = f"{quantity.words} in {row.setting_at(target.scale)}: {shown}."
+            unit = f", {quantity.unit}" if quantity.unit else ""
             svg = charts.bars(drawn_bars, description=words, decimals=decimals)
-            means.append((row.label, comparable(results), measure))
+            means.append((row.label, comparable(results), quantity))
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
     drawn.sees = leaders_by_measure(means)
     return drawn

@@ -13,12 +13,12 @@ from fedrepro.support.printing import decimals_for, sentence_case
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     figure = figure.at(target.scale)
-    measure = figure.metric.quantity
-    unit = f", {measure.unit}" if measure.unit else ""
+    quantity = figure.metric.quantity
+    unit = f", {quantity.unit}" if quantity.unit else ""
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
-        f"{sentence_case(measure.words)}{unit}, mean over seeds; darker is more, and the best cell "
-        "of a panel among those with every seed is framed.",
+        f"{sentence_case(quantity.words)}{unit}, mean over seeds; darker is more, and the best "
+        "cell of a panel among those with every seed is framed.",
         ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
@@ -35,12 +35,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
             continue
         decimals = decimals_for(value for row in values for value in row)
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
-        words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
+        words = f"{panel.label}: {quantity.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
         whole = [
             [cell.mean if cell.n == len(target.seeds) else None for cell in row] for row in results
         ]
-        framed = charts.best_places(whole, measure.higher_is_better)
+        framed = charts.best_places(whole, quantity.higher_is_better)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         named = {
@@ -49,7 +49,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
             for across, result in zip(x, row, strict=True)
         }
         if said := leaders(
-            [(panel.label, comparable(named))], measure.higher_is_better, measure.unit
+            [(panel.label, comparable(named))], quantity.higher_is_better, quantity.unit
         ):
             drawn.say(f"{panel.label}: {said}")
         for name, row in zip(y, values, strict=True):

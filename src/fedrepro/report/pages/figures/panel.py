@@ -18,19 +18,19 @@ class Panel:
     svg: str
 
 
-def curves_of(root: Path, result: Result | None, measure: Quantity) -> list[Points]:
+def curves_of(root: Path, result: Result | None, quantity: Quantity) -> list[Points]:
     """The series of each finished run of the chosen method."""
     if result is None:
         return []
     return [
-        measure.series(read_run(root, result.run_of(run), reference=run.reference))
+        quantity.series(read_run(root, result.run_of(run), reference=run.reference))
         for run in result.runs_of_the_chosen
         if run.state == "finished"
     ]
 
 
-def description_of(title: str, lines: Sequence[Line], measure: Quantity, setting: str) -> str:
+def description_of(title: str, lines: Sequence[Line], quantity: Quantity, setting: str) -> str:
     ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
+        f"{line.name} ends at {line.points[-1][1]:.2f} {quantity.unit}".rstrip() for line in lines
     )
-    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."
+    return f"Test {quantity.words} by round, {title}, setting {setting}: {ends}."

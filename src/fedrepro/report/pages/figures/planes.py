@@ -69,25 +69,15 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
         if not analyses:
             break
         shared = planes.range_of([each.heights(kind) for _, each in analyses], kind == "loss")
-        heights = [
-            (
-                label,
-                {
-                    _short(mark.name, each.marks): value
-                    for mark, value in zip(each.marks, each.of_marks(kind), strict=True)
-                },
-            )
-            for label, each in analyses
-        ]
-        if said := leaders(heights, higher_is_better=False, unit="%" if kind == "error" else ""):
-            drawn.say(f"By {kind} of the marked models: {said}")
+        heights = []
         for label, each in analyses:
             values = each.heights(kind)
             marks = [
                 Mark(_short(mark.name, each.marks), mark.x, mark.y or 0.0, place < CORNERS)
                 for place, mark in enumerate(each.marks)
             ]
-            at = zip(marks, each.of_marks(kind), strict=True)
+            at = [*zip(marks, each.of_marks(kind), strict=True)]
+            heights.append((label, {mark.name: value for mark, value in at}))
             shown = ", ".join(f"{mark.name} {value:.3g}" for mark, value in at)
             svg = planes.draw(
                 each.x,
@@ -99,6 +89,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
                 description=f"{label}, {kind}: {shown}.",
             )
             drawn.panels.append(Panel(f"{label}: {kind}", svg))
+        if said := leaders(heights, higher_is_better=False, unit="%" if kind == "error" else ""):
+            drawn.say(f"By {kind} of the marked models: {said}")
     return drawn
 
 

@@ -13,13 +13,13 @@ from fedrepro.support.printing import counted, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
-    measure = figure.metric.quantity
+    quantity = figure.metric.quantity
     seeds = len(target.seeds)
     spread = "the mean over seeds; the band spans lowest to highest" if seeds > 1 else (
         "a single seed"
     )  # fmt: skip
     drawn = Drawn(
-        f"{sentence_case(measure.words)} over the rounds of the table's summary: {spread}.",
+        f"{sentence_case(quantity.words)} over the rounds of the table's summary: {spread}.",
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
         key=key_of(figure.lines),
     )
@@ -54,14 +54,14 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
             )
             svg = curves.draw(
                 lines,
-                description=f"{measure.words} by {panel.x}, {panel.label}: {ends}.",
+                description=f"{quantity.words} by {panel.x}, {panel.label}: {ends}.",
                 names=figure.lines,
-                unit=measure.unit,
+                unit=quantity.unit,
                 across=symbol(panel.x),
             )
             drawn.panels.append(Panel(panel.label, svg))
     means = [(place, comparable(those)) for place, those in results.items()]
-    drawn.sees = leaders(means, measure.higher_is_better, measure.unit)
+    drawn.sees = leaders(means, quantity.higher_is_better, quantity.unit)
     return drawn
 
 
