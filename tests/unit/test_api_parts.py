@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import fedrepro as fr
@@ -208,13 +210,13 @@ def test_a_run_has_one_end() -> None:
 def test_initial_weights_need_neither_counters_nor_what_is_frozen(affine: bool) -> None:
     def net() -> nn.Module:
         made = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=affine), nn.Linear(4, 2))
-        made[2].bias.requires_grad_(False)
+        made[2].bias.requires_grad_(False).fill_(0.5)
         return made
 
     whole = net().state_dict()
     for missing in whole:
         rest = {name: leaf for name, leaf in whole.items() if name != missing}
-        build = given.starting_from("x", lambda shape, outputs: net(), rest)
+        build = given.starting_from("x", lambda shape, outputs: net(), rest, 1)
         if missing in ("1.num_batches_tracked", "2.bias"):
             made = build((3,), 2)
             assert all(torch.equal(made.state_dict()[name], leaf) for name, leaf in rest.items())
@@ -223,7 +225,7 @@ def test_initial_weights_need_neither_counters_nor_what_is_frozen(affine: bool) 
                 build((3,), 2)
     for wrong in ({"more": torch.zeros(1)}, {"0.weight": torch.zeros(4, 2)}):
         with refused("value", names=("initial", *wrong)):
-            given.starting_from("x", lambda shape, outputs: net(), whole | wrong)((3,), 2)
+            given.starting_from("x", lambda shape, outputs: net(), whole | wrong, 1)((3,), 2)
 
 
 class OfShapes(nn.Module):
@@ -567,3 +569,67 @@ def test_a_tool_is_told_whether_the_run_has_finished(
         callback.on_evaluation(2, {"x": 1.0})
         callback.on_end(SimpleNamespace(finished=finished))  # type: ignore[arg-type]
         assert told == [tool, (2, {"x": 1.0}), finished]
+
+
+class Drawn(nn.Module):
+    """A frozen layer with drawn weights, a constant buffer, and two layers with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(3, 3).requires_grad_(False)
+        self.register_buffer("shift", torch.tensor([0.1, 0.2, 0.3]))
+        self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.other.weight = self.one.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.other(self.one(self.frozen(x + self.shift)))
+        return out
+
+
+def test_a_run_s_file_begins_another_one_with_the_same_frozen_weights(tmp_path: Path) -> None:
+    data = {"clients": [(np.eye(3, dtype="f4"), np.arange(3))], "rounds": 1, "lr": 1e-9}
+    test = data["clients"][0]
+    first = fr.train("fedavg", Drawn, seed=1, test=test, folder=tmp_path / "run", **data)
+    file = tmp_path / "run/model.safetensors"
+    again = fr.train("fedavg", Drawn, seed=1, test=test, initial=file, **data)
+    assert torch.equal(again.model(torch.eye(3)), first.model(torch.eye(3)))
+    for initial, lacking in ((file, "frozen.weight"), (load_file(file), "frozen.bias")):
+        with refused(names=lacking):
+            fr.train("fedavg", Drawn, seed=2, test=test, initial=initial, **data)
+
+
+@pytest.mark.parametrize("model", ["logistic", "twonn"])
+def test_a_run_moves_no_generator_of_its_caller(model: str) -> None:
+    states = []
+    for called in (False, True):
+        torch.manual_seed(0), np.random.seed(0), random.seed(0)  # noqa: NPY002
+        if called:
+            x, y = np.eye(3, dtype="f4"), np.arange(3)
+            fr.train("fedavg", model, [(x, y)], rounds=1, test=(x, y))
+        states.append((torch.rand(1).item(), np.random.rand(), random.random()))  # noqa: NPY002
+    assert states[0] == states[1]
+
+
+def test_sparse_embeddings_are_refused() -> None:
+    net = nn.Sequential(nn.EmbeddingBag(20, 4, sparse=True), nn.Linear(4, 2))
+    x, y = np.arange(40).reshape(8, 5) % 20, np.arange(8) % 2
+    with refused(key="0.sparse", value=True):
+        fr.train("fedavg", net, [(x, y)], rounds=1)
+
+
+@pytest.mark.parametrize(
+    "sample", [torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)]
+)
+def test_samples_that_are_no_arrays_are_refused(sample: torch.Tensor) -> None:
+    with refused():
+        fr.train("fedavg", "logistic", [[(sample, label % 2) for label in range(8)]], rounds=1)
+
+
+def test_a_measure_of_clients_needs_their_test_samples() -> None:
+    samples = np.eye(4, dtype="f4"), np.arange(4) % 2
+    with refused(key="test_fraction", names="half"):
+
+        def half(outputs: object, targets: object) -> float:
+            return 0.5
+
+        fr.train("fedavg", "logistic", [samples], rounds=1, test=samples, measures=half)

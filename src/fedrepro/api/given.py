@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -15,6 +15,7 @@ from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import values_in
 from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.modules import float_buffers
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.facts import defaults_of
@@ -23,9 +24,14 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 from fedrepro.methods.registry import as_own, compose
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
+from fedrepro.models.weights import untrained
+from fedrepro.run.store import KEY, load_tree, refuse_other_constants
+from fedrepro.support import rng
 from fedrepro.support.errors import bad_value, nearest, refusal
+from fedrepro.support.files import plain
 from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE, Folders, Kind, classes_in, taken_name
+from fedrepro.support.rng import drawing_on, stream
 
 # How the parts of a run's code are called.
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
@@ -166,56 +172,84 @@ def stop_of(stop: Any, callbacks: Iterable[Callback]) -> Any:
     return stops[0] if stops else stop
 
 
+def refuse_unscored(objects: Iterable[Object], share: float) -> None:
+    """Refuse a measure of clients' outputs where clients hold out no test samples.
+
+    Raises:
+        UserError: for it.
+    """
+    for kind, name, each in objects:
+        if kind == "measures" and not share and each.per == "client" and each().from_outputs:
+            wanted = f"above 0 with measure {name}, which needs test samples of each client"
+            raise bad_value(WHERE, "test_fraction", share, wanted)
+
+
 def starting_from(
-    model: Any, build: Callable[..., Any] | None, initial: Any
+    model: Any, build: Callable[..., Any] | None, initial: Any, seed: int
 ) -> Callable[[tuple[int, ...], int], Any]:
     """A function that builds a model with initial weights.
 
     Args:
         model: its name, if ``build`` does not build it.
         initial: a state dict or a module with one, or the path of a file of safetensors.
+        seed: of the run.
 
     Raises:
         UserError: for other files, also when it builds a module that lacks one of the tensors, or
-            has others.
+            has others, or frozen ones that are drawn in each run.
     """
-    tensors = _tensors(initial)
+    tensors, facts = _tensors(initial)
+
+    def built(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        if build is None:
+            return models.build(model, shape, outputs)
+        return models.made("model", build, shape, outputs)
 
     def made(shape: tuple[int, ...], outputs: int) -> Any:
-        if build is None:
-            module = models.build(model, shape, outputs)
-        else:
-            module = models.made("model", build, shape, outputs)
+        module = built(shape, outputs)
         wanted = module.state_dict()
-        frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
         for name, leaf in wanted.items():
             if name in tensors and tensors[name].shape != leaf.shape:
                 shapes = [*tensors[name].shape], [*leaf.shape]
                 raise bad_value(WHERE, f"initial.{name}", shapes[0], f"the shape {shapes[1]}")
-            # A run keeps neither counters nor what is frozen.
-            if name not in tensors and name not in frozen and leaf.is_floating_point():
-                why = f"initial: no {name}{nearest(name, tensors)}"
-                raise refusal(WHERE, why, f"initial.{name}", code="missing")
         for name in tensors.keys() - wanted.keys():
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)
+        # Tied weights have two names, of which one will do; counters are of no run.
+        needed = {**dict(module.named_parameters()), **float_buffers(module)}
+        lacking = {name for name in needed if name in wanted and name not in tensors}
+        if lacking and facts:  # a run's file, without what training cannot change
+            with drawing_on(stream(seed, "init")), untrained():  # as in the run
+                refuse_other_constants(built(shape, outputs), tensors, facts, f"{WHERE}: initial")
+        elif lacking:
+            with rng.seeded(seed + 1):
+                again = dict(built(shape, outputs).named_parameters())
+            for name in sorted(lacking):
+                leaf = needed[name]
+                frozen = isinstance(leaf, nn.Parameter) and not leaf.requires_grad
+                if not frozen or not leaf.equal(again[name]):
+                    why = f"initial: no {name}{nearest(name, tensors)}"
+                    raise refusal(WHERE, why, f"initial.{name}", code="missing")
         module.load_state_dict(tensors, strict=False)
         return module
 
     return made
 
 
-def _tensors(initial: Any) -> dict[str, Any]:
+def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of initial weights; if a run wrote their file, what it says of them."""
     initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
     if isinstance(initial, Mapping):
         for name, leaf in initial.items():
             if not isinstance(leaf, Tensor):
                 wanted = "a tensor: of a checkpoint, pass the state dict in it"
                 raise bad_value(WHERE, f"initial.{name}", type(leaf).__name__, wanted)
-        return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}
+        return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}, {}
     if not isinstance(initial, str | Path):
         raise bad_value(WHERE, "initial", initial, "a state dict, or a file of safetensors")
     try:
-        return dict(load_file(initial))
+        with safe_open(plain(Path(initial)), framework="pt") as file:
+            ours = KEY in (file.metadata() or {})
+        return load_tree(Path(initial)) if ours else (load_file(initial), {})
     except (SafetensorError, OSError, ValueError) as error:
         said = f"can't be read as safetensors: {str(error).partition(chr(10))[0]}"
         raise refusal(WHERE, f"initial: {initial}: {said}", "initial", code="unreadable") from None

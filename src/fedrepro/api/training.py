@@ -213,8 +213,9 @@ def _trained(said: SimpleNamespace) -> Run:
     if said.initial is not None:
         if chosen.weights == "draw":
             raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
-        architecture = given.starting_from(said.model, architecture, said.initial)
+        architecture = given.starting_from(said.model, architecture, said.initial, chosen.seed)
     objects = given.objects_of(said.loss, said.measures)
+    given.refuse_unscored(objects, share)
     content = {
         **_only(SAME, said),
         "dataset": NAME,

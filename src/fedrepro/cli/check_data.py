@@ -24,10 +24,12 @@ from fedrepro.data.readers.packing import Packing
 from fedrepro.data.readers.tables import header_of
 from fedrepro.support.errors import COMMAND_LINE, bad_argument, bad_value, listed, unreadable
 from fedrepro.support.packaged import CONFIG
-from fedrepro.support.typed_yaml import validate, written
+from fedrepro.support.typed_yaml import read_value, validate, written
 
 EXPORT = "images.npz"  # in a folder of `fedrepro synth export`
 LISTS = ("drop", "missing")  # keys whose values are separated by commas
+NUMBERS = ("mean", "std")  # and those whose are numbers
+ABOUT = ("title", "licence", "citation")  # keys that all kinds have
 
 
 def handle(arguments: argparse.Namespace) -> None:
@@ -63,6 +65,8 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     elif path.exists():
         name = re.sub("[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "mine"
         keys = _guessed(path)
+        if any(text.startswith("kind=") for text in changes):  # another one has other keys
+            keys = {key: keys[key] for key in (*ABOUT, "path")}
     else:
         expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"
         raise bad_argument("DATA", data, expected, own)
@@ -70,7 +74,11 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     for key, value in values_of([*{*changes} - {match[0] for match in in_brackets}]).items():
         keys[key] = str(value).split(",") if key in LISTS else value
     for _, key, values in (match.group(0, 1, 2) for match in in_brackets):
-        keys[key] = [each.strip(" \"'") for each in values.split(",")]
+        texts = [each.strip(" \"'") for each in values.split(",")]
+        where = f"--set {key}"
+        keys[key] = [
+            read_value(text, COMMAND_LINE, where) if key in NUMBERS else text for text in texts
+        ]
     content = {"datasets": {name: keys}}
     spec = validate(Catalogue, content, COMMAND_LINE).datasets[name]
     assert isinstance(spec, Own)
@@ -85,13 +93,14 @@ def _guessed(path: Path) -> dict[str, Any]:
         return {"kind": "synthetic", **about}
     if path.name == EXPORT:
         return {"kind": "synthetic", **about, "path": str(path.parent)}
-    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    if suffix in (".csv", ".tsv", ".txt"):
         return {"kind": "tabular_csv", **about, "label": header_of(path)[-1]}
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
+    if suffix in (".jsonl", ".ndjson"):
         return {"kind": "text", **about, "text": "text", "label": "label", "length": 64}
-    if path.suffix.lower() in (".npz", ".parquet", ".pq"):
+    if suffix in (".npz", ".parquet", ".pq"):
         return {"kind": "arrays", **about}
-    if path.is_dir() or path.suffix.lower() in (".zip", ".tar", ".gz", ".tgz"):
+    if path.is_dir() or suffix in (".zip", ".tar", ".tgz"):
         return {"kind": "image_folder", **about, "height": 32, "width": 32}
     expected = (
         "a CSV file, images in folders train/CLASS, arrays in an npz or Parquet file, texts in "

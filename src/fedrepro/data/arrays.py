@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.readers.arrays import (
+    as_type,
     inputs_of,
     kind_of,
     numbers_of,
@@ -140,7 +141,7 @@ def _together(clients: Sequence[_Inputs]) -> tuple[list[NDArray[Any]], Packing |
     if ALONE not in clients[0]:
         return packed(clients, WHERE)
     stored = stored_as(WHERE, "x", [inputs[ALONE] for inputs in clients])
-    return [inputs[ALONE].astype(stored) for inputs in clients], None
+    return [as_type(WHERE, "x", inputs[ALONE], stored) for inputs in clients], None
 
 
 def _classes_of(splits: Sequence[Split], task: str) -> int:

@@ -18,6 +18,7 @@ from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
+from fedrepro.data.readers.arrays import as_float32
 from fedrepro.data.readers.content import (
     LARGEST,
     Content,
@@ -163,6 +164,7 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
             why = f"{split}: a value is NaN, infinite or too large for float32"
             raise refusal(name, why, split)
+        _check_digits(content, samples, f"{name}: {split}")
         if spec.task in NUMBERS:
             _check_targets(samples, spec.task, f"{name}: {split}")
             continue
@@ -187,6 +189,16 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
     if spec.mean is not None and len(spec.mean) != content.train.x.shape[1]:
         channels = content.train.x.shape[1]
         raise bad_value(name, "mean", list(spec.mean), f"{channels} numbers")
+
+
+def _check_digits(content: Content, samples: RawSamples, where: str) -> None:
+    """Refuse features and targets that float32 makes equal."""
+    standardised = bool(content.notes.get("standardised"))
+    arrays = {"x": (samples.x, content.notes.get("features", [])), "y": (samples.y, [])}
+    for key, (array, names) in arrays.items():
+        if array.dtype not in STORED and array.dtype.kind == "f":
+            names = names if len(names) == array[0].size else []
+            as_float32(where, key, array, names, standardised and key == "x")
 
 
 def _check_targets(samples: RawSamples, task: str, where: str) -> None:

@@ -44,10 +44,14 @@ def array_of(value: Any) -> NDArray[Any]:
     """A value as an array; a Pillow image as bytes [channels, height, width], as torchvision's.
 
     Raises:
-        UserError: for an image of more than 8 bits per channel, which Pillow would cut off.
+        UserError: for an image of more than 8 bits per channel, which Pillow would cut off, and for
+            a tensor that is no array, such as one of bfloat16 or one that requires gradients.
     """
     if not hasattr(value, "getbands"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except (TypeError, RuntimeError) as error:
+            raise refusal("fedrepro.train", f"expected a sample as an array: {error}") from None
     if value.mode.startswith(("I", "F")):
         wanted = "8 bits per channel: convert it, with the scale that suits your images"
         raise bad_value("fedrepro.train", "mode of an image", value.mode, wanted)

@@ -286,7 +286,8 @@ def build(
         raise bad_value("samples of several inputs", "model", name, wanted)
     given = (weights,) if model.weights else ()
     build = getattr(import_module(f"fedrepro.models.{model.module}"), model.function)
-    return build(input_shape, outputs, *given)  # type: ignore[no-any-return]
+    with import_module("torch").random.fork_rng([]):  # layers draw weights, which are drawn again
+        return build(input_shape, outputs, *given)  # type: ignore[no-any-return]
 
 
 def outline(
@@ -316,6 +317,10 @@ def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Mo
         raise refusal(f"model {name}", why)
     if next(module.parameters(), None) is None:
         raise refusal(f"model {name}", "has no parameters: expected some to train")
+    for part, layer in module.named_modules():
+        if getattr(layer, "sparse", False) is True:  # an embedding
+            wanted = "false: optimizers take gradients of all its rows"
+            raise bad_value(f"model {name}", f"{part}.sparse".lstrip("."), True, wanted)
     try:
         return copied(module)
     except (TypeError, RuntimeError):  # a lock, a file or a generator in it

@@ -13,9 +13,10 @@ from fedrepro.check.own_measures import repeatable
 from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
-from fedrepro.data.dataset import Dataset
+from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.readers.arrays import as_type
 from fedrepro.data.readers.packing import Packing
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.losses import Loss, with_loss
@@ -192,11 +193,12 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
 
 def _stored_as(dataset: Dataset, kind: Any, packing: Packing | None) -> Dataset:
     """The data set with inputs of another type."""
-    train, test = (
-        split and replace(split, x=split.x.astype(kind)) for split in (dataset.train, dataset.test)
-    )
-    assert train
-    return replace(dataset, train=train, test=test, packing=packing)
+
+    def stored(split: Split) -> Split:
+        return replace(split, x=as_type(dataset.name, "x", split.x, kind))
+
+    test = dataset.test and stored(dataset.test)
+    return replace(dataset, train=stored(dataset.train), test=test, packing=packing)
 
 
 def measures_of(setting: Setting, per: Per, folders: Folders) -> list[Measure]:

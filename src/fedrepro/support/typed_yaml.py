@@ -421,7 +421,10 @@ def _key(location: Location, data: object) -> str:
 
 
 def _quoted(text: object) -> list[str]:
-    return re.findall(r"'([^']*)'", str(text))
+    """The choices in a list of pydantic's: words in quotes, or numbers."""
+    return re.findall(r"'([^']*)'", str(text)) or re.findall(
+        r"[^\s,]+", str(text).replace(" or ", " ")
+    )
 
 
 def _one_of(choices: Iterable[str]) -> str:

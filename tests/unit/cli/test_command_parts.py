@@ -14,6 +14,7 @@ from fedrepro.cli import check_data, console, data, plan, ranking
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
 from fedrepro.data.readers.content import Content
+from fedrepro.report.cells.league import League
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 
@@ -107,7 +108,8 @@ def test_a_match_is_one_that_it_cannot_play_only_if_all_its_runs_failed(
     monkeypatch.setattr(ranking, "published", SimpleNamespace(
         load=lambda _: SimpleNamespace(references=None)))  # fmt: skip
     monkeypatch.setattr(ranking.tables, "compute", lambda *_: None)
-    monkeypatch.setattr(ranking, "league_of", lambda *_, **named: told.update(named) or "league")
+    nobody = League((), (), "")
+    monkeypatch.setattr(ranking, "league_of", lambda *_, **named: told.update(named) or nobody)
     monkeypatch.setattr(ranking, "Renderer", lambda *_, **__: SimpleNamespace(
         write_assets=lambda: None))  # fmt: skip
     for name in ("write_league", "without_dead_links", "sync_disk"):
@@ -115,9 +117,9 @@ def test_a_match_is_one_that_it_cannot_play_only_if_all_its_runs_failed(
     bench = SimpleNamespace(root=Path(), table=lambda *_: None)
     made = ranking.Request(bench, "mine", [match_of("a", "s/a", False, 2)], {"x": "y"}, [], "own",  # type: ignore[arg-type]
                            None, 1)  # fmt: skip
-    assert ranking._league(made, {}, []) == "league"
     gone = {"a": "1"} if set(states) == {"failed"} else {}
-    assert told["unable"] == {"x": "y", **gone}
+    assert ranking._league(made, {}, []).unable == {"x": "y", **gone}
+    assert [match.title for match in told["matches"]] == [*({"a"} - gone.keys())]
 
 
 # --- estimate -------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The commands about data, on what the repository carries."""
 
+import gzip
 import json
 import re
 import shutil
@@ -279,6 +280,30 @@ def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[s
         out = capsys.readouterr().out
         assert "classes\t2 with training samples: a (4), b (4)\n" in out
         assert "sample 2\ta\nsample 3\tb\n" in out and "path: export\n" in out
+
+
+@pytest.mark.parametrize("kind", [[], ["--set", "kind=tabular_csv"]])
+def test_a_compressed_table_is_a_table(
+    own: Path, kind: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{row},{row % 2}\n" for row in range(20))
+    (own / "data/small.csv.gz").write_bytes(gzip.compress(f"age,ill\n{rows}".encode()))
+    assert main(["check-data", "data/small.csv.gz", "--set", "label=ill", *kind]) == 0
+    assert "column ill\tlabel\n" in capsys.readouterr().out
+
+
+def test_numbers_of_channels(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("cat/1", "cat/2", "dog/1", "dog/2"):
+        (own / "images/train" / place).parent.mkdir(parents=True, exist_ok=True)
+        (own / "images/train" / f"{place}.png").write_bytes(encoded((1, 2, 3)))
+    half = "[0.5, 0.5, 0.5]"
+    sets = ["--set", f"mean={half}", "--set", f"std={half}"]
+    assert main(["check-data", "images", *sets]) == 0
+    assert "std:\n    - 0.5\n" in capsys.readouterr().out
+    for wrong in ("std=[0, 0.5, 0.5]", "std=[-1, 0.5, 0.5]", "channels=2"):
+        assert main(["check-data", "images", *sets[:2], "--set", wrong]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.search("std|one of 1, 3", line)
 
 
 def test_arrays_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,12 +51,13 @@ def test_other_forms_give_the_same(of_fractions: float) -> None:
     assert trained(frame, pd.Series(Y)) == of_fractions
 
 
-@pytest.mark.parametrize("added", [2**31, 2**40, -(2**40), 2**62])
-def test_large_whole_numbers_do_not_wrap(added: int) -> None:
-    stored = dataset_of([(X + added, Y)]).train.x
-    assert np.allclose(stored, X.astype(float) + added, rtol=1e-6)
-    mixed = dataset_of([(X, Y), (X.astype(np.uint64) + np.uint64(2**63), Y)]).train.x
-    assert np.allclose(mixed[40:], X.astype(float) + 2.0**63, rtol=1e-6)
+@pytest.mark.parametrize("factor", [2**26, 2**40, -(2**40), 2**57])
+def test_large_whole_numbers_do_not_wrap(factor: int) -> None:
+    stored = dataset_of([(X * factor, Y)]).train.x
+    assert np.allclose(stored, X.astype(float) * factor, rtol=1e-6)
+    large = X.astype(np.uint64) * np.uint64(2**58)
+    mixed = dataset_of([(X, Y), (large, Y)]).train.x
+    assert np.allclose(mixed[40:], X.astype(float) * 2.0**58, rtol=1e-6)
     assert np.array_equal(mixed[:40], X)
 
 

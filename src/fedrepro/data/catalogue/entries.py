@@ -43,6 +43,9 @@ WordNetId = Annotated[
 ]
 Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
+PositivePerChannel = tuple[
+    Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")], ...
+]
 TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 Pixels = Annotated[
     Whole, Field(ge=1, le=MOST_PIXELS), expected(f"a number of pixels from 1 to {MOST_PIXELS}")
@@ -169,7 +172,7 @@ class Described(Typed):
     size: DataSize | None = Field(default=None, serialization_alias="holds")
     task: Task = "classification"
     mean: PerChannel | None = None
-    std: PerChannel | None = None
+    std: PositivePerChannel | None = None
 
     @model_validator(mode="after")
     def _mean_with_std(self) -> Self:

@@ -43,6 +43,57 @@ def unlike(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError
     return refusal(path, f"{name}: {array.dtype} {array.shape}: expected {wanted}", name)
 
 
+SEEN = 2**21  # numbers that are looked at for what float32 loses
+
+
+def as_float32(
+    where: object,
+    key: str,
+    x: NDArray[Any],
+    names: Sequence[str] = (),
+    standardised: bool = False,
+) -> NDArray[np.float32]:
+    """Finite numbers [n, ...] as float32.
+
+    Float32 has seven digits: numbers that lie far from 0 beside their differences, as times in
+    seconds since 1970 do, become equal.
+
+    Args:
+        names: of the columns of x [n, columns].
+        standardised: whether the columns are, so that one number may have moved all others.
+
+    Raises:
+        UserError: if a column loses a tenth of its different numbers and a hundredth of its spread.
+    """
+    stored = np.asarray(x.astype(np.float32))
+    if x.dtype in (np.float32, np.float16) or x.dtype.kind == "b" or len(x) < 2:
+        return stored
+    flat, kept = x.reshape(len(x), -1), stored.reshape(len(x), -1)
+    some = slice(None, None, 1 + flat.size // SEEN)
+    exact = flat[some]
+    if exact.dtype.kind == "f":  # without the last bits, in which sums that should be equal differ
+        mantissa, exponent = np.frexp(exact)
+        exact = np.ldexp(np.round(mantissa * 2**44), exponent)
+    for column in np.flatnonzero(_different(kept[some]) < 0.9 * _different(exact)).tolist():
+        numbers = np.unique(flat[some, column])
+        low, middle, high = (float(np.quantile(numbers, q)) for q in (0.25, 0.5, 0.75))
+        if np.spacing(np.float32(max(abs(low), abs(high)))) <= 0.01 * (high - low):
+            continue
+        place, left = names[column] if names else key, len(np.unique(kept[some, column]))
+        repair = f"subtract one amid them, such as {middle:.15g}"
+        if standardised:
+            repair = "one is far from all others: list it in `missing` if it stands for none"
+        digits = "float32, which has seven digits"
+        why = f"{place}: {len(numbers):,} different numbers become {left:,} in {digits}: {repair}"
+        raise refusal(where, why, place)
+    return stored
+
+
+def _different(x: NDArray[Any]) -> NDArray[np.int64]:
+    """How many different numbers there are in each column of x [n, columns]."""
+    return np.asarray(1 + np.count_nonzero(np.diff(np.sort(x, axis=0), axis=0), axis=0))
+
+
 def inputs_of(where: object, key: str, x: NDArray[Any]) -> NDArray[Any]:
     """Inputs [n, ...] as whole numbers or finite float32.
 
@@ -54,12 +105,20 @@ def inputs_of(where: object, key: str, x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.kind != "f":
         return x
     with np.errstate(over="ignore"):  # beyond float32 is infinite
-        stored = x.astype(np.float32)
-    wrong = np.argwhere(~np.isfinite(stored))
+        wrong = np.argwhere(~np.isfinite(x.astype(np.float32)))
     if len(wrong):
         row, value = wrong[0][0], float(x[tuple(wrong[0])])
         raise bad_value(where, f"{key}, row {row}", value, "a finite number of float32")
-    return stored
+    return as_float32(where, key, x)
+
+
+def as_type(where: object, key: str, x: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
+    """Numbers [n, ...] as another type.
+
+    Raises:
+        UserError: as :func:`as_float32`.
+    """
+    return as_float32(where, key, x) if kind is np.float32 else x.astype(kind)
 
 
 def kind_of(x: NDArray[Any]) -> str:
@@ -90,7 +149,7 @@ def numbers_of(where: object, key: str, y: NDArray[Any], task: str) -> NDArray[n
     Raises:
         UserError: for others.
     """
-    y = inputs_of(where, key, y).astype(np.float32)
+    y = as_float32(where, key, inputs_of(where, key, y))
     if task == "multi_label" and (y.ndim != 2 or not np.isin(y, (0, 1)).all()):
         wrong = [*y.shape] if y.ndim != 2 else float(y[~np.isin(y, (0, 1))][0])
         raise bad_value(where, key, wrong, "[n, labels] of 0 and 1, as the task is multi_label")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Arrays
 from fedrepro.data.readers.arrays import (
+    as_type,
     inputs_of,
     npz_arrays,
     numbers_of,
@@ -92,7 +93,7 @@ def content_of(
         x = inputs_of(where, "x", arrays["x"])
         if x.ndim < 2:
             raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
-        x = x.astype(stored_as(where, "x", [x]))
+        x = as_type(where, "x", x, stored_as(where, "x", [x]))
     if task in NUMBERS:
         labels = numbers_of(where, "y", arrays["y"], task)
         class_names = [str(number) for number in range(targets_of(x, labels))]

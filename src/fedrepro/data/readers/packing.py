@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.readers.arrays import stored_as
+from fedrepro.data.readers.arrays import as_type, stored_as
 from fedrepro.support.errors import bad_value
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def packed(
         if mixed and types[name] is np.int32 and (most := int(np.abs(x).max(initial=0))) > LARGEST:
             wanted = f"at most {LARGEST} beside fractions, or floats if they are no ids"
             raise bad_value(where, f"x.{name}", most, wanted)
-        flat = x.astype(common).reshape(len(x), -1)
+        flat = as_type(where, f"x.{name}", x, common).reshape(len(x), -1)
         return flat / np.float32(255) if mixed and types[name] is np.uint8 else flat
 
     arrays = [np.concatenate([columns(*each) for each in x.items()], 1) for x in clients]

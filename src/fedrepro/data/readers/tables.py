@@ -293,7 +293,7 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     if wrong.any():
         value = cells[wrong].iloc[0]
         if isinstance(value, str) and "," in value and decimal[wrong].iloc[0]:
-            repair = ": write decimals with a point"
+            repair = ": write decimals with a point, and thousands without a comma"
         raise refused(value, wrong, f"{expected}{repair}")
 
 

@@ -59,7 +59,8 @@ class Renderer:
         """Write a file of the site if it changes; comparing is cheaper than an atomic write."""
         path, wanted = (
             self.root / SITE / page,
-            content.encode() if isinstance(content, str) else content,
+            # A name of a file that is no UTF-8 has surrogates.
+            content.encode(errors="backslashreplace") if isinstance(content, str) else content,
         )
         if not path.is_file() or path.read_bytes() != wanted:
             with write_atomically(path, durable=False) as temporary:
