@@ -164,9 +164,11 @@ def test_runs_of_a_list_differ_in_their_seed_and_in_nothing_else() -> None:
     for show in (fr.compare, fr.plot):
         with refused("value", key="a: seed", value=0):
             show({"a": [first, again]}, of="x")
-        show({"a": first, "b": [again, other]}, of="x")  # what one does not state is no difference
+        show({"a": first, "b": other}, of="x")
+        with refused("value", key="a: optimizer.lr"):  # a key that is left out has its default
+            show({"a": [first, other]}, of="x")
         first.manifest["run"]["optimizer"] = {"lr": 0.1}
-        with refused("value", key="a: optimizer"):
+        with refused("value", key="a: optimizer.lr"):
             show({"a": [first, other]}, of="x")
         del first.manifest["run"]["optimizer"]
 
@@ -633,3 +635,47 @@ def test_a_measure_of_clients_needs_their_test_samples() -> None:
             return 0.5
 
         fr.train("fedavg", "logistic", [samples], rounds=1, test=samples, measures=half)
+
+
+CHANGES = {
+    "attack": {"attack": {"kind": "sign_flip", "share": 0.5, "scale": 5}},
+    "availability": {"availability": {"dropout": 0.5}},
+    "schedule": {"lr_schedule": "cosine"},
+    "class weights": {"class_weights": [1.0, 2.0]},
+    "stop": {"stop": {"at": 99}},
+    "rate": {"lr": 0.25},
+    "loss": {"loss": "squared"},
+    "data": {"clients": "other"},
+    "test samples": {"test": "other"},
+}
+
+
+def _squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return ((outputs.softmax(-1)[:, 1] - targets) ** 2).mean()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(name: str) -> None:
+    x = np.eye(4, dtype="f4")
+    samples, other = (x, np.arange(4) % 2), (2 * x, np.arange(4) % 2)
+
+    def run(seed: int, **changes: Any) -> fr.Run:
+        said = {"clients": [samples, samples], "test": samples, "rounds": 1, **changes}
+        said |= {
+            key: other if key == "test" else [other] * 2 for key in said if said[key] == "other"
+        }
+        said |= {"loss": _squared} if "loss" in changes else {}
+        return fr.train("fedavg", "logistic", seed=seed, **said)
+
+    one, two, changed = run(1), run(2), run(2, **CHANGES[name])
+    assert fr.compare({"a": [one, two], "b": [changed]})["seeds"].tolist() == [2, 1]
+    for group in ([one, changed], [changed, one]):
+        for ask in (fr.compare, fr.plot):
+            with refused("value"):
+                ask({"a": group})
+
+
+def test_groups_of_one_name_are_refused() -> None:
+    run = run_of({"x": [1.0]})
+    with refused(key="runs"):
+        fr.compare({1: run, "1": run}, of="x")  # type: ignore[dict-item]

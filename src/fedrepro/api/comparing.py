@@ -10,9 +10,16 @@ import pandas as pd
 from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.measures import registry
-from fedrepro.provenance.identity import Identity, class_of, may_average
+from fedrepro.provenance.identity import (
+    UNKNOWN,
+    Identity,
+    class_of,
+    differences,
+    may_average,
+    other_numbers,
+)
 from fedrepro.report.drawing import curves, frame
-from fedrepro.support.errors import bad_value, brief, refusal
+from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.printing import counted
 
@@ -172,6 +179,8 @@ def _named(
     ]
     names = given if isinstance(given, Mapping) else numbered
     named = dict(zip(map(str, names), groups, strict=True))
+    if len(named) < len(groups):
+        raise bad_value("fedrepro", "runs", [*map(repr, names)], "names that differ as text")
     for name, group in named.items():
         identities = [Identity.of(run.manifest) for run in group]
         if not may_average(identities, across=across):
@@ -190,12 +199,27 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
     for seed in seeds:
         if seeds.count(seed) > 1:
             raise bad_value("fedrepro", f"{name}: seed", seed, "one run of each seed in a list")
-    first = identities[0].configuration
-    for own in (identity.configuration for identity in identities[1:]):
-        for key in (key for key in first if key in own and key != "seed"):
-            if own[key] != first[key]:
-                wanted = f"{brief(str(first[key]))}, as its first run has"
-                raise bad_value("fedrepro", f"{name}: {key}", own[key], wanted)
+    first, *others = map(_but_seed, identities)
+    for own in others:
+        for differing in other_numbers(differences(own, first)):
+            wanted = f"{differing.wanted}, as its first run has"
+            raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
+
+
+def _but_seed(identity: Identity) -> Identity:
+    """The part of an identity that runs of all seeds share, as far as it can be compared.
+
+    The id of a model that is an object is that of its first weights, which a seed draws.
+    """
+    return Identity(
+        configuration={**identity.configuration, "seed": None},
+        numerics={
+            part: text
+            for part, text in identity.numerics.items()
+            if not part.startswith("model ") and not text.startswith(UNKNOWN)
+        },
+        data={"content_sha256": identity.data.get("content_sha256")},
+    )
 
 
 def _listed(group: Group) -> list[Run]:

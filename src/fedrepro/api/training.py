@@ -36,6 +36,7 @@ from fedrepro.methods.facts import facts_of
 from fedrepro.models import registry
 from fedrepro.models.registry import made
 from fedrepro.provenance import fingerprint, numerics
+from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run import runner
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
@@ -486,7 +487,7 @@ def _identity_of(part: str, of: Any, warns: bool) -> str:
     except UnknownError as error:
         if warns:
             _warn(f"{part}: no saved run is reused for it: it holds {error}")
-        return uuid.uuid4().hex
+        return f"{UNKNOWN}{uuid.uuid4().hex}"
 
 
 @contextmanager

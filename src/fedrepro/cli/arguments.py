@@ -1,8 +1,21 @@
 """Checks of single arguments of commands."""
 
+import re
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 from fedrepro.support.errors import bad_argument
+
+
+def whole_number(text: str) -> int:
+    """A number as an option gives it; ``int`` takes 1_0, and digits of other scripts.
+
+    Raises:
+        ArgumentTypeError: for another text.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ArgumentTypeError(f"{text!r}: expected a whole number")
+    return int(text)
 
 
 def require_at_least(key: str, value: int, least: int) -> None:

@@ -14,6 +14,7 @@ from typing import IO, Any, cast
 
 from fedrepro import __version__
 from fedrepro.analysis.studies import studies
+from fedrepro.cli.arguments import whole_number
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import commands, plugins
@@ -33,7 +34,7 @@ from fedrepro.support.printing import printable
 from fedrepro.support.terminal import Unfailing, say
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
-TYPES = {"float": float, "int": int, "path": Path}
+TYPES = {"float": float, "int": whole_number, "path": Path}
 
 # Words of earlier releases, which go on working: old word -> command.
 ALIASES = {"why": "explain", "plan": "estimate"}
@@ -247,6 +248,9 @@ def _open(path: Path | None) -> IO[str] | None:
             raise bad_argument("--log", str(path), "a file, not a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():  # not /dev/null
+            if path.suffix != ".log" and "logs" not in path.parts and path.stat().st_size:
+                wanted = "a new file, or one whose name ends in .log: a log is emptied"
+                raise bad_argument("--log", str(path), wanted)
             path.unlink()
         return cast(
             IO[str], Unfailing(open(path, "a", encoding="utf-8", buffering=1, opener=_opener))
@@ -289,6 +293,8 @@ def _inside(folder: Path) -> Iterator[None]:
         UserError: if it cannot be entered, or is the current one and has been deleted.
     """
     before = os.open(".", os.O_RDONLY)
+    if own := os.environ.get(plugins.VARIABLE):  # relative to where the command was called
+        os.environ[plugins.VARIABLE] = str(Path(own).absolute())
     try:
         os.chdir(folder)
         Path.cwd()

@@ -281,7 +281,8 @@ def train(bench: Workbench, runs: Mapping[RunKey, bool], cores: int) -> int:
 
 def _snakemake(files: Sequence[str], cores: int) -> int:
     """Make files, whether or not some fail. Signals go on to Snakemake and its jobs."""
-    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--keep-going", *files]
+    here = [sys.executable, "-P", "-m", "snakemake"]
+    command = [*here, "--cores", str(cores), "--keep-going", *files]
     passed_on = False
     with asked_to_stop() as stop:
         called = subprocess.Popen(command, stdout=2, process_group=0)  # stdout is the result's

@@ -2,8 +2,9 @@
 
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.kinds import Computed, Figure
@@ -54,6 +55,16 @@ def how_to_add(name: str, root: Path) -> str:
     return f"; `fedrepro init --with {system}` adds {system} to this workbench"
 
 
+# Folders of the site that hold other pages than a system's.
+OF_PAGES = ("assets", "claims", "compare", "methods", "reference", "runs")
+
+
+def _no_folder_of_pages(name: str) -> str:
+    if name in OF_PAGES:
+        raise ValueError(f"a name other than {', '.join(OF_PAGES)}, which are folders of the site")
+    return name
+
+
 class CompactFile(Typed):
     """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use.
 
@@ -93,7 +104,7 @@ class Experiment(Typed):
         tunes: what the paper tunes, which the same file says.
     """
 
-    system: Name
+    system: Annotated[Name, AfterValidator(_no_folder_of_pages)]
     title: str
     paper: str
     seeds: Seeds | None = None

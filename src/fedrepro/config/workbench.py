@@ -351,11 +351,13 @@ class Workbench:
         for key, value in values.items():
             having = [place for place, name in known.items() if key in (place, name)]
             of_setting = [] if having else setting.named(key)
-            if len(having or of_setting) != 1 or {*having, *of_setting} & {*grid, *keys}:
+            if {*having, *of_setting} & {*grid, *keys}:
+                raise bad_argument(option, key, "each key once")
+            if len(having or of_setting) != 1:
                 of_key = "a key of the setting, such as optimizer.lr"
                 choices = ", ".join(having or of_setting or (*known, of_key))
                 every = (*known.values(), *known, *setting.scalars)
-                raise bad_argument(option, key, f"one of {choices}, each once", every)
+                raise bad_argument(option, key, f"one of {choices}", every)
             if of_setting:
                 keys[of_setting[0]] = value
                 continue

@@ -29,6 +29,7 @@ OF_A_MACHINE = ("machine", "system", "processor", "vector_instructions", "accele
 # Keys of data without which a record's numbers are others: before there was this key, statistics of
 # a table were those of all rows, whoever held them out.
 WITHOUT_IS_OTHER = frozenset({"missing_sha256"})
+UNKNOWN = "unknown-"  # the id of code that cannot be compared begins so
 OURS = "fedrepro"  # code counts by its numerics ids, whatever version it came with
 
 

@@ -12,6 +12,7 @@ from fedrepro.support.files import absorb, replace_folder, settle
 
 # What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
 # command. Nobody else gives these names.
+OF_A_RUN = re.compile(r"(manifest|timing)\.json|(rounds|clients)\.parquet|model\.safetensors")
 LEFT_BY_SNAKEMAKE = re.compile(r"decisions\.parquet|mixtures\.parquet|round\d+-\w+\.safetensors")
 
 # The finished runs that a new one may replace: none, those of another configuration, code or data,
@@ -80,6 +81,9 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     except OSError as error:
         raise unreadable(folder, error.strerror) from error
     names = [name for name in names if outside or not LEFT_BY_SNAKEMAKE.fullmatch(name)]
+    if not outside and folder.absolute().parts[-6:-4] == ("results", "runs"):
+        # Someone's notes beside a run whose files Snakemake has removed: they stay.
+        names = [name for name in names if OF_A_RUN.fullmatch(name)]
     if names:
         more = f" and {len(names) - 1} more" if names[1:] else ""
         why = (

@@ -28,12 +28,13 @@ def of_package() -> dict[str, Any] | None:
 def of_folder(folder: Path) -> dict[str, Any] | None:
     """The commit that is checked out, and whether Python files in ``folder`` differ from it.
 
+    One that git ignores differs: it is in no commit.
+
     Returns:
         ``commit`` (40 or 64 hexadecimal digits) and ``dirty``; None if git knows of no commit.
     """
-    listing = _git(
-        folder, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", "*.py"
-    )
+    which = "--untracked-files=all", "--ignored=matching", "--", "*.py"
+    listing = _git(folder, "status", "--porcelain=v2", "--branch", *which)
     lines = listing.splitlines() if listing is not None else []
     heads = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
     if not heads or not COMMIT.fullmatch(heads[0]):

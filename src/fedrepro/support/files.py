@@ -92,12 +92,20 @@ def parse_json(text: str | bytes) -> Any:
     """The content of JSON text.
 
     Raises:
-        ValueError: if it is not JSON in UTF-8, or nested too deeply.
+        ValueError: if it is not JSON in UTF-8, nested too deeply, or has a key twice in an object.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in made if keys.count(key) > 1)!r} twice")
+    return made
 
 
 def visible(folder: Path, pattern: str) -> list[Path]:
@@ -260,7 +268,7 @@ def real_folder(path: Path) -> Path:
             raise refusal(path, "expected a folder, not links that lead to each other")
         if path.exists() and not path.is_dir():
             raise refusal(path, "expected a folder, not a file")
-    except (OSError, RuntimeError) as error:  # the second, until Python 3.12
+    except (OSError, RuntimeError, ValueError) as error:  # the last of a NUL in its name
         raise refusal(path, f"expected a folder: {error}") from error
     return path
 

@@ -71,7 +71,7 @@ def learn_methods_apart() -> None:
 
 
 def _check_apart() -> None:
-    checked = subprocess.run([sys.executable, "-m", __name__], check=False)
+    checked = subprocess.run([sys.executable, "-P", "-m", __name__], check=False)
     if checked.returncode:
         raise SystemExit(checked.returncode)
 

@@ -25,13 +25,14 @@ from fedrepro.support import commands, plugins
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.packaged import CONFIG
+from fedrepro.support.plugins import NONE
 from fedrepro.support.printing import CONTROL
 from fedrepro.support.terminal import let_go
 from support.places import ROOT
 
 OUTSIDE = "\x1b]0;title\x07 and \x1b[2J\r\x9b31m"
 LONG = "x" * 300
-VERIFY = ("--log", "log", "verify")
+VERIFY = ("--log", "x.log", "verify")
 
 
 def help_of(*words: str) -> str:
@@ -62,7 +63,7 @@ def test_control_characters_are_written_out(
     monkeypatch.setattr(verify, "handle", handle)
     assert main(VERIFY) == 2
     out, err = capsys.readouterr()
-    log = Path("log").read_text(encoding="utf-8")
+    log = Path("x.log").read_text(encoding="utf-8")
     assert not controls(out + err + log)
     assert log == err
     assert out == "found \\x1b]0;title\\x07 and \\x1b[2J\\x0d\\x9b31m\n"
@@ -139,7 +140,7 @@ def test_memory_that_runs_out_is_one_line(
 
     monkeypatch.setattr(verify, "handle", handle)
     assert main((*VERIFY, "some")) == 2
-    (line,) = Path("log").read_text(encoding="utf-8").splitlines()
+    (line,) = Path("x.log").read_text(encoding="utf-8").splitlines()
     assert line.startswith("fedrepro: verify some: memory ran out (")
     assert "`resources: {mem_mb: ...}`" in line and "`threads`" in line
     assert line in capsys.readouterr().err
@@ -151,7 +152,7 @@ def test_other_errors_are_not_called_lack_of_memory(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(verify, "handle", handle)
     assert main(VERIFY) == 1
-    assert "internal error: RuntimeError: on purpose" in Path("log").read_text(encoding="utf-8")
+    assert "internal error: RuntimeError: on purpose" in Path("x.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -163,11 +164,11 @@ def test_an_interrupted_command_ends_with_its_signal_s_status(
     def handle(arguments: argparse.Namespace) -> NoReturn:
         raise Interrupted("stopped", number)
 
-    Path("log").write_text("of an earlier call\n", encoding="utf-8")
+    Path("x.log").write_text("of an earlier call\n", encoding="utf-8")
     monkeypatch.setattr(verify, "handle", handle)
     assert main(VERIFY) == 128 + number
-    assert capsys.readouterr().err == Path("log").read_text(encoding="utf-8")
-    assert len(Path("log").read_text(encoding="utf-8").splitlines()) == 1
+    assert capsys.readouterr().err == Path("x.log").read_text(encoding="utf-8")
+    assert len(Path("x.log").read_text(encoding="utf-8").splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_what_cannot_be_printed_ends_nothing(
     monkeypatch.setattr(sys, "stderr", unread[err])
     assert main(VERIFY) == (0 if made or out == "gone" else 2)
     assert main(VERIFY) == 1
-    assert "y" * 10**5 in Path("log").read_text(encoding="utf-8")
+    assert "y" * 10**5 in Path("x.log").read_text(encoding="utf-8")
     assert len(done) == 2
 
 
@@ -480,3 +481,38 @@ def test_other_errors_of_the_system_are_ours(
     monkeypatch.setattr(verify, "handle", handle)
     with pytest.raises(OSError, match=error[1]):
         main(["verify"])
+
+
+@pytest.mark.parametrize("name", ["data.csv", "Snakefile", "results/notes.md"])
+def test_a_file_that_is_no_log_is_not_emptied(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verify, "handle", lambda arguments: None)
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text("a,b\n")
+    assert main(("--log", name, "verify")) == 2
+    assert Path(name).read_text() == "a,b\n" and len(capsys.readouterr().err.splitlines()) == 1
+    for log in ("old.log", "logs/old", "new"):
+        assert main(("--log", log, "verify")) == 0
+
+
+@pytest.mark.parametrize("text", ["1_0", "\u0661", "1.0", " 1", ""])
+def test_a_whole_number_is_written_in_digits(text: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("run", "a/b", "fedavg", "--seed", text))
+    assert ended.value.code == 2
+
+
+def test_a_folder_of_methods_is_relative_to_where_the_command_is_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDREPRO_METHODS", "mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "bench" / CONFIG).parent.mkdir(parents=True)
+    (tmp_path / "bench" / CONFIG).touch()
+    monkeypatch.setattr(verify, "handle", lambda arguments: seen.append(NONE.of("methods")))
+    assert main(("--root", "bench", "verify")) == 0
+    assert seen == [tmp_path / "mine"]

@@ -7,6 +7,7 @@ import pytest
 
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.config_file import Seeds
+from fedrepro.config.experiment import Experiment
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Place
 from fedrepro.config.targets import RunKey
@@ -14,7 +15,9 @@ from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
+from fedrepro.support.typed_yaml import validate
 from support.places import ROOT
+from support.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +178,11 @@ def test_the_runs_of_a_setting_are_those_of_all_tables_and_figures(bench: Workbe
     every = {run for target in targets for run in target.runs}
     for setting in sorted(bench.settings)[::12]:
         assert bench.runs_of(setting, SCALES) == {run for run in every if run.setting == setting}
+
+
+@pytest.mark.parametrize("name", ["methods", "compare", "runs", "claims", "reference", "assets"])
+def test_a_system_is_not_called_as_a_folder_of_other_pages(name: str) -> None:
+    content = {"system": name, "title": "T", "paper": "none"}
+    with refused(key="system"):
+        validate(Experiment, content, "x.yaml")
+    assert validate(Experiment, content | {"system": "own"}, "x.yaml").system == "own"

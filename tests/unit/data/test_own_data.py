@@ -100,7 +100,10 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["label", "group", "column"])
-@pytest.mark.parametrize("names", [("a", "a "), ("a", " a"), ("\u00e9", "e\u0301")])
+@pytest.mark.parametrize(
+    "names",
+    [("a", "a "), ("a", " a"), ("\u00e9", "e\u0301"), ("a b", "a\u00a0b"), ("ab", "a\u200bb")],
+)
 def test_names_that_look_the_same_are_refused(
     tmp_path: Path, key: str, names: tuple[str, str]
 ) -> None:

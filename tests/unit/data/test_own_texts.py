@@ -181,3 +181,13 @@ def test_clients_classes_and_texts_are_called_as_the_file_writes_them(
 def test_ids_are_stored_as_whole_numbers(tmp_path: Path) -> None:
     dataset = prepared(tmp_path, written(tmp_path, "csv"), **COLUMNS)
     assert dataset.train.x.dtype == np.int32
+
+
+def test_a_key_that_a_line_has_twice_is_refused(tmp_path: Path) -> None:
+    """The last one counted, so that a sample had another label."""
+    path = written(tmp_path, "jsonl")
+    first, *rest = path.read_text(encoding="utf-8").split("\n")
+    twice = first[:-1] + ', "stars": 9}'
+    path.write_text("\n".join([twice, *rest]), encoding="utf-8")
+    with refused("unreadable", file="own.jsonl:1", names="'stars'"):
+        prepared(tmp_path, path, **COLUMNS)

@@ -142,8 +142,10 @@ def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
     text = as_latex(table, [1, 0], "Zhou et al.", {1}, [Best(frozenset({1}), frozenset({0}))])
     assert r"Setting & FedAvg + IMA$^\star$ & FedAvg \\" in text
     assert r"FMNIST, \#C=2, \% & \textbf{84.68} & 81.17 \\" in text
-    assert r" &  & \textbf{81.00} $\sim$ \\" in text
-    assert r" &  & 81.00 $\sim$ \\" in as_latex(table, [1, 0], "", (), [NONE])  # nothing is best
+    assert r" &  & \textbf{81.00} (1/3) $\sim$ \\" in text
+    assert r" &  & 81.00 (1/3) $\sim$ \\" in as_latex(
+        table, [1, 0], "", (), [NONE]
+    )  # nothing is best
     assert text.count("\\toprule") == text.count("\\bottomrule") == 1
 
 
@@ -191,3 +193,8 @@ def test_a_chart_of_its_own_has_colours_size_and_words() -> None:
     width, height = re.findall(r'width="(\d+)" height="(\d+)"', svg)[0]
     assert image.size == (2 * int(width), 2 * int(height))
     assert len(image.convert("RGB").getcolors(100_000) or ()) > 20  # words and lines, too
+
+
+def test_special_characters_of_a_title_are_escaped() -> None:
+    text = as_bibtex("own", {"title": "Ward_3, 50% & #1", "url": "https://host/a_b%20"})
+    assert r"title = {Ward\_3, 50\% \& \#1}" in text and "url = {https://host/a_b%20}" in text

@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.clients import SUMMARIES
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.cell import ComputedTable, comparable
 from fedrepro.report.cells.league import league_of
 from fedrepro.report.cells.search import on_validation
 from fedrepro.report.pages.downloads import as_csv, in_latex
@@ -167,6 +167,7 @@ def test_small_numbers_can_be_told_apart(tmp_path: Path) -> None:
 
 def test_latex_takes_no_label_for_the_option_of_a_line_break() -> None:
     assert in_latex("[0.1] *") == "{[}0.1] {*}"
+    assert in_latex("a<b>|") == r"a\textless{}b\textgreater{}\textbar{}"
 
 
 @pytest.mark.parametrize("metric", [{"rounds_to": 60, "speed_up": True}, {"least": "loss"}])
@@ -269,3 +270,20 @@ def test_a_gini_coefficient_of_values_below_0_is_none() -> None:
     gini = SUMMARIES["gini"]
     assert np.isnan(gini.of(np.array([0.5, -0.6]), None, True))
     assert gini.of(np.array([0.5, 0.5]), None, True) == 0.0
+
+
+def test_the_best_of_a_row_has_the_same_seeds_as_the_others(tmp_path: Path) -> None:
+    """With seeds that differ, as many, the easier seeds made a method the best."""
+    columns = [*COLUMNS, {"label": "N", "method": "fednova"}]
+    columns.append({"label": "The best", "method": ["fednova", "fedavg"]})
+    bench = bench_of(tmp_path, [{"metric": "accuracy"}], columns)
+    for method, values in {"fedavg": {1: 0.5, 3: 0.4}, "fednova": {1: 0.45, 2: 0.9}}.items():
+        for seed, value in values.items():
+            write_run(bench, RunKey("own/s", method, seed), [value] * 6)
+    made = computed(bench)
+    best = made.cells[-1].result
+    assert (best.chosen, best.n) == ("fedavg", 2) and best.trouble
+    assert best.mean == pytest.approx(45.0)
+    assert comparable({cell.column: cell.result for cell in made.cells if cell.result.n}) == {}
+    latex = texts_of(bench.table("own", "t", "paper"), made, Published())[".tex"]
+    assert latex.count("(2/3)") == 4 and "textbf" not in latex  # and what it means

@@ -163,6 +163,7 @@ def test_units(papers: published.Published, metric: str, unit: str) -> None:
         ("mean", "999.9", "'999.9': expected a number of at least 0 and at most 100"),
         ("mean", "-1", "'-1': expected a number of at least 0 and at most 100"),
         ("mean", "8O.1", "'8O.1': expected a number of at least 0 and at most 100"),
+        ("mean", "8_5", "'8_5': expected a number of at least 0 and at most 100"),
         ("mean", "nan", "'nan': expected"),
         ("std", "-0.5", "'-0.5': expected a number of at least 0"),
         ("std", "inf", "'inf': expected a number of at least 0"),

@@ -241,3 +241,14 @@ def test_train_refuses_what_is_not_its_own(tmp_path: Path, monkeypatch: pytest.M
         train("runs/first", rounds=2)
     assert train("runs/first", rounds=2, overwrite=True).rounds["round"].tolist() == [1, 2]
     assert (tmp_path / "runs/note").read_text() == "mine"
+
+
+def test_notes_beside_a_run_of_a_workbench_stay(tmp_path: Path) -> None:
+    """Snakemake removes the files that its rule names, before it calls the command."""
+    folder = tmp_path / "results/runs/own/s/fedavg/seed1"
+    write(folder, "NOTES.txt")
+    assert carry_out(folder) == 1 and (folder / "NOTES.txt").read_text() == "mine"
+    assert carry_out(folder) == 0
+    (folder / "manifest.json").unlink()
+    with refused(file="seed1"):  # of whom are the other files?
+        carry_out(folder)

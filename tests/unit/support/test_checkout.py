@@ -130,3 +130,11 @@ def test_a_git_that_refuses_anyway_is_one_line(
     assert not checkout.is_commit(folder, "0" * 40)
     (line,) = capsys.readouterr().err.splitlines()
     assert str(folder) in line and "another user" in line
+
+
+def test_code_that_git_ignores_is_in_no_commit(folder: Path) -> None:
+    (folder.parent / ".gitignore").write_text("my_*.py\n", encoding="utf-8")
+    commit = commit_all(folder.parent)
+    assert state(folder) == {"commit": commit, "dirty": False}
+    (folder / "my_method.py").touch()
+    assert state(folder) == {"commit": commit, "dirty": True}

@@ -300,11 +300,14 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
 def refuse_alike(names: Iterable[str], where: str) -> None:
     """Refuse two names that look the same: one class, client or word would be two.
 
-    They may differ in spaces at their ends, or in how Unicode writes an accent.
+    They may differ in the kind of their spaces, in those at their ends, in letters without width,
+    or in how Unicode writes an accent.
     """
     spelt: dict[str, str] = {}
     for name in names:
-        if (other := spelt.setdefault(unicodedata.normalize("NFC", name.strip()), name)) != name:
+        letters = (letter for letter in name if unicodedata.category(letter) != "Cf")
+        seen = unicodedata.normalize("NFC", " ".join("".join(letters).split()))
+        if (other := spelt.setdefault(seen, name)) != name:
             wanted = "expected names that look different: write both in one way"
             raise refusal(where, f"{other!a} and {name!a}: {wanted}", value=name)
 

@@ -124,15 +124,19 @@ Place = TypeVar("Place")
 
 
 def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
-    """Return the means of which one may be called the best: over as many seeds as any, none lost.
+    """Return the means of which one may be called the best: over the same seeds, none lost.
 
-    Seeds that diverged or never reached a target would have been the worst of their method.
+    They are of as many seeds as any has. Seeds that diverged or never reached a target would have
+    been the worst of their method.
     """
     most = max((result.n for result in results.values()), default=0)
+    whole = {place: result for place, result in results.items() if result.n == most}
+    if len({frozenset(result.by_seed) for result in whole.values()}) > 1:
+        return {}
     return {
         place: result.mean
-        for place, result in results.items()
-        if result.mean is not None and result.n == most and not result.lost_seeds
+        for place, result in whole.items()
+        if result.mean is not None and not result.lost_seeds
     }
 
 

@@ -1,6 +1,7 @@
 """A table's cells, computed from its run directories."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,11 +29,12 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
+from fedrepro.report.cells.cell_verdict import Spreads, other_unit, seeds_in_words, verdict_of
 from fedrepro.report.cells.last_rounds import cut, fewer, last, series_of
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
-from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
+from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.published import PrintedCell, Published
-from fedrepro.report.papers.verdict import Verdict, judge
+from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.replayed import differences_of, identity_of_record
 from fedrepro.run.results import RunRecord, find_run, seals_of
 from fedrepro.support import checksummed_json
@@ -121,9 +123,6 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     return published.find(target.system, target.table.published.table, wanted)
 
 
-Spreads = tuple[Paired | None, Borrowed | None]
-
-
 def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Result, Result | None]:
     """The result in the row's own setting, which is judged, and that in its demo setting, if any.
 
@@ -150,13 +149,13 @@ def _cell(
     other_kind = cell.metric.quantity.incomparable
     other_data = workbench.surrogate_for(result.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
-    other_unit = _other_unit(printed, cell.metric.quantity) if printed else ""
-    verdict = _verdict(published, printed, result, spreads, other_kind or incomparable)
-    if other_unit and verdict:  # nor do claims, whose amounts are in the printed unit, count ours
-        verdict = Verdict("not comparable", other_unit)
+    unlike = other_unit(printed, cell.metric.quantity) if printed else ""
+    verdict = verdict_of(published, printed, result, spreads, other_kind or incomparable)
+    if unlike and verdict:  # nor do claims, whose amounts are in the printed unit, count ours
+        verdict = Verdict("not comparable", unlike)
     difference = None
     if printed and printed.mean is not None and result.mean is not None and verdict:
-        difference = None if other_kind or other_unit else result.mean - printed.mean
+        difference = None if other_kind or unlike else result.mean - printed.mean
     row, column = divmod(index, len(target.table.columns))
     return TableCell(
         row=row,
@@ -169,13 +168,6 @@ def _cell(
         verdict=verdict,
         surrogate_for=other_data,
     )
-
-
-def _other_unit(printed: PrintedCell, ours: Quantity) -> str:
-    """Why a printed fraction of 1 is not compared with ours in percent; "" for other units."""
-    if printed.unit != "fraction" or ours.unit not in ("%", "points"):
-        return ""
-    return f"It is printed as a fraction of 1 (`unit` in paper.yaml), and ours is in {ours.unit}."
 
 
 def _selection(cell: Cell) -> str:
@@ -269,10 +261,23 @@ def result_of(
     # Means over fewer seeds are not comparable: those without a number may be the worst ones.
     most = max((estimate.n for estimate in estimates.values()), default=0)
     whole = [method for method, estimate in estimates.items() if estimate.n == most]
-    best = max if quantity.higher_is_better else min
-    chosen = best(whole, key=lambda method: estimates[method].mean) if whole else None
+    values = {
+        method: {run.seed: run.value for run in by_method[method] if run.value is not None}
+        for method in whole
+    }
+    shared = set.intersection(*map(set, values.values())) if whole else set[int]()
+    unequal = len(shared) < most
+
+    def score(method: str) -> float:
+        mean, own = estimates[method].mean, values[method]
+        return math.fsum(own[seed] for seed in shared) / len(shared) if unequal and shared else mean
+
+    chosen = (max if quantity.higher_is_better else min)(whole, key=score) if whole else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
+    if unequal:
+        of = f"seeds {', '.join(map(str, sorted(shared)))}" if shared else "seeds that differ"
+        troubles = "; ".join(filter(None, (troubles, f"the best method is chosen by {of}")))
     if chosen:
         troubles = "; ".join(filter(None, (troubles, _not_of_today(by_method[chosen]))))
     ours = estimates[chosen] if chosen else None
@@ -405,47 +410,4 @@ def _not_of_today(runs: Sequence[CellRun]) -> str:
     """The numbers that are not of today's configuration and code, and why."""
     stale = (run for run in runs if run.value is not None and not run.reference and run.stale)
     by_reason = grouped(stale, lambda run: run.stale)
-    return "; ".join(f"{_seeds(group)} {why}" for why, group in by_reason.items())
-
-
-def _seeds(runs: Sequence[CellRun]) -> str:
-    return f"seed{'s' * (len(runs) > 1)} {' and '.join(str(run.seed) for run in runs)}"
-
-
-def _verdict(
-    published: Published,
-    printed: PrintedCell | None,
-    result: Result,
-    spreads: Spreads,
-    incomparable: str,
-) -> Verdict | None:
-    """The verdict; None with nothing to compare. ``incomparable`` says why ours can't be."""
-    chosen = result.runs_of_the_chosen
-    diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
-    if printed is not None and result.apart:
-        return Verdict("not comparable", f"{result.hole}.")
-    if printed is None or not (result.n or diverged):
-        return None
-    changed = sorted({key for run in chosen if run.value is not None for key in run.changed})
-    # A diverged run counts as run; it was not the best.
-    tried = {run.method for run in result.runs if run.state == "diverged"} | {*result.tried}
-    if diverged:
-        return Verdict("not comparable", f"Seed {diverged[0].seed} {diverged[0].why}.")
-    if changed:
-        in_what = ", ".join(changed)
-        return Verdict("not comparable", f"The configuration has changed since, in {in_what}.")
-    by_other_code = [run for run in chosen if run.value is not None and run.code]
-    if by_other_code:
-        whose = _seeds(by_other_code).capitalize()
-        return Verdict("not comparable", f"{whose}: {by_other_code[0].code}.")
-    if len(tried) < len(result.methods):
-        there, wanted = len(tried), len(result.methods)
-        are = "is" if there == 1 else "are"
-        why = f"The printed number is the best of {wanted}; {there} of them {are} run."
-        return Verdict("not comparable", why)
-    if incomparable:
-        return Verdict("not comparable", incomparable, basis="not comparable")
-    assert result.mean is not None
-    ours = Estimate(result.n, result.mean, result.std, result.half_width)
-    spread = published.systems[printed.system].spread
-    return judge(printed, ours, spread, published.effect(printed), *spreads)
+    return "; ".join(f"{seeds_in_words(group)} {why}" for why, group in by_reason.items())

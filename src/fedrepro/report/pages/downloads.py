@@ -26,6 +26,7 @@ SPECIAL = {
     "−": "$-$", "–": "--", "×": r"$\times$", "β": r"$\beta$", "γ": r"$\gamma$", "ε": r"$\epsilon$",
     "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$", "∞": r"$\infty$",
     "≤": r"$\le$", "≥": r"$\ge$",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "[": "{[}", "*": "{*}",  # behind the end of a row, it would take them for its own
 }  # fmt: skip
 OWN = r"$^\star$"
@@ -129,7 +130,7 @@ def _ours(cell: TableCell, decimals: int, best: bool) -> str:
     sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
     shown = f"\\textbf{{{text}}}" if best else text
     there, of = cell.result.n, len(cell.result.runs_of_the_chosen)
-    seeds = f"({there}/{of})" if cell.result.lost_seeds else ""
+    seeds = f"({there}/{of})" if there < of else ""
     return " ".join(filter(None, (shown, seeds, sign)))
 
 
@@ -148,12 +149,13 @@ def as_bibtex(key: str, entry: Mapping[str, str]) -> str:
     fields = {name: value for name, value in entry.items() if name != "arxiv"}
     if "arxiv" in entry:
         fields |= {"eprint": entry["arxiv"], "archiveprefix": "arXiv"}
-    lines = [f"  {name} = {{{_braces(str(value))}}}," for name, value in fields.items()]
+    lines = [f"  {name} = {{{_in_bibtex(name, str(value))}}}," for name, value in fields.items()]
     return "\n".join((f"@{kind}{{{key},", *lines, "}")) + "\n"
 
 
-def _braces(text: str) -> str:
-    return _one_line(text).replace("{", "").replace("}", "").replace("&", r"\&")
+def _in_bibtex(name: str, text: str) -> str:
+    text = _one_line(text).replace("{", "").replace("}", "")
+    return text if name in ("url", "doi", "eprint") else re.sub(r"([&%#_$])", r"\\\1", text)
 
 
 def light_colours(style_sheet: str) -> dict[str, str]:

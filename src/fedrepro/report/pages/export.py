@@ -64,7 +64,8 @@ def bibliography_of(workbench: Workbench, target: TableTarget, published: Publis
             works[key] = as_bibtex(key, work.fields) if work else f"% {base}: no paper is known\n"
     for name in dict.fromkeys(workbench.setting(cell.setting).dataset for cell in target.cells):
         data = workbench.datasets[name]
-        fields = {"title": data.title, "note": f"{data.citation} Licence: {data.licence}"}
+        said = "" if data.citation == "none" else f"{data.citation} "
+        fields = {"title": data.title, "note": f"{said}Licence: {data.licence}"}
         works[name] = as_bibtex(name, fields)
     package = {"title": "fedrepro", "version": fedrepro.__version__}
     package |= {"note": f"commit {commit}"} if (commit := software().commit) else {}

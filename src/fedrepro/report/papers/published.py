@@ -444,8 +444,8 @@ def _number(system: str, row: Mapping[str, str], key: str, most: float) -> float
         UserError: for text, a number below 0, and a percentage or fraction of more than all.
     """
     try:
-        value = float(row[key]) if row[key] else None
-    except ValueError:
+        value = float(Decimal(row[key].replace("_", "?"))) if row[key] else None
+    except (ValueError, ArithmeticError):
         value = math.nan
     if value is None or (0 <= value <= most and value < math.inf):
         return value
