@@ -291,7 +291,7 @@ def test_measures_are_functions_or_classes() -> None:
     assert run.manifest["run"]["evaluate"]["measures"] == ["hinge", "macro_recall"]
     with pytest.raises(UserError, match="measures"):
         train(test=None, measures=[3])
-    with pytest.raises(UserError, match="measures"):
+    with pytest.raises(UserError, match="test_fraction"):
         train(measures=[hinge])  # clients have no test samples
 
 

@@ -165,7 +165,7 @@ def test_a_mean_over_some_of_the_seeds_says_so(made: tuple[Path, Workbench]) -> 
                 assert (int(shown[1]), int(shown[2])) == (ours["n"], len(runs))
                 seen += 1
             else:
-                assert not shown or ours["trouble"], (page, place)
+                assert not shown or ours["trouble"] or ours["n"] < len(runs), (page, place)
     assert seen >= 10
 
 

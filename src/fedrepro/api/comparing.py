@@ -168,6 +168,8 @@ def _named(
             in their arithmetic.
     """
     given = [runs] if isinstance(runs, Run) else runs
+    if not isinstance(given, Iterable):
+        raise bad_value("fedrepro", "runs", given, "runs, or lists of runs")
     groups = [_listed(group) for group in (given.values() if isinstance(given, Mapping) else given)]
     if not groups or not all(groups) or not all(isinstance(run, Run) for run in chain(*groups)):
         why = "runs: expected at least one run, and one in each list"
@@ -204,6 +206,10 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
         for differing in other_numbers(differences(own, first)):
             wanted = f"{differing.wanted}, as its first run has"
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
+    sizes = [run.manifest.get("parameters") for run in group if "parameters" in run.manifest]
+    if len({*sizes}) > 1:
+        wanted = f"{sizes[0]}, as its first run has: their models differ"
+        raise bad_value("fedrepro", f"{name}: parameters", sizes[-1], wanted)
 
 
 def _but_seed(identity: Identity) -> Identity:
@@ -234,6 +240,10 @@ def _sign(column: str, run: Run) -> int:
         measure = registry.find(name, "client", "round", folders=run.plugins) if name else None
         if measure:
             return 1 if measure.higher_is_better else -1
+    own = run.manifest.get("run", {}).get("evaluate", {}).get("measures", ())
+    if {column, column.partition("_")[2]} & {*own}:
+        wanted = f"a column of which it is known whether more is better: {column} is of a measure "
+        raise bad_value("fedrepro", "of", column, f"{wanted}of the program that made the run")
     return 1
 
 

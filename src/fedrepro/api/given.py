@@ -1,7 +1,8 @@
 """What a program gives :func:`fedrepro.train` as objects in place of plug-ins' files."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,6 +73,11 @@ def clients_of(clients: Any) -> Any:
     Raises:
         UserError: for samples that are not shared out: one array, pair of arrays or data set.
     """
+    if not isinstance(clients, Iterator | Sequence | Mapping | Dataset) and not hasattr(
+        clients, "shape"
+    ):
+        wanted = "a list with (x, y), or a data set, for each client"
+        raise bad_value(WHERE, "clients", clients, wanted)
     clients = [*clients] if isinstance(clients, Iterator) else clients
     parts = clients if isinstance(clients, list | tuple) else ()
     if isinstance(clients, Dataset) or any(hasattr(part, "shape") for part in (clients, *parts)):
@@ -155,10 +161,10 @@ def names(objects: Iterable[Object], kind: Kind) -> list[str]:
 
 def factors_of(schedule: Any, rounds: Any) -> Any:
     """A schedule as a setting has it: the factors of a function of the round, counted from 0."""
-    if not callable(schedule) or not isinstance(rounds, int):
+    if not callable(schedule) or not isinstance(rounds, Integral):
         return listed(schedule)
     try:
-        return [float(schedule(round)) for round in range(rounds)]
+        return [float(schedule(round)) for round in range(int(rounds))]
     except Exception as error:  # of the user's code
         wanted = f"a function of the round that returns a factor: {type(error).__name__}: {error}"
         raise bad_value(WHERE, "lr_schedule", schedule, wanted) from error

@@ -1,15 +1,19 @@
 """Build the model of a finished run from its file."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from fedrepro.data.readers.packing import shapes_from
+from fedrepro.api.model_identity import UnknownError, identity_of
+from fedrepro.data.readers.packing import Shapes, shapes_from
 from fedrepro.engine.modules import fill
 from fedrepro.models import registry
 from fedrepro.models.weights import untrained
+from fedrepro.provenance import numerics
+from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
+from fedrepro.support import rng
 from fedrepro.support.errors import refusal
 from fedrepro.support.rng import drawing_on, stream
 
@@ -27,11 +31,34 @@ def read_model(run: "Run") -> nn.Module:
     if facts.get("part") != "" or facts["clients"] is not None:
         raise refusal(run.folder, f"{run.method} has no shared model", code="missing")
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
+    name, recorded = facts["model"], numerics.recorded(run.manifest.get("numerics", {}))
+    known = recorded.get(f"model {name}", UNKNOWN)
+    if run.architecture and not known.startswith(UNKNOWN):
+        _refuse_another(run, run.architecture, shape, outputs, known)
+    elif not run.architecture and name not in registry.names(run.plugins):
+        why = f"its model {name} was built by the program that made it: {MODEL} has its weights"
+        raise refusal(run.folder, why, "model", name, code="missing")
     with drawing_on(stream(run.seed, "init")), untrained():  # as in the run
         if run.architecture:
             module = registry.made("model", run.architecture, shape, outputs)
         else:
-            module = registry.build(facts["model"], shape, outputs, folders=run.plugins)
+            module = registry.build(name, shape, outputs, folders=run.plugins)
     refuse_other_constants(module, tensors, facts, f"model {facts['model']}")
     fill(module, tensors)
     return module.eval()
+
+
+def _refuse_another(run: "Run", build: Any, shape: Shapes, outputs: int, recorded: str) -> None:
+    """Raises UserError if what builds the model does not build that of the run any more.
+
+    A function may depend on variables that have changed since, and a module's attributes, too.
+    """
+    with rng.seeded(run.seed):
+        module = registry.made("model", build, shape, outputs)
+    try:
+        same = identity_of(module, weights=True) == recorded
+    except UnknownError:
+        return
+    if not same:
+        why = "its model is built in another way than in the run: what builds it has changed since"
+        raise refusal(run.folder, why, "model")

@@ -240,12 +240,12 @@ def _trained(said: SimpleNamespace) -> Run:
         _warn(line)
     if share and dataset.test and (line := given.stopped_by_shared(spec)):
         _warn(line)
-    if share and dataset.redraw:
+    if dataset.redraw and (share or said.validation):
         _warn(
-            "clients: the test samples that they hold out are drawn, too, once and by the same "
+            "clients: the samples that they hold out are drawn, too, once and by the same "
             "transform, and scored so: give `test` samples without it"
         )
-    run = _run_in(said.folder, architecture)
+    run = _run_in(said.folder, architecture, plugins)
     replaces: Replaces = "others" if said.overwrite else "none"
     watching._begin(spec)
     saved = said.folder is not None
@@ -263,7 +263,8 @@ def _called(model: Any, changed: bool) -> str:
     """The name of a model: one of ours with other initial weights has another."""
     if isinstance(model, str):
         return f"{model}_initial" if changed else model
-    return given.name_of(model, "model")
+    name = given.name_of(model, "model")
+    return f"own_{name}" if name in registry.names() else name
 
 
 def _spec_of(
@@ -287,12 +288,15 @@ def _spec_of(
     return RunSpec(setting, method, method, parts, seed, execution, plugins=plugins, data_size=size)
 
 
-def _run_in(folder: str | Path | None, architecture: "Architecture | None") -> Run:
+def _run_in(
+    folder: str | Path | None, architecture: "Architecture | None", plugins: Folders
+) -> Run:
     """A run in ``folder``, or in a temporary one that is deleted with the object."""
     if folder:
-        return Run(Path(folder), {}, architecture)
+        # In full: the program may go to another folder, and ~ is the user's.
+        return Run(Path(folder).expanduser().absolute(), {}, architecture, plugins)
     temporary = tempfile.mkdtemp(prefix="fedrepro-")
-    run = Run(Path(temporary, "run"), {}, architecture)
+    run = Run(Path(temporary, "run"), {}, architecture, plugins)
     weakref.finalize(run, shutil.rmtree, temporary)
     return run
 

@@ -74,7 +74,7 @@ def _room(update: Tree, cohort: int) -> Tree:
 
 def _put(updates: Tree, place: int, update: Tree) -> None:
     # Copied to its place at once: all updates held twice would take too much memory.
-    tree.fill([stacked[place] for stacked in tree.leaves(updates)], tree.leaves(update))
+    tree.fill([stacked[place] for stacked in tree.leaves(updates)], tree.leaves_as(update, updates))
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,8 @@ def _local(training: Training, client_state: Tree, steps: Steps) -> tuple[Tree, 
         except ValueError as error:
             _explain(error, steps)
             raise
+    # By name: a client may have put the leaves of its update in another order.
+    update = tree.ordered_as(update, message.get("params", {}))
     return update, tree.contiguous(after)  # as if read from a file
 
 

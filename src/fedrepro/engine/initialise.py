@@ -194,6 +194,8 @@ def _is_like(own: Tensor, one: Tensor, other: Tensor, bound: float) -> bool:
         return torch.equal(own, one)
     if bound < math.inf and share ** own.numel() < UNLIKELY:
         return False
+    if own.numel() > 1 and 2 * len(own.unique()) <= own.numel() < 2 * len(one.unique()):
+        return False  # filled with one number, or a few
     step = max(1, own.numel() // SORTED)
     mine, drawn = (each.detach().flatten()[::step].cpu().sort().values for each in (own, one))
     count = len(mine)

@@ -26,7 +26,7 @@ NOT_SCORES = {
     "round", "client", "train_samples", "test_samples", "participations", "update_norm",
     "learning_rate", "bytes_down", "bytes_up",
 }  # fmt: skip
-TAKEN = {*NOT_SCORES, *CLIENTS, *ROUNDS}
+TAKEN = {*NOT_SCORES, *CLIENTS, *ROUNDS, "accuracy_std"}
 PARTS = ("client_", "test_", "validation_")  # prefixes of further columns
 
 

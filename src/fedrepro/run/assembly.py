@@ -165,9 +165,6 @@ def make_plan(
     devices.prepare(execution.device)
     dataset = with_fitting_numbers(dataset, setting.model, spec.plugins)
     networks = networks_of(spec, method, dataset)
-    if setting.class_weights:
-        weights = class_weights_of(setting, dataset, partition, execution.device)
-        networks = networks._replace(task=networks.task._replace(class_weights=weights))
     _refuse_misfit(setting, seed, dataset, partition)
     dataset = standardised(dataset, partition)
     attack = None if method.centralized else setting.attack
@@ -175,6 +172,9 @@ def make_plan(
     split = with_noise(dataset.train, partition, dataset.classes, setting.noise, seed)
     if attack and attack.kind == "label_flip":
         split = with_reversed_labels(split, partition, dataset.classes, attacking)
+    if setting.class_weights:  # of the labels that clients train on
+        weights = class_weights_of(setting, dataset, split, partition, execution.device)
+        networks = networks._replace(task=networks.task._replace(class_weights=weights))
     training = TensorSamples.of(split, networks.scaling, execution.device)
     training = replace(training, redraw=dataset.redraw)
     clients = ClientData(training, partition.train)

@@ -119,9 +119,12 @@ def _telling(x: NDArray[Any], packing: Packing | None) -> list[int]:
 
 
 def class_weights_of(
-    setting: Setting, dataset: Dataset, partition: Partition, device: str
+    setting: Setting, dataset: Dataset, split: Split, partition: Partition, device: str
 ) -> torch.Tensor:
     """The weight of each class in the training loss, or of each label.
+
+    Args:
+        split: the training samples with the labels that clients train on.
 
     Raises:
         UserError: for samples without classes or labels, and for another number of weights.
@@ -135,11 +138,11 @@ def class_weights_of(
         wanted = f"{dataset.classes} weights, as {'labels' if labels else 'classes'}"
         raise bad_value(where, "class_weights", given, wanted)
     if not isinstance(given, list) and labels:
-        y = dataset.train.y[np.concatenate(partition.train)]
+        y = split.y[np.concatenate(partition.train)]
         given = (np.maximum((y == 0).sum(0), 1) / np.maximum(y.sum(0), 1)).tolist()
     elif not isinstance(given, list):
         # Of all clients, but for the last classes without any.
-        counts = partition.train_counts.sum(axis=0)
+        counts = np.bincount(split.y[np.concatenate(partition.train)])
         given = (counts.sum() / (dataset.classes * np.maximum(counts, 1))).tolist()
         given += [1.0] * (dataset.classes - len(given))
     kind = torch.get_default_dtype()

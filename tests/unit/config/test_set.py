@@ -178,6 +178,5 @@ def test_a_key_that_is_none_is_refused(value: str, fault: Fault) -> None:
 )
 def test_a_key_that_is_given_in_two_ways_is_refused(keys: tuple[str, str]) -> None:
     sets = [word for at, key in enumerate(keys) for word in ("--set", f"{key}=0.{at + 1}")]
-    with refused(names=(keys[1], "once")) as told:
+    with refused(names=(keys[1], "once")):
         requested("fedprox", *sets)
-    assert "did you mean" not in str(told.value)

@@ -108,7 +108,7 @@ def test_balanced_weights_count_what_clients_train_on(task: str) -> None:
     counts = np.array([np.bincount(labels[each], minlength=2) for each in rows])
     partition = SimpleNamespace(train=rows, train_counts=counts)
     setting = SimpleNamespace(class_weights="balanced", name="s")
-    found = class_weights_of(setting, dataset, partition, "cpu").tolist()  # type: ignore[arg-type]
+    found = class_weights_of(setting, dataset, train, partition, "cpu").tolist()  # type: ignore[arg-type]
     ones, zeros = int(mine.sum()), int((1 - mine).sum())
     several = [zeros / ones, ones / zeros]
     assert found == (several if task == "multi_label" else [5 / (2 * zeros), 5 / (2 * ones)])

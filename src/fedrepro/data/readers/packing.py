@@ -135,5 +135,6 @@ def packed(
         flat = as_type(where, f"x.{name}", x, common).reshape(len(x), -1)
         return flat / np.float32(255) if mixed and types[name] is np.uint8 else flat
 
-    arrays = [np.concatenate([columns(*each) for each in x.items()], 1) for x in clients]
+    # By name: the keys of another client's dicts may have another order.
+    arrays = [np.concatenate([columns(name, x[name]) for name in clients[0]], 1) for x in clients]
     return arrays, Packing(tuple(part(*each) for each in clients[0].items()))
