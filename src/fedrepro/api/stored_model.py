@@ -33,9 +33,7 @@ def read_model(run: "Run") -> nn.Module:
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
     name, recorded = facts["model"], numerics.recorded(run.manifest.get("numerics", {}))
     known = recorded.get(f"model {name}", UNKNOWN)
-    if run.architecture and not known.startswith(UNKNOWN):
-        _refuse_another(run, run.architecture, shape, outputs, known)
-    elif not run.architecture and name not in registry.names(run.plugins):
+    if not run.architecture and name not in registry.names(run.plugins):
         why = f"its model {name} was built by the program that made it: {MODEL} has its weights"
         raise refusal(run.folder, why, "model", name, code="missing")
     with drawing_on(stream(run.seed, "init")), untrained():  # as in the run
@@ -44,6 +42,8 @@ def read_model(run: "Run") -> nn.Module:
         else:
             module = registry.build(name, shape, outputs, folders=run.plugins)
     refuse_other_constants(module, tensors, facts, f"model {facts['model']}")
+    if run.architecture and not known.startswith(UNKNOWN):
+        _refuse_another(run, run.architecture, shape, outputs, known)
     fill(module, tensors)
     return module.eval()
 
