@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro.api import charts
-from fedrepro.api.runs import Run
+from fedrepro.api.runs import SETTING, Run
 from fedrepro.measures import registry
 from fedrepro.provenance.identity import (
     UNKNOWN,
@@ -215,14 +215,15 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
 def _but_seed(identity: Identity) -> Identity:
     """The part of an identity that runs of all seeds share, as far as it can be compared.
 
-    The id of a model that is an object is that of its first weights, which a seed draws.
+    The id of a model that a program gives is that of its first weights, which a seed draws.
     """
+    drawn = "model " if identity.configuration.get("setting") == SETTING else UNKNOWN
     return Identity(
         configuration={**identity.configuration, "seed": None},
         numerics={
             part: text
             for part, text in identity.numerics.items()
-            if not part.startswith("model ") and not text.startswith(UNKNOWN)
+            if not part.startswith(drawn) and not text.startswith(UNKNOWN)
         },
         data={"content_sha256": identity.data.get("content_sha256")},
     )

@@ -1,7 +1,7 @@
 """What a program gives :func:`fedrepro.train` as objects in place of plug-ins' files."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -73,9 +73,7 @@ def clients_of(clients: Any) -> Any:
     Raises:
         UserError: for samples that are not shared out: one array, pair of arrays or data set.
     """
-    if not isinstance(clients, Iterator | Sequence | Mapping | Dataset) and not hasattr(
-        clients, "shape"
-    ):
+    if not isinstance(clients, Iterator | Dataset) and not hasattr(clients, "__len__"):
         wanted = "a list with (x, y), or a data set, for each client"
         raise bad_value(WHERE, "clients", clients, wanted)
     clients = [*clients] if isinstance(clients, Iterator) else clients

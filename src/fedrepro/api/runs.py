@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+SETTING = "own/arrays"  # of a run that `fedrepro.train` makes
 Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs) -> a model
 
 

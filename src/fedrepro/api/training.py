@@ -20,7 +20,7 @@ from torch import nn
 from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
-from fedrepro.api.runs import Architecture, Run
+from fedrepro.api.runs import SETTING, Architecture, Run
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
@@ -47,7 +47,6 @@ from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
 
-SETTING = "own/arrays"
 WHERE = "fedrepro.train"
 # One run after the other: each seeds the generators that all threads of a process share. A callback
 # may train, too.

@@ -65,7 +65,8 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
     elif path.exists():
         name = re.sub("[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "mine"
         keys = _guessed(path)
-        if any(text.startswith("kind=") for text in changes):  # another one has other keys
+        kinds = {text for text in changes if text.startswith("kind=")}
+        if kinds - {f"kind={keys['kind']}"}:  # another one has other keys
             keys = {key: keys[key] for key in (*ABOUT, "path")}
     else:
         expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"

@@ -338,14 +338,11 @@ def _league(request: Request, chosen: Chosen, choices: Sequence[Choice]) -> Leag
 
 def _row(league: League, played: PlayedMatch) -> tuple[str, ...]:
     """A line about the own method in a match."""
-    best, rank, measure = (
-        played.best_other,
-        played.ranks.get(str(league.own)),
-        played.match.quantity,
-    )
+    best, rank = played.best_other, played.ranks.get(str(league.own))
+    quantity = played.match.quantity
     decimals = played.decimals
     return (
-        f"{played.match.title}{'' if measure.higher_is_better else ' (lower is better)'}",
+        f"{played.match.title}{'' if quantity.higher_is_better else ' (lower is better)'}",
         _mean(played.entry(league.own), decimals),
         _mean(played.baseline, decimals),
         f"{_mean(best, decimals)} {best.name}" if best else "",

@@ -300,6 +300,8 @@ def test_numbers_of_channels(own: Path, capsys: pytest.CaptureFixture[str]) -> N
     sets = ["--set", f"mean={half}", "--set", f"std={half}"]
     assert main(["check-data", "images", *sets]) == 0
     assert "std:\n    - 0.5\n" in capsys.readouterr().out
+    assert main(["check-data", "images", "--set", "kind=image_folder"]) == 0  # as it is guessed
+    assert "height: 32" in capsys.readouterr().out
     for wrong in ("std=[0, 0.5, 0.5]", "std=[-1, 0.5, 0.5]", "channels=2"):
         assert main(["check-data", "images", *sets[:2], "--set", wrong]) == 2
         (line,) = capsys.readouterr().err.splitlines()
