@@ -488,6 +488,52 @@ def impure() -> type[Method]:
     return Impure
 
 
+COUNTED: list[int] = []
+
+
+def counts_outside() -> type[Method]:
+    @dataclass(frozen=True)
+    class Counts(Method):
+        def learning_rate(self, ctx: Context, rate: float) -> float:
+            COUNTED.append(ctx.round)
+            return super().learning_rate(ctx, rate)
+
+    return Counts
+
+
+def counts_inside() -> type[Method]:
+    counted: list[int] = []
+
+    class Base(Method):
+        kept = counted
+
+    @dataclass(frozen=True)
+    class Counts(Base):
+        def learning_rate(self, ctx: Context, rate: float) -> float:
+            self.kept.append(ctx.round)
+            return super().learning_rate(ctx, rate)
+
+    return Counts
+
+
+def counts_around() -> type[Method]:
+    counted: list[int] = []
+
+    @dataclass(frozen=True)
+    class Counts(Method):
+        def learning_rate(self, ctx: Context, rate: float) -> float:
+            [counted.append(ctx.round) for _ in range(1)]
+            return super().learning_rate(ctx, rate)
+
+    return Counts
+
+
+@pytest.mark.parametrize("method", [counts_outside(), counts_inside(), counts_around()])
+def test_a_class_that_keeps_something_elsewhere_is_refused_like_a_file(method: Any) -> None:
+    with refused(key="learning_rate"):
+        train(method)
+
+
 FedProx = dataclass(frozen=True)(type("fedprox", (Method,), {"__module__": __name__}))
 
 

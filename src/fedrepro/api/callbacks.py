@@ -71,6 +71,7 @@ class ProgressBar(Callback):
     def on_end(self, run: "Run") -> None:
         if self._bar is not None:
             self._bar.stop()
+            self._bar = None  # for a further run
 
 
 SHOWN = ("client_accuracy", "test_accuracy", "test_loss")

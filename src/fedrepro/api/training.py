@@ -244,6 +244,8 @@ def _trained(said: SimpleNamespace) -> Run:
             "clients: the samples that they hold out are drawn, too, once and by the same "
             "transform, and scored so: give `test` samples without it"
         )
+    if dataset.test and dataset.test.drawn:
+        _warn("test: its samples are drawn, as by a random transform, once, and scored so")
     run = _run_in(said.folder, architecture, plugins)
     replaces: Replaces = "others" if said.overwrite else "none"
     watching._begin(spec)
@@ -324,7 +326,11 @@ def _carry_out(
                 module = registry.made(name, architecture, dataset.shapes, dataset.outputs)
             source = _identity_of(f"model {type(module).__name__}", module, warns)
             code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
-            ids = numerics.of_composition(spec.method) | {f"model {name}": source}
+            # Beside the model with its weights, what all seeds share of it.
+            shared = [repr(module), *{type(layer): None for layer in module.modules()}]
+            layers = _identity_of("", shared, warns=False)
+            ids = numerics.of_composition(spec.method)
+            ids |= {f"model {name}": source, f"layers {name}": layers}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
         for kind, name, each in spec.plugins.objects:

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.check.traces import changes, frozen, generators, marks
+from fedrepro.check.traces import changes, frozen, generators, marks, outside
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.executors import Executor, Outcome, Training, lone_sample, vectorised
+from fedrepro.engine.executors import Outcome, Training, lone_sample, sequential, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, choose_cohort, without_metrics
 from fedrepro.engine.tree import Tree
@@ -39,7 +39,7 @@ HOOKS = [
     for name, hook in vars(Method).items()
     if inspect.isfunction(hook) and "ctx" in inspect.signature(hook).parameters
 ]
-EVERY_STEP = ("loss", "gradient")  # called so often that only their result is checked
+EVERY_STEP = ("loss", "gradient")  # called so often that only the first call is checked
 
 # How a program asked for products of less precision, by what PyTorch then calls them.
 ASKED_FOR = {"tf32": "high", "bf16": "medium"}
@@ -74,7 +74,7 @@ def watched(federation: Federation, every: bool = False) -> Federation:
         return federation
     execute = federation.execute
     if execute is vectorised:  # compiled: it runs the hooks unchecked
-        execute = partial(_executed, federation.method, execute)
+        execute = partial(_executed, federation.method, method)
     return replace(federation, method=method, execute=execute)
 
 
@@ -155,13 +155,17 @@ def _watched(method: Method, every: bool) -> Method:
     return copied if attributes else method
 
 
-def _executed(method: Method, execute: Executor, training: Training) -> Outcome:
-    """Clients side by side, trained by ``method`` itself instead of the checked one."""
+def _executed(method: Method, checked: Method, training: Training) -> Outcome:
+    """Clients side by side, trained by ``method`` itself after one of them by the checked one."""
+    if training.ctx.round < ROUNDS:
+        states = [tree.copy(training.client_states[0])]
+        of_one = training._replace(method=checked, client_states=states, steps=[training.steps[0]])
+        sequential(of_one)
     own = next(layer for layer in method.layers() if plugins.is_own(type(layer).__module__))
     file, name = sys.modules[type(own).__module__].__file__, "client_update"
     try:
         with plugins.blamed():
-            updates, after = execute(training._replace(method=method))
+            updates, after = vectorised(training._replace(method=method))
         _require_delta(method, updates)
     except UserError:
         raise
@@ -204,9 +208,11 @@ class HookChecks:
                     return hook(ctx, *given, **named)
                 self.traced.add(call)
                 arguments = dict(zip(parameters, given, strict=False)) | named
-                traced = first and name not in EVERY_STEP
                 try:
-                    with self._unchanged(ctx, arguments) if traced else nullcontext():
+                    fixed = arguments
+                    if name in EVERY_STEP:  # whose forward pass updates running statistics
+                        fixed = arguments | {"params": ctx.net.trainable(arguments["params"])}
+                    with self._unchanged(ctx, fixed) if first else nullcontext():
                         result = hook(ctx, *given, **named)
                     self._require_form(name, ctx, arguments, result)
                 except Mistake as mistake:
@@ -257,11 +263,10 @@ class HookChecks:
         self, ctx: Context, trees: Mapping[str, Tree | Tensor]
     ) -> dict[tuple[str, str], dict[str, object]]:
         """What no hook may change, by the words for a change and its remedy."""
-        owners = {
-            "self.": self.method,
-            f"{self.cls.__name__}.": self.cls,
-            "the module's variable ": self.module,
-        }
+        owners = {"self.": vars(self.method)} | {f"{k.__name__}.": vars(k) for k in self.cls.mro()}
+        # A class that a program gives: what else is in its module, such as data, is not looked at.
+        variables = {key: value for kind in self.cls.mro() for key, value in outside(kind).items()}
+        owners["the module's variable "] = vars(self.module) | variables
         return {
             ("changed {} in place", "return new tensors and new dicts instead"): {
                 f"{name}[{key}]" if key else name: mark
@@ -271,7 +276,7 @@ class HookChecks:
             ("changed {}", STATE): {
                 f"{whose}{key}": frozen(value)
                 for whose, owner in owners.items()
-                for key, value in list(vars(owner).items())
+                for key, value in list(owner.items())
                 if not key.startswith("__") and key not in HOOKS and not isinstance(value, type)
             },
             ("set torch's default {}", "give `dtype` to what makes tensors"): {

@@ -1,8 +1,10 @@
 """Traces that code leaves: what it changed in place, and which global generators it drew from."""
 
+import inspect
 import random
 from collections.abc import Mapping
 from functools import partial
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
+
+EMPTY = CellType()
 
 
 def generators(device: torch.device) -> dict[str, object]:
@@ -65,9 +69,34 @@ def frozen(value: Any, depth: int = 4) -> object:
     module = type(value).__module__
     if module in ("collections", "itertools"):
         return repr(value)
-    if plugins.is_own(module) and not isinstance(value, Method):
+    own = plugins.is_own(module) or module == "__main__"
+    if own and hasattr(value, "__dict__") and not isinstance(value, Method):
         return id(value), inside(vars(value))
     return id(value)
+
+
+def outside(cls: type) -> dict[str, object]:
+    """The variables outside of a class that its functions name, and the functions these call."""
+    there: dict[str, object] = {}
+    waiting = [value for value in vars(cls).values() if inspect.isfunction(value)]
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if not isinstance(function, FunctionType):
+            continue
+        names, space = _names_in(function.__code__), function.__globals__
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        filled = {name: cell.cell_contents for name, cell in cells if cell != EMPTY}
+        for name, value in ({key: space[key] for key in names if key in space} | filled).items():
+            if inspect.isfunction(value) and value.__globals__ is space and name not in there:
+                waiting.append(value)
+            there[name] = value
+    return there
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names of variables outside of some code that it and the code inside of it name."""
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return {*code.co_names}.union(*map(_names_in, inner))
 
 
 def _sum_of(leaf: Tensor) -> int:

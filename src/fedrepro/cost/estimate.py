@@ -291,6 +291,9 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
         if not matching:
             known = {*bench.experiments, *("/".join(key) for key in every), *bench.settings}
             wanted = "a system of this workbench, SYSTEM/ITEM, or a setting and then one method"
+            if system in bench.experiments and not item:  # without a table
+                setting = next(iter(bench.experiments[system].settings), "SETTING")
+                wanted = f"a system with a table or figure, or `{system}/{setting} METHOD`"
             wanted += how_to_add(name, bench.root)
             known.discard(name)
             raise bad_argument("TARGET", name, wanted, known)

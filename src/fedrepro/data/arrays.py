@@ -72,7 +72,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     arrays, packing = _together([samples.x for samples in every])
     x, y = np.concatenate(arrays[: len(parts)]), np.concatenate([part.y for part in parts])
     group = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
-    tests = [Split(arrays[-1], held_out.y)] if held_out else []
+    tests = [Split(arrays[-1], held_out.y, drawn=tested[0].draws)] if held_out else []
     splits = [Split(x, y, group), *tests]
     classes = targets_of(x, y) if task in NUMBERS else _classes_of(splits, task)
     sets = [

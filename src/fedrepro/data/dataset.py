@@ -30,6 +30,7 @@ class Split:
         group: int64 [n], the natural client of each sample, or None.
         held_out: bool [n], the samples that the data set marks for testing, or None.
         missing: bool [n, features], the cells that a table leaves empty, or None.
+        drawn: whether the inputs were drawn when they were read, as by a random transform.
     """
 
     x: NDArray[Any]
@@ -37,6 +38,7 @@ class Split:
     group: NDArray[np.int64] | None = None
     held_out: NDArray[np.bool_] | None = None
     missing: NDArray[np.bool_] | None = None
+    drawn: bool = False
 
     def __len__(self) -> int:
         return len(self.y)
@@ -117,18 +119,7 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
         why = f"the data set has not been prepared: {repair}"
         raise refusal(folder, why, value=name, code="missing")
     try:
-        splits = {
-            split: Split(
-                x=_map(folder, f"{split}_x", about),
-                y=_map(folder, f"{split}_y", about),
-                **{
-                    part: _map(folder, f"{split}_{part}", about)
-                    for part in ("group", "held_out", "missing")
-                    if f"{split}_{part}" in about["arrays"]
-                },
-            )
-            for split, about in meta["splits"].items()
-        }
+        splits = {split: _split(folder, split, about) for split, about in meta["splits"].items()}
         return Dataset(
             name=name,
             task=meta["task"],
@@ -209,6 +200,17 @@ def damaged(folder: Path, error: Exception) -> UserError:
     reason = brief(str(error).partition("\n")[0])
     why = f"damaged ({reason}): run `fedrepro prepare {folder.name} --again`"
     return refusal(folder, why, code="damaged")
+
+
+def _split(folder: Path, split: str, about: dict[str, Any]) -> Split:
+    """The training or test samples of a folder."""
+
+    def part(name: str) -> NDArray[Any] | None:
+        there = f"{split}_{name}" in about["arrays"]
+        return _map(folder, f"{split}_{name}", about) if there else None
+
+    x, y = (_map(folder, f"{split}_{name}", about) for name in "xy")
+    return Split(x, y, part("group"), part("held_out"), part("missing"))
 
 
 def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:

@@ -153,7 +153,7 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
         instead = ": pass its `dataset`" if hasattr(samples, "dataset") else ""
         kind = type(samples).__name__
         wanted = "expected (x, y), or a data set of such pairs that has a length and an index"
-        raise refusal(where, f"{kind}: {wanted}: {error}{instead}", value=kind) from None
+        raise refusal(where, f"{kind}: {wanted}: {text_of(error)}{instead}", value=kind) from None
     keys = [*map(_keys, read)]
     for at, own in enumerate(keys):
         if own != keys[0]:

@@ -81,18 +81,19 @@ class Task(NamedTuple):
         ``batch["real"]`` [n]. With class weights, the mean is weighted, as PyTorch's ``weight`` is,
         and with several labels as its ``pos_weight``.
         """
-        y, losses_of = batch["y"], self.losses
-        if self.class_weights is not None and self.alike:
-            losses_of = partial(_binary_cross_entropies, weights=self.class_weights)
-        elif self.class_weights is not None:
-            shares: Tensor = self.class_weights[y] * batch.get("real", 1)
-            total = shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
-            losses = self.losses(logits, y, "none") * shares
-            return losses.sum() / total
-        if "real" not in batch:
-            return losses_of(logits, y, "mean")
-        real: Tensor = batch["real"]
-        return (losses_of(logits, y, "none") * real).sum() / real.sum().clamp(min=1)
+        if self.class_weights is None and "real" not in batch:
+            return self.losses(logits, batch["y"], "mean")
+        losses, shares = self.loss_parts(logits, batch)
+        return (losses * shares).sum() / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
+
+    def loss_parts(self, logits: Tensor, batch: Tree) -> tuple[Tensor, Tensor]:
+        """The losses of a mini-batch's samples [n] and the share of each in their mean [n]."""
+        y, weights, losses_of = batch["y"], self.class_weights, self.losses
+        if weights is not None and self.alike:
+            losses_of = partial(_binary_cross_entropies, weights=weights)
+        losses = losses_of(logits, y, "none")
+        shares: Tensor = batch["real"] if "real" in batch else torch.ones_like(losses)
+        return losses, shares if weights is None or self.alike else weights[y] * shares
 
     def with_measures(self, further: Mapping[str, OfOutputs]) -> "Task":
         """This task with further measures."""

@@ -88,7 +88,7 @@ def text_of(error: BaseException) -> str:
     """An exception's class and text, also if its own code for the text fails."""
     name = type(error).__name__
     try:
-        return f"{name}: {error}"
+        return f"{name}: {error}".removesuffix(": ")
     except Exception as failed:
         return f"{name} (its text fails with {type(failed).__name__})"
 

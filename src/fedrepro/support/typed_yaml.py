@@ -413,6 +413,9 @@ def _error(where: object, detail: ErrorDetails, data: object) -> UserError:
             text = WORDS[kind].format(**context)
         case _:
             text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
+            about = re.match(r"`(\w+)`", text)  # of keys that must go together: the first of them
+            if about and isinstance(value, Mapping) and about[1] in value:
+                key, value = _key((*detail["loc"], about[1]), data), value[about[1]]
     return bad_value(where, key, value, text, choices)
 
 

@@ -151,6 +151,21 @@ def test_an_argument_that_is_one_tensor_may_not_be_changed() -> None:
         play(Doubles())
 
 
+@pytest.mark.parametrize("hook", hooks.EVERY_STEP)
+@pytest.mark.parametrize("of", ["parameter", "input"])
+def test_what_a_step_gets_may_not_be_changed(hook: str, of: str) -> None:
+    @torch.no_grad()
+    def changing(self: Method, ctx: Any, *given: Any, **named: Any) -> Any:
+        *_, params, batch = (*given, *named.values())
+        (batch["x"] if of == "input" else params["head.bias"]).add_(1)
+        with torch.enable_grad():
+            return getattr(Method, hook)(self, ctx, *given, **named)
+
+    changes = dataclass(frozen=True)(type("Changes", (Method,), {hook: changing}))
+    with refused(key=hook, names="x" if of == "input" else "head.bias"):
+        play(changes())
+
+
 @pytest.mark.parametrize(
     "results",
     [

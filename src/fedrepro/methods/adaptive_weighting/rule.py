@@ -65,24 +65,25 @@ class Decision:
 
 
 def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Tensor:
-    """The mean loss of ``params`` over a client's samples, a float64 scalar tensor."""
+    """The mean loss of ``params`` over a client's samples, a float64 scalar tensor.
+
+    It is the objective that the client then trains on: with class weights, a weighted mean.
+    """
     epoch = some_epochs(steps, ctx.epochs, 0, 1)
     with torch.no_grad():
         if isinstance(epoch, Steps):
             bound = ctx.net.bind(params)
-            sums = [
-                ctx.task.losses(ctx.net.predict(bound, batch["x"]), batch["y"], "none").sum(
-                    dtype=torch.float64
-                )
-                for batch in epoch
+            parts = [
+                ctx.task.loss_parts(ctx.net.predict(bound, batch["x"]), batch) for batch in epoch
             ]
-            return torch.stack(sums).sum() / len(epoch.orders[0])
-        # Side by side there is no dropout or BatchNorm (vmap does not support them), so evaluation
-        # mode makes no difference.
-        x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
-        losses = ctx.task.losses(ctx.net(params, x), y, "none") * real
-        mean: Tensor = losses.sum(dtype=torch.float64) / real.sum(dtype=torch.float64)
-        return mean
+        else:
+            # Side by side there is no dropout or BatchNorm (vmap does not support them), so
+            # evaluation mode makes no difference.
+            batch = {name: epoch[name].flatten(0, 1) for name in ("x", "y", "real")}
+            parts = [ctx.task.loss_parts(ctx.net(params, batch["x"]), batch)]
+        sums = [(losses * shares).sum(dtype=torch.float64) for losses, shares in parts]
+        total = [shares.sum(dtype=torch.float64) for _, shares in parts]
+        return torch.stack(sums).sum() / torch.stack(total).sum()
 
 
 NEEDS_LOSSES = (
