@@ -529,7 +529,7 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
         ({"optimizer": "adm"}, {"key": "optimizer.name", "value": "adm", "names": "'adam'"}),
         (
             {"optimizer": "adam", "momentum": 0.9},
-            {"key": "optimizer", "names": ("`betas`", "`momentum`")},
+            {"key": "optimizer.momentum", "value": 0.9, "names": "`betas`"},
         ),
         ({"model": 3}, {"key": "model", "value": 3}),
         (

@@ -126,15 +126,19 @@ def test_a_model_that_is_built_in_another_way_than_in_the_run_is_refused(tmp_pat
 
 
 def test_networks_of_one_name_are_not_averaged() -> None:
-    x, y, runs = np.eye(3, dtype="f4"), np.arange(3), []
-    for seed, wide in ((1, 4), (2, 8)):
+    x, y = np.eye(3, dtype="f4"), np.arange(3)
 
-        def net(shape: Any, outputs: int, wide: int = wide) -> nn.Module:
-            return nn.Sequential(nn.Linear(3, wide), nn.Linear(wide, outputs))
+    def run(seed: int, wide: int = 4, between: type[nn.Module] = nn.Tanh) -> fr.Run:
+        def net(shape: Any, outputs: int) -> nn.Module:
+            return nn.Sequential(nn.Linear(3, wide), between(), nn.Linear(wide, outputs))
 
-        runs.append(fr.train("fedavg", net, [(x, y)], rounds=1, test=(x, y), seed=seed))
+        return fr.train("fedavg", net, [(x, y)], rounds=1, test=(x, y), seed=seed)
+
+    fr.compare({"a": [run(1), run(2)]})
     with refused(key="a: parameters"):
-        fr.compare({"a": runs})
+        fr.compare({"a": [run(1), run(2, wide=8)]})
+    with refused(key="a: layers net"):
+        fr.compare({"a": [run(1), run(2, between=nn.Sigmoid)]})
 
 
 @pytest.mark.parametrize("clients", [None, 3, "x"])

@@ -201,15 +201,15 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
     for seed in seeds:
         if seeds.count(seed) > 1:
             raise bad_value("fedrepro", f"{name}: seed", seed, "one run of each seed in a list")
+    sizes = [run.manifest.get("parameters") for run in group if "parameters" in run.manifest]
+    if len({*sizes}) > 1:
+        wanted = f"{sizes[0]}, as its first run has: their models differ"
+        raise bad_value("fedrepro", f"{name}: parameters", sizes[-1], wanted)
     first, *others = map(_but_seed, identities)
     for own in others:
         for differing in other_numbers(differences(own, first)):
             wanted = f"{differing.wanted}, as its first run has"
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
-    sizes = [run.manifest.get("parameters") for run in group if "parameters" in run.manifest]
-    if len({*sizes}) > 1:
-        wanted = f"{sizes[0]}, as its first run has: their models differ"
-        raise bad_value("fedrepro", f"{name}: parameters", sizes[-1], wanted)
 
 
 def _but_seed(identity: Identity) -> Identity:

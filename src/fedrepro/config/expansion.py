@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.experiment import how_to_add
+from fedrepro.config.metrics import KINDS
 from fedrepro.support.errors import bad_value
 from fedrepro.support.old_names import with_new_keys
 
@@ -75,7 +76,7 @@ def _with_shorthands(data: object, file: object) -> Any:
 
 
 def _with_metrics(item: Any) -> Any:
-    """A table or figure whose rows' metrics inherit missing keys from its own metric.
+    """A table or figure whose rows' metrics inherit missing keys from its own metric of their kind.
 
     Its own is dropped if every row has one: then it only held what they have in common.
     """
@@ -83,11 +84,22 @@ def _with_metrics(item: Any) -> Any:
         case {"rows": list(rows), "metric": Mapping() as shared, **rest}:
             own = [isinstance(row, Mapping) and "metric" in row for row in rows]
             rest["rows"] = [
-                {**row, "metric": merged(shared, row["metric"])} if has else row
+                {**row, "metric": merged(_common(shared, row["metric"]), row["metric"])}
+                if has
+                else row
                 for row, has in zip(rows, own, strict=True)
             ]
             return rest if all(own) else {**rest, "metric": shared}
     return item
+
+
+def _common(shared: Mapping[str, Any], own: Any) -> Mapping[str, Any]:
+    """What a row's metric inherits: nothing if it is of another kind, such as `quality`."""
+    theirs, its = (
+        next((kind.key for kind in KINDS if kind.key in each), None)
+        for each in (shared, own if isinstance(own, Mapping) else {})
+    )
+    return {} if its != theirs and (its or "of" in own) else shared
 
 
 def _with_grids(figure: Any, at: str, file: object) -> tuple[Any, dict[str, Any]]:

@@ -61,7 +61,7 @@ class OptimizerSpec(Typed):
     @model_validator(mode="after")
     def _its_own_keys(self) -> Self:
         if self.name == "adam" and self.momentum:
-            raise ValueError("`betas`, not `momentum`, with adam")
+            raise ValueError("`momentum` with sgd only: adam has `betas`")
         if self.name == "sgd" and self.betas != BETAS:
             raise ValueError("`betas` with adam only")
         return self

@@ -116,12 +116,12 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, fault: Fa
         (
             "name: adam, lr: 0.02",
             "lr: 0.02, betas: [0.5, 0.9]",
-            Fault(key="settings.taught.optimizer", names=("`betas`", "adam")),
+            Fault(key="settings.taught.optimizer.betas", names="adam"),
         ),
         (
             "lr: 0.02",
             "lr: 0.02, momentum: 0.9",
-            Fault(key="settings.taught.optimizer", names=("`betas`", "`momentum`")),
+            Fault(key="settings.taught.optimizer.momentum", names="`betas`"),
         ),
         (
             "seed: 0",

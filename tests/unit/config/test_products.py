@@ -157,6 +157,26 @@ def test_a_rows_metric_says_what_differs() -> None:
     assert table == {"rows": [{"metric": {"of": "top5", "mix": "fixed"}}, {"metric": "loss"}]}
 
 
+@pytest.mark.parametrize(
+    ("shared", "own", "inherits"),
+    [
+        ({"of": "top5", "mix": "best"}, {"least": "loss"}, False),
+        ({"quality": "fid", "more": 1}, {"of": "accuracy"}, False),
+        ({"quality": "fid", "more": 1}, {"least": "loss"}, False),
+        ({"quality": "fid", "more": 1}, {"quality": "accuracy"}, True),
+        ({"quality": "fid"}, {"more": 1}, True),
+        ({"over_clients": "worst"}, {"of": "accuracy"}, True),
+    ],
+)
+def test_a_rows_metric_of_another_kind_inherits_nothing(
+    shared: dict[str, Any], own: dict[str, Any], inherits: bool
+) -> None:
+    table = {"metric": shared, "rows": [{"metric": own}, {}]}
+    written = write_out({"tables": {"t": table}}, "e.yaml")["tables"]["t"]
+    assert written["rows"][0]["metric"] == (shared | own if inherits else own)
+    assert written["metric"] == shared
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "config/experiments").glob("*.yaml")))
 def test_editors_find_nothing_wrong_in_our_files(path: Any) -> None:
     assert [error.message for error in SCHEMA.iter_errors(read_yaml(path))] == []

@@ -766,7 +766,7 @@ def test_the_examples_in_the_documentation_are_valid(tmp_path: Path) -> None:
         (
             "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
             "label: y, mean: [0.5]}}",
-            {"key": "datasets.a.tabular_csv", "names": ("`mean`", "`std`")},
+            {"key": "datasets.a.mean", "names": ("`mean`", "`std`")},
         ),
         (
             "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
