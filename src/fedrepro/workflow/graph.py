@@ -133,8 +133,9 @@ class Graph:
 
     @cached_property
     def papers(self) -> str:
-        """A hash of the committed files on all papers."""
-        return fingerprint.of_files([PAPERS])
+        """A hash of the committed files on all papers, and of methods of one's own."""
+        # Not only in `methods`, which stays as recorded where the package is installed.
+        return fingerprint.of_files([PAPERS, *self.bench.plugins.files("methods").values()])
 
     @cached_property
     def methods(self) -> str:
