@@ -352,7 +352,6 @@ PAIRS: dict[str, tuple[Callable[[], nn.Module], Callable[[], nn.Module]]] = {
         lambda: nn.Sequential(nn.ReLU(), nn.Tanh()),
         lambda: nn.Sequential(nn.Tanh(), nn.ReLU()),
     ),
-    "evaluation mode": (lambda: nn.Linear(3, 3), lambda: nn.Linear(3, 3).eval()),
     "operators": (lambda: class_of("x + 1"), lambda: class_of("x - 1")),
     "another local": (
         lambda: class_of("[a for a, b in [(x, 1)]][0]"),

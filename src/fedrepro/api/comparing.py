@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 
 import pandas as pd
@@ -70,13 +71,13 @@ def compare(
         scaffold           2         0   1.0  0.0   0.0
     """
     named = _named(runs, across=average_across)
-    if not isinstance(last, int) or isinstance(last, bool) or last < 1:
+    if not isinstance(last, Integral) or isinstance(last, bool) or last < 1:
         raise bad_value("fedrepro", "last", last, "a whole number of at least 1")
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
             why = f"{name}: seed {begun.seed}: unfinished: no final score yet"
             raise refusal("fedrepro", why, name, code="missing")
-    column = of or charts.score_of(group[0] for group in named.values())
+    column = charts.score_of(group[0] for group in named.values()) if of is None else of
     ends = {
         name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)
         for name, group in named.items()
@@ -151,7 +152,7 @@ def plot(runs: Run | Sequence[Group] | Mapping[str, Group], of: str | None = Non
         >>> fr.plot([run]).save("curve.svg")
     """
     named = _named(runs, across=True)  # a line for each run
-    column = of or charts.score_of(group[0] for group in named.values())
+    column = charts.score_of(group[0] for group in named.values()) if of is None else of
     lines, gone = charts.lines_of(named, column)
     names = [*(line.name for line in lines), *gone]
     drawn = curves.with_key(charts.drawn(lines, column), names)

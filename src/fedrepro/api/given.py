@@ -129,12 +129,13 @@ def composition_of(method: Any) -> tuple[str, tuple[Object, ...]]:
 def _class_in(what: Any) -> type[Any]:
     bases = Method, ServerOptimizer
     classes = classes_in(what, *bases) if isinstance(what, ModuleType) else [what]
-    if len(classes) != 1 or not isinstance(classes[0], type) or not issubclass(classes[0], bases):
+    one = classes[0] if len(classes) == 1 else None
+    if not isinstance(one, type) or not issubclass(one, bases) or one in (*bases, Wrapper):
         wanted = "a name, or a class or a module with one class that extends Method or Wrapper"
         if isinstance(what, bases):
             wanted = f"the class {type(what).__name__}, with its hyperparameters as arguments here"
         raise bad_value(WHERE, "method", what, wanted)
-    return classes[0]
+    return one
 
 
 def _snake(name: str) -> str:

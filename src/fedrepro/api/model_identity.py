@@ -36,6 +36,8 @@ NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, np.dtype,
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
+# By which a function reads what it does not name.
+UNSEEN = {"eval", "exec", "globals"}
 # Attributes of classes that say nothing of what they do, or count classes.
 UNSAID = {
     "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__",
@@ -202,8 +204,8 @@ class _Walk:
         for name, value in sorted(vars(module).items()):
             if isinstance(value, Mapping) and "_hooks" in name:  # by numbers that are counted on
                 self._each(name, *value.values())
-            else:
-                self._each(name, value)
+            else:  # a run sets the mode itself
+                self._each(name, True if name == "training" else value)
         self._weights = before
 
     def _add_function(self, function: types.FunctionType) -> None:
@@ -218,6 +220,8 @@ class _Walk:
             return
         named = _names(function.__code__)
         attributes = {name for kind in ATTRIBUTES for name in named.get(kind, ())}
+        if unseen := UNSEEN & set().union(*named.values()):
+            raise UnknownError(f"a function with `{min(unseen)}`, by which it may read anything")
         for name in sorted({name for kind in GLOBALS for name in named.get(kind, ())}):
             if name in space:
                 self._each(name, space[name])

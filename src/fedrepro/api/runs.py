@@ -1,21 +1,24 @@
 """Load runs, by folder or by setting, method and seed."""
 
 import hashlib
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.loading import load as load_workbench
 from fedrepro.config.targets import RunKey
 from fedrepro.provenance.identity import in_words
-from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run, partial_of, read_any, read_run
-from fedrepro.support.errors import UserError, damaged, refusal, unreadable
+from fedrepro.run.standing import of_another
+from fedrepro.support.errors import UserError, bad_value, damaged, refusal, unreadable
 from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
@@ -158,6 +161,18 @@ class Run:
         return f"<figure>{svg}<figcaption>{about}: {escape(end)}</figcaption></figure>"
 
 
+def place_of(folder: str | Path) -> Path:
+    """The path of a run's folder, in full: the program may go to another, and ~ is the user's."""
+    if isinstance(folder, str | PathLike) and folder != "":
+        with suppress(TypeError, ValueError, RuntimeError):  # bytes, a NUL, an unknown user
+            path = Path(folder).expanduser().absolute()
+            if path.name and b"\0" not in os.fsencode(path) and str(path).encode():
+                return path
+    raise bad_value(
+        "fedrepro.train", "folder", folder, "the path of a folder that is the run's own, or None"
+    )
+
+
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
@@ -208,10 +223,11 @@ def load(
 
             so_far = checkpoint.so_far(partial)
         if so_far:
-            today = bench.spec_of(named)
             if made_with := so_far.identity_keys:
-                differences = in_words(of_another(replace(here, manifest=made_with), today))
-            wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
+                differences = in_words(of_another(bench, replace(here, manifest=made_with)))
+            wanted = (
+                made_with["run"]["rounds"] if made_with else bench.spec_of(named).setting.rounds
+            )
             why = "; ".join(filter(None, (here.why, differences)))
             rounds = f"{so_far.done} of {wanted} rounds"
             warnings.warn(f"{partial}: unfinished, {rounds} so far: {why}", stacklevel=2)
@@ -223,8 +239,7 @@ def load(
             raise refusal(record.folder, f"{record.why}: run `{named.command}`", code=code)
         folder = Path(root) / record.folder
         if record.state != "damaged":
-            today = bench.spec_of(named)
-            differences = in_words(of_another(record, today))
+            differences = in_words(of_another(bench, record))
             if record.reference and here.state != "not run":
                 stands_in = f"a reference result, because the run of this machine is {here.why}"
                 differences = "; ".join(filter(None, (stands_in, differences)))

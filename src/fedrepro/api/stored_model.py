@@ -6,6 +6,7 @@ from torch import nn
 
 from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.data.readers.packing import Shapes, shapes_from
+from fedrepro.engine.initialise import LOADED
 from fedrepro.engine.modules import fill
 from fedrepro.models import registry
 from fedrepro.models.weights import untrained
@@ -45,6 +46,7 @@ def read_model(run: "Run") -> nn.Module:
     if run.architecture and not known.startswith(UNKNOWN):
         _refuse_another(run, run.architecture, shape, outputs, known)
     fill(module, tensors)
+    LOADED[id(module)] = module
     return module.eval()
 
 

@@ -1,6 +1,7 @@
 """Train on arrays."""
 
 import inspect
+import os
 import shutil
 import tempfile
 import threading
@@ -20,7 +21,7 @@ from torch import nn
 from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
-from fedrepro.api.runs import SETTING, Architecture, Run
+from fedrepro.api.runs import SETTING, Architecture, Run, place_of
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
@@ -51,6 +52,20 @@ WHERE = "fedrepro.train"
 # One run after the other: each seeds the generators that all threads of a process share. A callback
 # may train, too.
 _TURN = threading.RLock()
+
+
+def _free_turn() -> None:
+    """Let a forked process train, whose parent may have been training in another thread."""
+    global _TURN
+    if _TURN.acquire(blocking=False):
+        _TURN.release()
+    else:
+        _TURN = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_turn)
+
 Task = Literal["classification", "binary", "regression", "multi_label"]
 
 
@@ -113,7 +128,8 @@ def train(
 ) -> Run:
     """Train a method on your own data, in the same way as `fedrepro run`.
 
-    Threads of one process take turns; processes train side by side.
+    Threads of one process take turns, so a callback must not wait for one that trains; processes
+    train side by side.
 
     Args:
         method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts);
@@ -293,9 +309,8 @@ def _run_in(
     folder: str | Path | None, architecture: "Architecture | None", plugins: Folders
 ) -> Run:
     """A run in ``folder``, or in a temporary one that is deleted with the object."""
-    if folder:
-        # In full: the program may go to another folder, and ~ is the user's.
-        return Run(Path(folder).expanduser().absolute(), {}, architecture, plugins)
+    if folder is not None:
+        return Run(place_of(folder), {}, architecture, plugins)
     temporary = tempfile.mkdtemp(prefix="fedrepro-")
     run = Run(Path(temporary, "run"), {}, architecture, plugins)
     weakref.finalize(run, shutil.rmtree, temporary)
@@ -330,7 +345,7 @@ def _carry_out(
             shared = [repr(module), *{type(layer): None for layer in module.modules()}]
             layers = _identity_of("", shared, warns=False)
             ids = numerics.of_composition(spec.method)
-            ids |= {f"model {name}": source, f"layers {name}": layers}
+            ids |= {f"model {name}": source, f"{numerics.LAYERS}{name}": layers}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
         for kind, name, each in spec.plugins.objects:
@@ -409,18 +424,25 @@ def _architecture(
             raise bad_value(WHERE, "model", model, wanted)
         model = _builder(model)
         return _drawn_anew(model) if weights == "draw" else model
+    compiled = getattr(model, "_orig_mod", None)  # of torch.compile, whose code is no part of it
+    model = model if compiled is None else compiled
     refuse_unusable(model)
     try:
-        copied(model)
+        kept = copied(model)  # so that what becomes of it later is no other model
     except (TypeError, RuntimeError) as error:  # of a lock, a file, a generator in it
         why = f"cannot be copied: {error}: pass a function that builds it"
         raise refusal(WHERE, f"model {type(model).__name__}: {why}", "model") from error
 
     def build(shape: tuple[int, ...], outputs: int) -> "nn.Module":
-        return model
+        return kept
 
-    drawn = weights == "draw" or (weights is None and is_fresh(model))
-    return _drawn_anew(build) if drawn else build
+    if weights is None and is_fresh(model):
+        _warn(
+            f"model {type(model).__name__}: its weights seem to be as its layers drew them, so "
+            "`seed` draws them anew: say weights='keep' if they are yours, else weights='draw'"
+        )
+        weights = "draw"
+    return _drawn_anew(build) if weights == "draw" else build
 
 
 def _builder(model: "Architecture") -> "Architecture":

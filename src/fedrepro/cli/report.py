@@ -40,7 +40,13 @@ def export(arguments: argparse.Namespace) -> None:
     target = workbench.table(arguments.system, arguments.item, arguments.scale)
     folder: Path = arguments.to or Path(f"{target.system}-{target.item}")
     refuse_existing("--to", folder)
-    files = appendix_of(workbench, target, published.load(workbench.root))
+    known = published.load(workbench.root)
+    table = tables.compute(workbench, target, known)  # from the runs there are
+    for cell in table.cells:
+        if cell.result.stale:
+            where = f"{table.rows[cell.row].label}, {table.columns[cell.column].label}"
+            say(f"not of today: {where}: {cell.result.trouble or cell.result.stale}")
+    files = appendix_of(workbench, target, known, table)
     with exclusive_lock(folder), atomic_folder(folder) as made:
         for name, text in files.items():
             (made / name).write_text(text, encoding="utf-8")

@@ -111,9 +111,11 @@ def columns(where: str, samples: Any) -> Columns:
 
 def _keys(sample: Any) -> dict[str, list[str]]:
     """The inputs of a sample by their keys, if it has some."""
-    if not isinstance(sample, Mapping):
+    inputs = sample[0] if isinstance(sample, tuple) and len(sample) == 2 else sample
+    if not isinstance(inputs, Mapping):
         return {}
-    return {"": sorted(str(name) for name in sample if name not in LABELS)}
+    labels = LABELS if inputs is sample else ()
+    return {"": sorted(str(name) for name in inputs if name not in labels)}
 
 
 def _same_rows(one: Any, other: Any) -> bool:

@@ -7,6 +7,7 @@ generators, which are left as they were.
 
 import math
 from collections.abc import Callable, Iterator
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -147,13 +148,20 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     _refuse_marks(module, drawn)
 
 
+# By id, those that were given trained weights (`fedrepro.api.stored_model`).
+LOADED = WeakValueDictionary[int, nn.Module]()
+
+
 def is_fresh(module: nn.Module) -> bool:
     """Return True if every weight is as its layer drew it when made: nobody has changed any.
 
-    It is seen by how often tensors were written to, so copies and loaded modules are not fresh. As
-    writes to ``.data`` are not counted, it is also seen by weights that the layer hardly draws.
+    It is seen by how often tensors were written to. As writes to ``.data`` are not counted, it is
+    also seen by weights that the layer hardly draws. Neither tells a copy that was loaded with the
+    weights of an untrained module from one.
     """
-    if any(leaf.grad is not None or leaf.is_inference() for leaf in module.parameters()):
+    if LOADED.get(id(module)) is module or any(
+        leaf.grad is not None or leaf.is_inference() for leaf in module.parameters()
+    ):
         return False  # of tensors made in inference mode, torch does not count the writes
     redrawn = [_redrawn(module, seed) for seed in (0, 1)]
     one, other = redrawn

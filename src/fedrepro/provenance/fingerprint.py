@@ -74,8 +74,9 @@ OUTSIDE_AN_ANALYSIS = (
     "run/results",
     "run/runner",
 )
-# The effect of these is in the files of runs and partitions, from which pages are made.
-OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
+# The effect of these is in the files of runs and partitions, from which pages are made; the last
+# says whether those are of today.
+OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset", "run/standing")
 
 
 def of_code(spec: RunSpec) -> str:

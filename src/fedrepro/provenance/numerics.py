@@ -35,6 +35,7 @@ from fedrepro.support.plugins import Folders, parse
 FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
 PARTITION = "partition"
+LAYERS = "layers "  # before a model's name, of what all seeds share of it
 DIGITS = 16  # of a fingerprint, enough to tell any two apart
 
 # A part that was renamed keeps its id: former name -> name, also in what finished runs recorded.
@@ -108,6 +109,8 @@ def recorded(ids: Numerics) -> dict[str, str]:
 def differing(then: Numerics, now: Numerics) -> list[str]:
     """The parts whose ids differ; an id that a former rule gave to the code of today is its own.
 
+    The layers of a program's model are compared only if both have them: older records do not.
+
     Args:
         then: recorded ids. Where a part has several, separated by spaces, each is compared.
         now: ids that this process has computed.
@@ -119,7 +122,8 @@ def differing(then: Numerics, now: Numerics) -> list[str]:
         same = all(old == new or old in FORMER.get(new, ()) for old, new in pairs)
         return same and len(ids[0]) == len(ids[1])
 
-    return [part for part in sorted({*then, *now}) if not is_same(part)]
+    older = {part for part in then.keys() ^ now.keys() if part.startswith(LAYERS)}
+    return [part for part in sorted({*then, *now} - older) if not is_same(part)]
 
 
 def in_words(ids: Numerics) -> str:

@@ -24,7 +24,6 @@ from fedrepro.provenance.identity import (
     Meaning,
     differences,
     identity_of,
-    other_numbers,
 )
 from fedrepro.run.results import REFERENCE, RunRecord
 from fedrepro.run.run_archive import PAPERS
@@ -122,16 +121,6 @@ def differences_of(
         listed = [difference for difference in listed if difference.about != "code"]
         listed.append(Difference(Meaning.OTHER_NUMBERS, "code", "replay", words=words))
     return listed
-
-
-def of_another(record: RunRecord, spec: RunSpec) -> list[Difference]:
-    """Lists what makes a result one of another configuration or of code with other numbers.
-
-    The class of arithmetic is left out: it is shown with the result, which stays valid in its
-    class.
-    """
-    listed = other_numbers(differences_of(record, spec))
-    return [difference for difference in listed if difference.about in ("configuration", "code")]
 
 
 def written(replays: dict[str, Replay]) -> str:

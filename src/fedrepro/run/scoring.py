@@ -28,7 +28,7 @@ from fedrepro.measures import over_clients
 from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
-from fedrepro.run.state import State
+from fedrepro.run.state import State, reported
 from fedrepro.support.errors import bad_value, refusal
 
 # Between the shared model (0) and the client's own (1), for methods that interpolate the two.
@@ -138,7 +138,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _of_round(plan, ctx, state.server, played)
-    state.rounds.add(row | dict(federation.method.metrics(ctx, state.server)))
+    state.rounds.add(row | reported(federation.method, ctx, state.server))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number

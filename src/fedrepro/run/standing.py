@@ -76,12 +76,33 @@ def standing_of(bench: Workbench, run: RunKey) -> Standing:
     Raises:
         UserError: for an unknown setting or method.
     """
-    spec = bench.spec_of(run)
     record = read_run(bench.root, run)
+    return Standing(record, (*differences_now(bench, record),))
+
+
+def differences_now(bench: Workbench, record: RunRecord) -> list[Difference]:
+    """Lists how a result differs from the one that would be made now; [] without a result.
+
+    Data are compared unless it is a committed result, which was made where there were others.
+
+    Raises:
+        UserError: for an unknown setting or method.
+    """
+    spec, committed = bench.spec_of(record.run), record.reference or record.archived
     if not record.manifest:
-        return Standing(record)
-    data, upstream = data_now(bench, spec)
-    return Standing(record, (*differences_of(record, spec, data), *upstream))
+        return []
+    data, upstream = ({}, []) if committed else data_now(bench, spec)
+    return [*differences_of(record, spec, data), *upstream]
+
+
+def of_another(bench: Workbench, record: RunRecord) -> list[Difference]:
+    """Lists what makes a result one of another configuration, of other data or of other code.
+
+    The class of arithmetic is left out: it is shown with the result, which stays valid in its
+    class.
+    """
+    listed = other_numbers(differences_now(bench, record))
+    return [difference for difference in listed if difference.about != "arithmetic"]
 
 
 def data_now(bench: Workbench, spec: RunSpec) -> tuple[dict[str, Any], list[Difference]]:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, name_of
 from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
 from fedrepro.run import stopping
@@ -22,6 +24,7 @@ from fedrepro.run.record import (
     Rows,
 )
 from fedrepro.run.store import ClientStore
+from fedrepro.support.errors import bad_value
 
 
 @dataclass
@@ -75,10 +78,29 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
     return rounds, clients
 
 
+def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
+    """What a method reports of a round.
+
+    Raises:
+        UserError: for a name that a column of the engine has, or what is no number.
+    """
+    numbers = dict(method.metrics(ctx, server))
+    taken = {*PERSONAL_ROUND_COLUMNS, *ENSEMBLE_COLUMNS, *VALIDATION_COLUMNS}
+    for name, value in numbers.items():
+        where = f"method {name_of(method)}: metrics"
+        if not isinstance(name, str) or name in taken or name.startswith(("client_", "test_")):
+            raise bad_value(where, "name", name, "a name that no column of rounds has")
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise bad_value(where, name, value, "a number") from None
+    return numbers
+
+
 def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The same for a task with right and wrong predictions."""
     federation = plan.federation
-    own = tuple(federation.method.metrics(federation.context, server))
+    own = tuple(reported(federation.method, federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
     own = (*own, *(each.name for each in plan.measures_of_round if each.name not in own))

@@ -22,8 +22,8 @@ from fedrepro.report.cells.compact import CENTRAL
 from fedrepro.report.cells.league import Choice, Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of
-from fedrepro.run.replayed import of_another
 from fedrepro.run.results import find_run
+from fedrepro.run.standing import of_another
 from fedrepro.support.errors import UserError, bad_argument, refusal
 from fedrepro.support.names import Composition
 from fedrepro.support.packaged import ORIGIN
@@ -267,6 +267,6 @@ def is_there(workbench: Workbench, run: RunKey, judged: bool = False) -> bool:
     record = find_run(workbench.root, run)
     if record.state not in ("finished", "diverged"):
         return False
-    if of_another(record, workbench.spec_of(run)):
+    if of_another(workbench, record):
         return False
     return not judged or record.state == "diverged" or bool(record.quality)

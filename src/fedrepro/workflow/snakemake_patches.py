@@ -172,7 +172,7 @@ def name_user() -> None:
     try:
         getpass.getuser()
     except (KeyError, OSError):  # OSError since Python 3.13
-        os.environ["LOGNAME"] = f"uid {os.getuid()}"
+        os.environ["LOGNAME"] = f"uid{os.getuid()}"
 
 
 # Reasons. Snakemake describes a job in some ten lines, with every file. If a profile is quiet about

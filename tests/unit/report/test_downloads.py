@@ -96,6 +96,7 @@ def test_every_column_of_the_csv_has_its_own_number(table: ComputedTable) -> Non
         "demo": "60.5",
         "demo_half_width_95": "1.25",
         "demo_seeds": "9",
+        "note": "",
     }
 
 

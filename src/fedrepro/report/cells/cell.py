@@ -34,6 +34,7 @@ class CellRun:
         reference: whether it is a committed reference result.
         changed: keys whose values differ from the current configuration.
         code: why the current code might give other numbers, or "".
+        data: how its data or its partition differ from today's, or "".
         page: its page, relative to the site; None without a result.
         made_on: the packages and the machine that it is from; or "".
         arithmetic: how a run of this workbench differs from the class of arithmetic that is
@@ -50,6 +51,7 @@ class CellRun:
     folder: str
     page: str | None
     code: str = ""
+    data: str = ""
     made_on: str = ""
     arithmetic: str = ""
 
@@ -57,7 +59,7 @@ class CellRun:
     def stale(self) -> str:
         """How it differs from today's configuration and code, in words; "" if it is current."""
         keys = ", ".join(self.changed)
-        return f"made with another configuration: {keys}" if keys else self.code
+        return f"made with another configuration: {keys}" if keys else self.code or self.data
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,12 @@ class Result:
         return tuple(run for run in self.runs if run.method == self.chosen)
 
     @property
+    def stale(self) -> str:
+        """How its first run that is not current differs from today's; "" if all are current."""
+        runs = (run for run in self.runs_of_the_chosen if run.value is not None)
+        return next((run.stale for run in runs if run.stale and not run.reference), "")
+
+    @property
     def by_seed(self) -> dict[int, float]:
         """The numbers of the chosen method, in printed units."""
         return {run.seed: run.value for run in self.runs_of_the_chosen if run.value is not None}
@@ -126,9 +134,12 @@ Place = TypeVar("Place")
 def comparable(results: Mapping[Place, Result]) -> dict[Place, float]:
     """Return the means of which one may be called the best: over the same seeds, none lost.
 
+    Where some are of today's configuration, data and code, the others are left out.
     They are of as many seeds as any has. Seeds that diverged or never reached a target would have
     been the worst of their method.
     """
+    current = {place: each for place, each in results.items() if not each.stale and each.n}
+    results = current or results
     most = max((result.n for result in results.values()), default=0)
     whole = {place: result for place, result in results.items() if result.n == most}
     if len({frozenset(result.by_seed) for result in whole.values()}) > 1:

@@ -33,10 +33,10 @@ def verdict_of(
     if changed:
         in_what = ", ".join(changed)
         return Verdict("not comparable", f"The configuration has changed since, in {in_what}.")
-    by_other_code = [run for run in chosen if run.value is not None and run.code]
-    if by_other_code:
-        whose = seeds_in_words(by_other_code).capitalize()
-        return Verdict("not comparable", f"{whose}: {by_other_code[0].code}.")
+    stale = [run for run in chosen if run.value is not None and run.stale]
+    if stale:
+        whose = seeds_in_words(stale).capitalize()
+        return Verdict("not comparable", f"{whose}: {stale[0].stale}.")
     if len(tried) < len(result.methods):
         there, wanted = len(tried), len(result.methods)
         are = "is" if there == 1 else "are"

@@ -35,8 +35,9 @@ from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.run.replayed import differences_of, identity_of_record
+from fedrepro.run.replayed import identity_of_record
 from fedrepro.run.results import RunRecord, find_run, seals_of
+from fedrepro.run.standing import differences_now
 from fedrepro.support import checksummed_json
 from fedrepro.support.grouping import grouped
 from fedrepro.support.scoped_cache import ScopedCache, read_once
@@ -126,6 +127,8 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
 def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Result, Result | None]:
     """The result in the row's own setting, which is judged, and that in its demo setting, if any.
 
+    Without a demo setting, those seeds of scale paper that have run count beside the cell's own.
+
     Args:
         cell: at the scale of the table.
         judged_cell: the same at scale paper.
@@ -133,7 +136,9 @@ def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Resul
     if (cell.setting, cell.methods) != (judged_cell.setting, judged_cell.methods):
         return result_in(workbench, judged_cell), result_in(workbench, cell)
     seeds = tuple(sorted({*cell.seeds, *judged_cell.seeds}))
-    return result_in(workbench, replace(judged_cell, seeds=seeds)), None
+    result = result_in(workbench, replace(judged_cell, seeds=seeds))
+    runs = (run for run in result.runs if run.seed in cell.seeds or run.state != "not run")
+    return replace(result, runs=tuple(runs)), None
 
 
 def _cell(
@@ -216,8 +221,8 @@ def _speed_up(own: Result, rival: Result) -> Result:
             why = other.why if other else "not run"
             return replace(run, value=None, why=f"without the wrapper {why}")
         changed = tuple(sorted({*run.changed, *other.changed}))
-        code = run.code or other.code
-        return replace(run, value=other.value / run.value, changed=changed, code=code)
+        value, code, data = other.value / run.value, run.code or other.code, run.data or other.data
+        return replace(run, value=value, changed=changed, code=code, data=data)
 
     runs = tuple(map(divided, own.runs))
     values = [run.value for run in runs if run.value is not None]
@@ -310,7 +315,7 @@ def _compare(workbench: Workbench, record: RunRecord) -> tuple[list[Difference],
     """The differences that change a run's numbers, and the machine that it was made on."""
     if not record.manifest:
         return [], ""
-    differing = other_numbers(differences_of(record, workbench.spec_of(record.run)))
+    differing = other_numbers(differences_now(workbench, record))
     return differing, made_on(identity_of_record(record))
 
 
@@ -342,6 +347,7 @@ def _run(workbench: Workbench, record: RunRecord, quantity: Quantity, summary: S
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest and not record.archived else None,
         code=told("code"),
+        data=told("data"),
         made_on=machine,
         arithmetic="" if record.reference else told("arithmetic"),
     )

@@ -16,7 +16,7 @@ HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
     "ours", "half_width_95", "seeds", "difference", "verdict", "limit", "margin", "seeds_to_decide",
     "selected_on_test_data",
-    "demo_setting", "demo", "demo_half_width_95", "demo_seeds",
+    "demo_setting", "demo", "demo_half_width_95", "demo_seeds", "note",
 )  # fmt: skip
 # Characters that LaTeX needs escaped.
 SPECIAL = {
@@ -30,6 +30,7 @@ SPECIAL = {
     "[": "{[}", "*": "{*}",  # behind the end of a row, it would take them for its own
 }  # fmt: skip
 OWN = r"$^\star$"
+STALE = r"$^\dagger$"
 SIGNS = {"agrees": r"$\checkmark$", "undecided": r"$\sim$", "differs": r"$\neq$"}
 
 
@@ -48,7 +49,7 @@ def as_csv(table: ComputedTable) -> str:
             cell.verdict and cell.verdict.word, cell.verdict and cell.verdict.limit,
             cell.verdict and cell.verdict.margin, cell.verdict and cell.verdict.needs,
             cell.selection, demo and demo.setting, demo and demo.mean, demo and demo.half_width,
-            demo and demo.n,
+            demo and demo.n, ours.trouble,
         ))  # fmt: skip
     return rows_as_csv(HEADER, lines)
 
@@ -103,6 +104,7 @@ def as_latex(
     above = "; above the printed number, below it ours" if is_printed else ""
     return f"""% needs \\usepackage{{amssymb, booktabs}}{above}
 % bold: the best of a row; star: the paper's own method; (2/3): the mean of 2 of 3 seeds only
+% dagger: not of today's configuration, data and code
 {tabular(["Setting", *heads], lines)}
 % {_one_line(table.title)}; {_one_line(source)}
 """
@@ -131,7 +133,8 @@ def _ours(cell: TableCell, decimals: int, best: bool) -> str:
     shown = f"\\textbf{{{text}}}" if best else text
     there, of = cell.result.n, len(cell.result.runs_of_the_chosen)
     seeds = f"({there}/{of})" if there < of else ""
-    return " ".join(filter(None, (shown, seeds, sign)))
+    stale = STALE if cell.result.stale else ""
+    return " ".join(filter(None, (shown, seeds, sign, stale)))
 
 
 def in_latex(text: str) -> str:

@@ -5,7 +5,6 @@ import json
 import fedrepro
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.row_best import best_of_rows
 from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex, rows_as_csv
@@ -27,9 +26,10 @@ def texts_of(target: TableTarget, table: ComputedTable, published: Published) ->
     return {".csv": as_csv(table), ".tex": latex}
 
 
-def appendix_of(workbench: Workbench, target: TableTarget, published: Published) -> dict[str, str]:
-    """The files of a table's export, by name; its cells are computed from the runs there are."""
-    table = tables.compute(workbench, target, published)
+def appendix_of(
+    workbench: Workbench, target: TableTarget, published: Published, table: ComputedTable
+) -> dict[str, str]:
+    """The files of a table's export, by name."""
     records = records_of(workbench, table)
     files = {
         f"{target.item}{end}": text for end, text in texts_of(target, table, published).items()

@@ -13,8 +13,8 @@ from fedrepro.report.pages.about import about
 from fedrepro.report.pages.downloads import has_png
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
-from fedrepro.run.replayed import of_another
 from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.standing import of_another
 from fedrepro.support import papers
 
 
@@ -75,8 +75,7 @@ def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str
     """Results of this machine that are not of today's configuration and code, with the reason."""
     differing = []
     for record in records:
-        if record.state == "finished" and not record.reference:
-            today = workbench.spec_of(record.run)
-            if why := in_words(of_another(record, today)):
-                differing.append({"name": record.run.name, "why": why})
+        own = record.state == "finished" and not record.reference
+        if own and (why := in_words(of_another(workbench, record))):
+            differing.append({"name": record.run.name, "why": why})
     return differing
