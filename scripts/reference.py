@@ -32,11 +32,10 @@ from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.report.cells.search import as_far_as_it_went
 from fedrepro.run import landed, run_archive
 from fedrepro.run.manifest import is_of_this_kind
-from fedrepro.run.replayed import of_another
 from fedrepro.run.results import TIMING, RunRecord, read_run, reference_folder
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
-from fedrepro.run.standing import standing_of
+from fedrepro.run.standing import of_another, standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
@@ -117,7 +116,7 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     if record.state == "damaged" or not record.manifest:
         return False
     if record.archived:
-        return not of_another(record, today)
+        return not of_another(bench, record)
     return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
 

@@ -15,6 +15,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
+from fedrepro.report.cells import tables
+from fedrepro.report.papers import published
 from fedrepro.workflow.rerun_checks import reasons_of
 
 
@@ -33,7 +35,19 @@ def main() -> None:
     of_kind = [lines[at:end] for at, end in pairwise([*kinds, len(lines)])]
     again = next((each for each in of_kind if "made again" in each[0]), [])
     made = (Path() / run.folder / "manifest.json").exists()
+    targets = [bench.table("ima", item) for item in bench.experiments["ima"].tables]
+    computed = [tables.compute(bench, target, published.load(Path())) for target in targets]
+    cells = [cell.result for table in computed for cell in table.cells]
+    shown = [
+        each
+        for result in cells
+        for each in result.runs
+        if (result.setting, each.method, each.seed) == (setting, method, int(seed))
+    ]
     answers = {
+        "table": all(
+            each.state == "finished" and not each.stale and not each.arithmetic for each in shown
+        ),
         "why": not reasons_of(bench, run),
         "plan": run not in CostModel(bench, chosen(bench, [setting, method], None)).left,
         "verify": made and not any(line.startswith(f"  {name}: ") for line in again),

@@ -163,7 +163,9 @@ def over_clients(values: Numbers, samples: Numbers, metric: OverClients) -> floa
             return scale * tenth(not higher_is_better)
         case "best":
             return scale * tenth(higher_is_better)
-    return scale * (tenth(True) - tenth(False))
+        case "gap":
+            return scale * (tenth(True) - tenth(False))
+    raise AssertionError(f"no formula for {metric.over_clients}")
 
 
 def value_of(run: Landed, metric: Any, last: int, up_to: int | None) -> float | None:

@@ -272,6 +272,28 @@ def test_a_weighted_mean_of_pytorch_is_kept_and_class_weights_are_the_same() -> 
     assert torch.equal(one.model.weight, other.model.weight)
 
 
+@pytest.mark.parametrize("method", ["term", "qfedavg", "afl"])
+def test_methods_that_weigh_clients_by_losses_weigh_by_those_that_are_descended(
+    method: str,
+) -> None:
+    """The same as with a loss of PyTorch's of these weights; test losses then differ."""
+    weights, x = [0.1, 1.0, 5.0], torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
+    few, even = (torch.arange(12) % 4 == 0).long() * 2, torch.arange(12) % 3
+
+    def trained(**more: Any) -> torch.Tensor:
+        clients = [(x, few), (x + 1, even), (x - 1, even)]
+        run = fr.train(
+            method, nn.Linear(4, 3), clients, rounds=3, test=(x, even), batch_size=12,
+            weights="draw", **more,
+        )  # fmt: skip
+        return torch.cat([leaf.detach().flatten() for leaf in run.model.parameters()])
+
+    ours = trained(class_weights=weights)
+    theirs = trained(loss=nn.CrossEntropyLoss(weight=torch.tensor(weights)))
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    assert not torch.allclose(ours, trained(), atol=1e-3)
+
+
 @pytest.mark.parametrize(
     "loss",
     [

@@ -19,7 +19,7 @@ from torch import nn
 import fedrepro as fr
 from fedrepro.api import callbacks
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.tree import Tree
 from fedrepro.measures.base import Measure
 from fedrepro.run.runner import Progress
@@ -537,8 +537,35 @@ def test_a_class_that_keeps_something_elsewhere_is_refused_like_a_file(method: A
 FedProx = dataclass(frozen=True)(type("fedprox", (Method,), {"__module__": __name__}))
 
 
+def reporting(numbers: dict[Any, Any]) -> type[Method]:
+    @dataclass(frozen=True)
+    class Reporting(Method):
+        def metrics(self, ctx: Context, server: Tree) -> Any:
+            return numbers
+
+    return Reporting
+
+
 @pytest.mark.parametrize(
-    "method", [int, 3, misspelt(), of_others(), undecorated(), impure(), FedProx]
+    "numbers",
+    [{"test_loss": 1.0}, {"round": 1.0}, {"client_mse": 1.0}, {1: 2.0}, {"x": "y"}, {"x": [1, 2]}],
+)
+def test_a_method_reports_numbers_under_names_of_its_own(numbers: dict[Any, Any]) -> None:
+    with refused("value"):
+        train(reporting(numbers))
+    assert "x" in train(reporting({"x": torch.tensor(2.0)})).rounds
+
+
+@pytest.mark.parametrize(
+    "folder", ["", 0, "/", "a\0b", "~nobody-of-this-name/x", "/tmp/a\udc80b", True, ["x"], b"x"]
+)
+def test_what_is_no_path_of_a_folder_is_refused_before_anything_is_trained(folder: Any) -> None:
+    with refused("value", key="folder"):
+        train("fedavg", folder=folder)
+
+
+@pytest.mark.parametrize(
+    "method", [Method, Wrapper, int, 3, misspelt(), of_others(), undecorated(), impure(), FedProx]
 )
 def test_what_is_no_method_is_refused(method: Any) -> None:
     with pytest.raises(UserError) as refusal:

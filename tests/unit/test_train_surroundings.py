@@ -5,8 +5,11 @@ import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from multiprocessing import get_context
 from multiprocessing.reduction import ForkingPickler
+from threading import Event
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import pytest
@@ -107,3 +110,58 @@ def test_scores_of_a_run_in_a_temporary_folder_outlive_it_in_a_copy(model: Any) 
         with refused("unreadable", file="model.safetensors"):
             each.model  # noqa: B018
     assert len(fr.compare({"both": copies[:1]})) == 1
+
+
+def test_a_fork_trains_while_a_thread_of_its_parent_does() -> None:
+    begun, over = Event(), Event()
+
+    class Waits(fr.callbacks.Callback):
+        def on_round(self, progress: Any) -> None:
+            begun.set()
+            over.wait(60)
+
+    def train() -> None:
+        fr.train("fedavg", "logistic", CLIENTS, rounds=1, test=TEST, callbacks=Waits())
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(train)
+        assert begun.wait(60)
+        child = get_context("fork").Process(target=losses, args=(1, "logistic"), daemon=True)
+        child.start()
+        child.join(60)
+        over.set()
+    assert child.exitcode == 0
+
+
+def changed(module: nn.Module) -> None:
+    module.eval()
+    module(torch.ones(4, 3))
+    module[0].requires_grad_(False)  # type: ignore[operator,index]
+    with torch.no_grad():
+        module[0].weight.fill_(3)  # type: ignore[operator,index,union-attr]
+
+
+@pytest.mark.parametrize("weights", ["keep", "draw"])
+def test_the_model_of_a_run_is_as_it_was_whatever_becomes_of_the_one_given(weights: Any) -> None:
+    given = network()
+    run = fr.train("fedavg", given, CLIENTS, rounds=1, test=TEST, weights=weights)
+    before = run.model.state_dict()
+    changed(given)
+    assert all(torch.equal(leaf, before[name]) for name, leaf in run.model.state_dict().items())
+    wrapped = torch.compile(network(), backend="eager")
+    assert fr.train("fedavg", wrapped, CLIENTS, rounds=1, test=TEST).model
+
+
+def test_a_run_goes_on_from_the_model_of_another_and_says_when_it_draws_one_anew() -> None:
+    first = fr.train("fedavg", "logistic", CLIENTS, rounds=6, test=TEST)
+    still = {"rounds": 1, "lr": 1e-9, "test": TEST, "seed": 7}
+    with catch_warnings(record=True) as said:
+        simplefilter("always")
+        run = fr.train("fedavg", first.model, CLIENTS, **still)
+        own = fr.train("fedavg", nn.Linear(3, 3), CLIENTS, weights="keep", **still)
+        assert not said
+        assert fr.train("fedavg", own.model, CLIENTS, **still).rounds.equals(own.rounds)
+        assert not said
+        fr.train("fedavg", nn.Linear(3, 3), CLIENTS, **still)
+        assert len(said) == 1
+    assert run.rounds["test_loss"][0] == pytest.approx(first.rounds["test_loss"].iloc[-1], abs=1e-6)

@@ -182,8 +182,9 @@ def train(
             (:mod:`fedrepro.engine.executor_facts`); "auto" chooses.
         weights: of a model that is passed as an object. "keep": those of the module; "draw":
             ``seed`` draws them, by the layers' default rules. Default: "keep", but a module that
-            nobody has trained, loaded or changed since it was made is drawn. A function runs with
-            the global generators seeded by ``seed``, and what it returns is kept.
+            nobody seems to have trained, loaded or changed since it was made is drawn, with a
+            warning. A function runs with the global generators seeded by ``seed``, and what it
+            returns is kept.
         folder: where to save the run. An interrupted run resumes there, and a finished one with
             the same arguments is reused. Another finished run there is refused, as is a folder
             with files of your own. Default: a temporary folder, which is deleted with the returned

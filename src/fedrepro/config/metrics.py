@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -30,6 +30,8 @@ from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, under
 
+Summary = Literal["average", "worst", "best", "gini", "gap"]
+
 
 def named(
     *per: Per, among: Callable[[Measure], bool] = lambda measure: True
@@ -43,7 +45,8 @@ def named(
             known = registry.known(*per, folders=folders)
             choices = sorted(name for name, each in known.items() if among(each))
             one_of = f"one of {', '.join(choices)}" if choices else "a file in plugins.measures"
-            text = f"{one_of}{nearest(value, choices)}"
+            over = f", or of clients {{ of: accuracy, over_clients: {value} }}"
+            text = f"{one_of}{over if value in get_args(Summary) else nearest(value, choices)}"
             raise PydanticCustomError("expected", "{text}", {"text": text})
         return value
 
@@ -192,7 +195,7 @@ class OverClients(OfMeasure):
 
     kinds = ("client",)
     of: Annotated[str, *named("client")]
-    over_clients: Literal["average", "worst", "best", "gini", "gap"]
+    over_clients: Summary
     weighted: bool = True
     mix: Mix = "fixed"
 

@@ -103,7 +103,8 @@ def run(
         fingerprint: of the code that defines the run.
         report: called after every round played.
         given: the artifacts that the method requires.
-        sharing: the shared prefix with other runs; it does not affect the result.
+        sharing: the first rounds that other runs play alike (docs/architecture.md, "Shared
+            prefixes"); it does not affect the result.
         numerics: digests of the numerics of the code's parts: a finished run with the same ones is
             kept. Without them, a finished run of the same ``fingerprint`` is.
         replaces: the finished runs in ``folder`` that this one may replace: "none", "others" than

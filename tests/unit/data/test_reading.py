@@ -379,6 +379,8 @@ def test_labels_that_are_drawn_with_their_inputs_are_refused(task: str) -> None:
 def test_a_run_says_that_what_clients_hold_out_is_drawn(recwarn: pytest.WarningsRecorder) -> None:
     with pytest.warns(UserWarning, match="hold out"):
         scores(Samples(by_torch), test=None)
+    with pytest.warns(UserWarning, match="test: "):
+        scores(Samples(), test=Samples(by_torch))
     for data, keys in ((Samples(by_torch), {}), (Samples(), {"test": None})):
         recwarn.clear()
         scores(data, **keys)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
+from fedrepro.measures.clients import SUMMARIES
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
@@ -76,6 +77,10 @@ class Plot:
     higher_is_better: bool
     axis: str
     rows: Sequence[tuple[Meeting, str]]
+
+    @property
+    def of_a_tenth(self) -> bool:
+        return any(SUMMARIES[name].words in self.metric for name in ("worst", "best"))
 
     @property
     def decimals(self) -> int:
