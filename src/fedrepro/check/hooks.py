@@ -263,9 +263,13 @@ class HookChecks:
         self, ctx: Context, trees: Mapping[str, Tree | Tensor]
     ) -> dict[tuple[str, str], dict[str, object]]:
         """What no hook may change, by the words for a change and its remedy."""
-        owners = {"self.": vars(self.method)} | {f"{k.__name__}.": vars(k) for k in self.cls.mro()}
+        # Not the package's classes that a plug-in's extends.
+        ours = __name__.partition(".")[0]
+        others = (each for each in self.cls.mro()[1:] if each.__module__.partition(".")[0] != ours)
+        own = [self.cls, *others]
+        owners = {"self.": vars(self.method)} | {f"{each.__name__}.": vars(each) for each in own}
         # A class that a program gives: what else is in its module, such as data, is not looked at.
-        variables = {key: value for kind in self.cls.mro() for key, value in outside(kind).items()}
+        variables = {key: value for each in own for key, value in outside(each).items()}
         owners["the module's variable "] = vars(self.module) | variables
         return {
             ("changed {} in place", "return new tensors and new dicts instead"): {

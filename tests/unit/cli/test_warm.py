@@ -135,6 +135,12 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
+def without_end(project: Project) -> None:
+    project.edit(project.experiment, "rounds: 200\n", "rounds: 100000\n")
+    with (project.root / "config/config.yaml").open("a", encoding="utf-8") as file:
+        file.write("executor: sequential\n")  # `auto` would compile so many rounds
+
+
 def under_way(project: Project, warm: str) -> "subprocess.Popen[str]":
     """A run that has left a checkpoint."""
     process = call(*RUN, warm=warm, cwd=project.root)
@@ -213,7 +219,7 @@ def test_the_environment_is_that_of_the_command(warm: str, tmp_path: Path) -> No
 def test_a_signal_reaches_the_command(
     warm: str, project: Project, number: signal.Signals, status: int
 ) -> None:
-    project.edit(project.experiment, "rounds: 200\n", "rounds: 100000\n")  # it never ends
+    without_end(project)
     process = under_way(project, warm)
     process.send_signal(number)
     code, _, said = outcome(process)
@@ -464,7 +470,7 @@ def test_after_an_edit_of_the_code_nothing_is_begun_from_before(
 
 
 def test_a_killed_command_is_a_line_in_its_log(warm: str, project: Project) -> None:
-    project.edit(project.experiment, "rounds: 200\n", "rounds: 100000\n")
+    without_end(project)
     process = call("--log", "run.log", *RUN, warm=warm, cwd=project.root)
     until_checkpoint(project, process)
     os.kill(servers(warm)[-1], signal.SIGKILL)
