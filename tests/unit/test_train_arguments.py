@@ -548,7 +548,7 @@ def reporting(numbers: dict[Any, Any]) -> type[Method]:
 
 @pytest.mark.parametrize(
     "numbers",
-    [{"test_loss": 1.0}, {"round": 1.0}, {"client_mse": 1.0}, {1: 2.0}, {"x": "y"}, {"x": [1, 2]}],
+    [{"test_loss": 1.0}, {"round": 1.0}, {"client_loss": 1.0}, {1: 2.0}, {"x": "y"}, {"x": [1, 2]}],
 )
 def test_a_method_reports_numbers_under_names_of_its_own(numbers: dict[Any, Any]) -> None:
     with refused("value"):

@@ -210,6 +210,7 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
     for own in others:
         for differing in other_numbers(differences(own, first)):
             wanted = f"{differing.wanted}, as its first run has"
+            wanted = "that of its first run" if differing.about == "code" else wanted
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
 
 

@@ -273,6 +273,11 @@ def _trained(said: SimpleNamespace) -> Run:
     return run
 
 
+def _is_of_torch(layer: nn.Module) -> bool:
+    """Return True for a layer whose text has no address of an object in it."""
+    return type(layer).__module__.partition(".")[0] == "torch"
+
+
 def _only(names: Iterable[str], said: SimpleNamespace) -> dict[str, Any]:
     return {name: getattr(said, name) for name in names}
 
@@ -343,7 +348,10 @@ def _carry_out(
             source = _identity_of(f"model {type(module).__name__}", module, warns)
             code = fingerprint.of_text(f"{_code_around(spec.method)} {source}")
             # Beside the model with its weights, what all seeds share of it.
-            shared = [repr(module), *{type(layer): None for layer in module.modules()}]
+            shared = [
+                (path, type(layer), layer.extra_repr() if _is_of_torch(layer) else "")
+                for path, layer in module.named_modules()
+            ]
             layers = _identity_of("", shared, warns=False)
             ids = numerics.of_composition(spec.method)
             ids |= {f"model {name}": source, f"{numerics.LAYERS}{name}": layers}

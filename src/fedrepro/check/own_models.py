@@ -24,6 +24,7 @@ from fedrepro.engine.modules import (
     replaced,
 )
 from fedrepro.engine.net import Net, Own, Precision
+from fedrepro.support.copies import copied
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
@@ -95,6 +96,7 @@ def own_net(
         calls = arguments(x), arguments(other)
         end = "" if end == "Softmax" and own_loss else end
         own = _observed(where, own, module, calls, end, decays)
+        own = own._replace(chained=_is_chained(module, arguments(x)))
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
         raise refusal(where, "all of its parameters are frozen: expected some to train")
@@ -102,6 +104,20 @@ def own_net(
 
 
 _Given = tuple[Sequence[Any], Mapping[str, Any]]  # the arguments of a forward pass
+
+
+def _is_chained(module: nn.Module, given: _Given) -> bool:
+    """Return False for a model with `body` and `head` whose outputs are not ``head(body(x))``."""
+    if not (hasattr(module, "body") and hasattr(module, "head")):
+        return True
+    with suppress(Exception), torch.no_grad(), seeded(0, next(module.parameters()).device):
+        twin = copied(module).eval()
+        positional, named = given
+        body, head = twin.get_submodule("body"), twin.get_submodule("head")
+        parts = outputs_of(head(body(*positional, **named)))
+        whole = outputs_of(twin(*positional, **named))
+        return parts.shape == whole.shape and torch.allclose(parts, whole, rtol=1e-4, atol=1e-6)
+    return False
 
 
 class _Call(NamedTuple):

@@ -17,6 +17,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
 
 EMPTY = CellType()
+ENTRIES, NUMBERS = 256, 1_000_000  # that are looked at in a container, and in an array
 
 
 def generators(device: torch.device) -> dict[str, object]:
@@ -39,13 +40,18 @@ def changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[s
 
 def marks(what: Tree | Tensor) -> dict[str, tuple[int, int, int]]:
     """Identity and version of every leaf, and a checksum for writes that autograd misses."""
-    return {key: (id(leaf), leaf._version, _sum_of(leaf)) for key, leaf in tree.named(what)}
+    return {key: (id(leaf), *_content_of(leaf)) for key, leaf in tree.named(what)}
 
 
 def frozen(value: Any, depth: int = 4) -> object:
-    """A value that differs if a variable was changed, in place or by assignment."""
+    """A value that differs if a variable was changed, in place or by assignment.
+
+    Of large ones, a part is looked at: a hook may name all of a program's data.
+    """
     if depth == 0:
         return id(value)
+    if isinstance(value, dict | list | tuple | set | frozenset) and len(value) > ENTRIES:
+        return id(value), len(value)
     inside = partial(frozen, depth=depth - 1)
     match value:
         case Tensor():
@@ -53,7 +59,7 @@ def frozen(value: Any, depth: int = 4) -> object:
         case torch.nn.Module():
             return id(value), marks(dict(value.state_dict(keep_vars=True)))
         case np.ndarray():
-            return value.tobytes()
+            return value.flat[:: max(1, value.size // NUMBERS)].tobytes()
         case torch.Generator():
             return _bytes(value.get_state())
         case np.random.Generator():
@@ -99,12 +105,19 @@ def _names_in(code: CodeType) -> set[str]:
     return {*code.co_names}.union(*map(_names_in, inner))
 
 
-def _sum_of(leaf: Tensor) -> int:
-    """The sum of a tensor's bits as integers, which does not depend on the order."""
-    if leaf.is_complex():
-        leaf = torch.view_as_real(leaf)
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[leaf.element_size()]
-    return int(leaf.detach().view(whole).sum(dtype=torch.int64))
+def _content_of(leaf: Tensor) -> tuple[int, int]:
+    """A tensor's version, and the sum of its bits as integers, which depends on no order.
+
+    0 of what has none, such as a sparse tensor, or one inside of ``torch.vmap``.
+    """
+    try:
+        version = leaf._version
+        leaf = torch.view_as_real(leaf) if leaf.is_complex() else leaf
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        some = leaf.detach().flatten()[:: max(1, leaf.numel() // NUMBERS)]
+        return version, int(some.view(bits[leaf.element_size()]).sum(dtype=torch.int64))
+    except (RuntimeError, ValueError, TypeError):
+        return 0, 0
 
 
 def _bytes(state: Tensor) -> bytes:

@@ -47,6 +47,7 @@ class Own(NamedTuple):
         mixes: whether a sample's output in training depends on the others of its mini-batch.
         constant: names of leaves that training does not change, besides frozen parameters.
         moving: names of frozen parameters that its forward passes change.
+        chained: whether its outputs are those of its `head` on those of its `body`, if it has both.
     """
 
     build: Callable[[], nn.Module]
@@ -54,6 +55,7 @@ class Own(NamedTuple):
     mixes: bool = False
     constant: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
+    chained: bool = True
 
 
 class Net:
@@ -260,8 +262,13 @@ class Net:
             tf32.allow(before)
 
     def features(self, params: Tree, x: Tensor) -> Tensor:
-        """The body's output [n, features]."""
+        """The body's output [n, features], of which the head's are the model's outputs."""
         self._require_parts()
+        if self._own and not self._own.chained:
+            why = (
+                "its outputs are not head(body(x)), which the method trains: let `forward` be that"
+            )
+            raise refusal(f"model {type(self.module).__name__}", why, "forward")
         if not self.module.training:
             params = self._laid_out(params)
         body = self.module.get_submodule("body")

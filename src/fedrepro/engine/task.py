@@ -84,7 +84,9 @@ class Task(NamedTuple):
         if self.class_weights is None and "real" not in batch:
             return self.losses(logits, batch["y"], "mean")
         losses, shares = self.loss_parts(logits, batch)
-        return (losses * shares).sum() / shares.sum().clamp(min=torch.finfo(shares.dtype).tiny)
+        weighted = self.class_weights is not None and not self.alike
+        least = torch.finfo(losses.dtype).tiny if weighted else 1
+        return (losses * shares).sum() / shares.sum().clamp(min=least)
 
     def loss_parts(self, logits: Tensor, batch: Tree) -> tuple[Tensor, Tensor]:
         """The losses of a mini-batch's samples [n] and the share of each in their mean [n]."""
@@ -92,7 +94,7 @@ class Task(NamedTuple):
         if weights is not None and self.alike:
             losses_of = partial(_binary_cross_entropies, weights=weights)
         losses = losses_of(logits, y, "none")
-        shares: Tensor = batch["real"] if "real" in batch else torch.ones_like(losses)
+        shares = batch["real"].to(losses.dtype) if "real" in batch else torch.ones_like(losses)
         return losses, shares if weights is None or self.alike else weights[y] * shares
 
     def with_measures(self, further: Mapping[str, OfOutputs]) -> "Task":

@@ -72,11 +72,15 @@ def epsilon(noise_multiplier: float, cohort: int, clients: int, rounds: int, del
         return 0.0
     if not noise_multiplier:
         return math.inf
-    event = dp_accounting.GaussianDpEvent(noise_multiplier / 2)
-    if cohort < clients:
-        event = dp_accounting.SampledWithoutReplacementDpEvent(clients, cohort, event)
-    accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
-    return float(accountant.compose(event, rounds).get_epsilon(delta))
+    whole = dp_accounting.GaussianDpEvent(noise_multiplier / 2)
+    events = [whole]
+    if cohort < clients:  # a bound that is above that of the whole for large cohorts
+        events.append(dp_accounting.SampledWithoutReplacementDpEvent(clients, cohort, whole))
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    return min(
+        float(RdpAccountant(neighboring_relation=relation).compose(each, rounds).get_epsilon(delta))
+        for each in events
+    )
 
 
 def _mechanism(method: Method) -> GaussianMechanism | None:

@@ -161,6 +161,8 @@ def partition_now(
         states = [file.stat() for file in (path, path.with_suffix(".json"))]
     except FileNotFoundError:
         return StoredPartition()
+    except OSError as error:
+        return StoredPartition(differences=(_other("partition", f"{path}: {error.strerror}"),))
     if dataset is None:
         return StoredPartition()
     wanted = inputs.partition_record(setting, dataset, bench.plugins)

@@ -1,5 +1,6 @@
 """Training state between two rounds of a run."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,13 +86,14 @@ def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
         UserError: for a name that a column of the engine has, or what is no number.
     """
     numbers = dict(method.metrics(ctx, server))
-    taken = {*PERSONAL_ROUND_COLUMNS, *ENSEMBLE_COLUMNS, *VALIDATION_COLUMNS}
+    over = (f"{kind}_{name}" for name in ctx.task.measures for kind in ("client", "test"))
+    taken = {*PERSONAL_ROUND_COLUMNS, *ENSEMBLE_COLUMNS, *VALIDATION_COLUMNS, *over}
     for name, value in numbers.items():
         where = f"method {name_of(method)}: metrics"
-        if not isinstance(name, str) or name in taken or name.startswith(("client_", "test_")):
+        if not isinstance(name, str) or name in taken:
             raise bad_value(where, "name", name, "a name that no column of rounds has")
         try:
-            numbers[name] = float(value)
+            numbers[name] = math.nan if value is None else float(value)
         except (TypeError, ValueError, RuntimeError):
             raise bad_value(where, name, value, "a number") from None
     return numbers
