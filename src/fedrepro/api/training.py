@@ -43,7 +43,7 @@ from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import UserError, bad_value, refusal
+from fedrepro.support.errors import Interrupted, UserError, bad_value, refusal
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
@@ -209,8 +209,14 @@ def train(
         1.0
     """
     said = SimpleNamespace(**locals())
-    with _TURN, _torch_as_usual():
-        return _trained(said)
+    try:
+        with _TURN, _torch_as_usual():
+            return _trained(said)
+    except Interrupted as stopped:
+        if folder is None:  # the temporary one is gone with its run
+            why = f"{str(stopped).partition(',')[0]}: a run in a `folder` can be resumed"
+            raise Interrupted(why, stopped.status - 128) from None
+        raise
 
 
 def _trained(said: SimpleNamespace) -> Run:

@@ -227,8 +227,14 @@ def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
     """
     method, name = plan.federation.method, plan.spec.method
     if method.classifies and method.own_classifier and not plan.scores_clients:
-        where, wanted = f"setting {plan.spec.setting.name}", "true: the clients share no model"
+        where = f"setting {plan.spec.setting.name}"
+        wanted = "true (fedrepro.train: a `test_fraction`): the clients share no model"
         raise bad_value(where, "evaluate.clients", False, wanted)
+    if method.own_classifier and plan.test is not None:
+        note(
+            f"method {name}: test_accuracy and test_loss are over the clients' own test samples, "
+            "as they share no model"
+        )
     keeps = keeps_a_part(method, plan.federation.context.net.module)
     if any(isinstance(layer, PartlyShared) for layer in method.layers()) and not keeps:
         note(

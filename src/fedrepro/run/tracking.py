@@ -93,7 +93,10 @@ class _TensorBoard:
     def __init__(self, root: Path, spec: RunSpec) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        folder = root / TENSORBOARD / spec.setting.name / spec.method / f"seed{spec.seed}"
+        # All runs of `fedrepro.train` have that setting.
+        other = f"-{spec.digest[:8]}" if spec.setting.name == "own/arrays" else ""
+        seed = f"seed{spec.seed}{other}"
+        folder = root / TENSORBOARD / spec.setting.name / spec.method / seed
         self._make: Any = lambda first: SummaryWriter(folder, purge_step=first)
         self._writer: Any = None
         self._about = json.dumps(spec.description(), indent=2)

@@ -196,7 +196,8 @@ def _bad_hyperparameter(method: object, key: str, expected: str) -> UserError:
 def nobody(where: object, key: str, share: float, clients: int) -> UserError:
     """The error for a share that, rounded down to whole clients, is none of them."""
     least = math.ceil(1e4 / clients) / 1e4
-    wanted = f"0, or at least {least:g}: of {clients} clients, {share:g} rounds down to none"
+    more = f", or at least {least:g}" if least < 0.5 else ""
+    wanted = f"0{more}: of {clients} clients, {share:g} rounds down to none"
     return bad_value(where, key, share, wanted)
 
 

@@ -52,7 +52,12 @@ def test_every_key_that_is_named_is_checked() -> None:
                 check(its, 1.0, "one", "key")
 
 
-@pytest.mark.parametrize("clients", [1, 2, 3, 7, 10, 99, 100, 333, 10_000])
+@pytest.mark.parametrize("clients", [1, 2])
+def test_no_share_is_named_where_half_is_none(clients: int) -> None:
+    assert "at least" not in str(errors.nobody("here", "share", 0.2, clients))
+
+
+@pytest.mark.parametrize("clients", [3, 7, 10, 99, 100, 333, 10_000])
 def test_the_least_share_that_is_named_is_one_client(clients: int) -> None:
     """And a ten-thousandth less is none."""
     said = str(errors.nobody("here", "share", 0.5 / clients, clients))
