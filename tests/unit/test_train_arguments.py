@@ -537,6 +537,61 @@ def test_a_class_that_keeps_something_elsewhere_is_refused_like_a_file(method: A
 FedProx = dataclass(frozen=True)(type("fedprox", (Method,), {"__module__": __name__}))
 
 
+def per_sample() -> type[Method]:
+    """Gradients of each sample, as private training clips them."""
+
+    @dataclass(frozen=True)
+    class PerSample(Method):
+        def gradient(
+            self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+        ) -> Tree:
+            def one(trained: Tree, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                sample = {"x": x[None], "y": y[None]}
+                return self.loss(ctx, message, client_state, {**params, **trained}, sample)
+
+            of_each = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0))
+            found = of_each(ctx.net.trainable(params), batch["x"], batch["y"])
+            return {name: leaf.mean(0) for name, leaf in found.items()}
+
+    return PerSample
+
+
+LARGE = [*range(300_000)]
+ADJACENT = torch.eye(3).to_sparse()
+LAZY, NOWHERE = torch.nn.LazyLinear(3), torch.nn.Linear(2, 2, device="meta")
+
+
+def reading() -> type[Method]:
+    @dataclass(frozen=True)
+    class Reading(Method):
+        def learning_rate(self, ctx: Context, round: int) -> float:
+            assert len(LARGE) and ADJACENT.is_sparse and LAZY and NOWHERE
+            return super().learning_rate(ctx, round)
+
+    return Reading
+
+
+@pytest.mark.parametrize("method", [per_sample(), reading()])
+def test_a_method_may_read_anything_and_differentiate_its_loss(method: Any) -> None:
+    losses = [train(each, weights="draw").rounds["test_loss"] for each in (method, "fedavg")]
+    np.testing.assert_allclose(losses[0], losses[1], atol=1e-6)
+
+
+def test_a_method_may_work_side_by_side_only() -> None:
+    @dataclass(frozen=True)
+    class Padded(Method):
+        def loss(
+            self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+        ) -> torch.Tensor:
+            assert batch["real"].ndim == 1
+            return super().loss(ctx, message, client_state, params, batch)
+
+    ours, theirs = (
+        train(each, executor="vectorised").rounds["test_loss"] for each in (Padded, "fedavg")
+    )
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
 def reporting(numbers: dict[Any, Any]) -> type[Method]:
     @dataclass(frozen=True)
     class Reporting(Method):

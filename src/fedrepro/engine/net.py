@@ -263,16 +263,18 @@ class Net:
 
     def features(self, params: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features], of which the head's are the model's outputs."""
-        self._require_parts()
-        if self._own and not self._own.chained:
-            why = (
-                "its outputs are not head(body(x)), which the method trains: let `forward` be that"
-            )
-            raise refusal(f"model {type(self.module).__name__}", why, "forward")
+        self.require_chain()
         if not self.module.training:
             params = self._laid_out(params)
         body = self.module.get_submodule("body")
         return self._call(body, part_of(params, "body"), *self._arguments(x))
+
+    def require_chain(self) -> None:
+        """Raises UserError for a model whose outputs are not ``head(body(x))``."""
+        self._require_parts()
+        if self._own and not self._own.chained:
+            why = "its outputs are not head(body(x)), which the method trains: let them be that"
+            raise refusal(f"model {type(self.module).__name__}", why, "forward")
 
     def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's output [n, outputs], in one pass.

@@ -57,6 +57,10 @@ class DaFKD(FedDF):
         super().__post_init__()
         at_least(self, 1, "fakes")
 
+    def check(self, ctx: Context) -> None:
+        super().check(ctx)
+        ctx.net.require_chain()
+
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         generator = ctx.artifacts["generator"]
         assert generator.net is not None

@@ -63,6 +63,7 @@ class FedFA(Method):
             raise bad_value("method fedfa", "momentum", self.momentum, "a number from 0 to 1")
 
     def check(self, ctx: Context) -> None:
+        ctx.net.require_chain()
         ctx.net.refuse_running_statistics("fedfa")
         require_classification(self, ctx, "each class has an anchor")
         heads = {name for name in ctx.net.trained if name.startswith("head.")}

@@ -89,6 +89,7 @@ class FedTGP(Method):
         at_least(self, 1, "server_epochs", "server_batch")
 
     def check(self, ctx: Context) -> None:
+        ctx.net.require_chain()
         require_classification(self, ctx, "it has a prototype of each class")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

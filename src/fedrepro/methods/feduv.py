@@ -78,6 +78,7 @@ class FedUV(Method):
         at_least(self, 0, "variance", "uniformity")
 
     def check(self, ctx: Context) -> None:
+        ctx.net.require_chain()
         require_classification(self, ctx, "it uses the probabilities of classes")
 
     def loss(

@@ -44,6 +44,9 @@ class MOON(Method):
         at_least(self, 0, "mu")
         above(self, 0, "tau")
 
+    def check(self, ctx: Context) -> None:
+        ctx.net.require_chain()
+
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"previous": ctx.initial}
 

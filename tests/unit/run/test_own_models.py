@@ -4,6 +4,7 @@ import copy
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -459,6 +460,40 @@ def test_a_last_mini_batch_of_one_sample_is_known_before_the_first_round() -> No
     before = int(str(error.value).partition("(round ")[2].partition(")")[0]) - 1
     assert 0 < before < rounds
     fr.train("fedavg", model, clients, rounds=before, **options)  # it is not asked before
+
+
+class Parted(nn.Module):
+    """With a function between body and head, or in the body."""
+
+    def __init__(self, between: bool) -> None:
+        super().__init__()
+        body = nn.Linear(3, 6)
+        self.body = body if between else nn.Sequential(body, nn.ReLU())
+        self.head, self.between = nn.Linear(6, 3), between
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.body(x)
+        return self.head(features.relu() if self.between else features)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("method", "off"),
+    [
+        ("moon", {"mu": 0.0}),
+        ("feduv", {"variance": 0.0, "uniformity": 0.0}),
+        ("fedtgp", {"strength": 0.0}),
+    ],
+)
+@pytest.mark.parametrize("executor", ["sequential", "vectorised"])
+def test_methods_that_train_a_body_and_a_head_train_what_is_scored_or_refuse_it(
+    method: str, off: dict[str, float], executor: str
+) -> None:
+    plain = losses(partial(Parted, False), executor=executor)
+    own = losses(partial(Parted, False), method=method, executor=executor, **off)
+    assert own == pytest.approx(plain, abs=1e-6)
+    with refused(key="forward"):
+        losses(partial(Parted, True), method=method, executor=executor, **off)
+    losses(partial(Parted, True), executor=executor)
 
 
 def test_only_what_is_trained_is_sent_and_stored(tmp_path: Path) -> None:

@@ -79,3 +79,11 @@ def test_a_run_page_shows_epsilon(tmp_path: Path, epsilon: float | None, shown: 
     content = run_page(read_run(bench.root, run), None, [], [], {})
     text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
     assert f" 0.01, {told['neighbours']}</dt>" in text and f"<dd>{shown}</dd>" in text
+
+
+@pytest.mark.parametrize("noise", [0.5, 8.0])
+def test_no_cohort_costs_more_than_all_clients(noise: float) -> None:
+    whole = privacy.epsilon(noise, 100, 100, 20, 0.01)
+    spent = [privacy.epsilon(noise, cohort, 100, 20, 0.01) for cohort in (1, 10, 50, 90, 99)]
+    assert max(spent) <= whole
+    assert spent[0] < whole

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, NoReturn
 
+import numpy as np
 import pytest
 
+import fedrepro as fr
 from fedrepro.run import memory, tracking
 from fedrepro.run.tracking import TENSORBOARD, tracker_of
 from support.tiny_run import run_spec
@@ -189,3 +191,15 @@ def test_memory_up_to_a_gibibyte_is_kept(
     assert options[mmap_threshold] < options[trim_threshold] < 2**31
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())  # musl
     assert memory.keep_freed_memory() is False
+
+
+def test_runs_of_a_program_that_differ_have_folders_of_their_own(
+    written: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    samples = [(np.eye(3, dtype="f4"), np.arange(3))]
+    for lr in (0.1, 0.2, 0.1):
+        watching = fr.callbacks.TensorBoard(tmp_path)
+        options: dict[str, Any] = {"rounds": 1, "test": samples[0], "lr": lr}
+        fr.train("fedavg", "logistic", samples, callbacks=watching, **options)
+    folders = [call[1] for call in written if call[0] == "begin"]
+    assert folders[0] != folders[1] and folders[0] == folders[2]
