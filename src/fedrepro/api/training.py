@@ -1,15 +1,12 @@
 """Train on arrays."""
 
 import inspect
-import os
 import shutil
 import tempfile
-import threading
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
@@ -22,6 +19,7 @@ from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.api.runs import SETTING, Architecture, Run, place_of
+from fedrepro.api.surroundings import in_turn, threads_kept, torch_as_usual
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
@@ -49,23 +47,6 @@ from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Typed, validate
 
 WHERE = "fedrepro.train"
-# One run after the other: each seeds the generators that all threads of a process share. A callback
-# may train, too.
-_TURN = threading.RLock()
-
-
-def _free_turn() -> None:
-    """Let a forked process train, whose parent may have been training in another thread."""
-    global _TURN
-    if _TURN.acquire(blocking=False):
-        _TURN.release()
-    else:
-        _TURN = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_turn)
-
 Task = Literal["classification", "binary", "regression", "multi_label"]
 
 
@@ -210,7 +191,7 @@ def train(
     """
     said = SimpleNamespace(**locals())
     try:
-        with _TURN, _torch_as_usual():
+        with in_turn(), torch_as_usual():
             return _trained(said)
     except Interrupted as stopped:
         if folder is None:  # the temporary one is gone with its run
@@ -347,7 +328,7 @@ def _carry_out(
     partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
     if line := partition.warning():
         _warn(line.removeprefix("warning: "))
-    with _threads_kept(), float32_by_default(), registry.given(name, architecture):
+    with threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             with rng.seeded(spec.seed):
                 module = registry.made(name, architecture, dataset.shapes, dataset.outputs)
@@ -534,23 +515,3 @@ def _identity_of(part: str, of: Any, warns: bool) -> str:
         if warns:
             _warn(f"{part}: no saved run is reused for it: it holds {error}")
         return f"{UNKNOWN}{uuid.uuid4().hex}"
-
-
-@contextmanager
-def _torch_as_usual() -> Iterator[None]:
-    """A context with gradients and the CPU as default device, whatever the caller has set."""
-    with torch.inference_mode(False), torch.enable_grad():
-        # Not always: a default device that is set slows down every call of torch.
-        elsewhere = torch.get_default_device().type != "cpu"
-        with torch.device("cpu") if elsewhere else nullcontext():
-            yield
-
-
-@contextmanager
-def _threads_kept() -> Iterator[None]:
-    """Restore torch's number of threads afterwards."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

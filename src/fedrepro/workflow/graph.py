@@ -125,7 +125,8 @@ class Graph:
     @cached_property
     def _of_site(self) -> Sequence[str]:
         known, values = [self.papers, self.scale], (report_code(), self.methods)
-        return as_rendered(self.bench.root, [Path("reports/site/index.html")], known, values)
+        own = self.bench.plugins.files("methods").values()
+        return as_rendered(self.bench.root, [Path("reports/site/index.html")], known, values, own)
 
     def paper(self, wildcards: Any) -> str:
         """A hash of the committed files on a system's paper, reference results included."""
@@ -133,9 +134,8 @@ class Graph:
 
     @cached_property
     def papers(self) -> str:
-        """A hash of the committed files on all papers, and of methods of one's own."""
-        # Not only in `methods`, which stays as recorded where the package is installed.
-        return fingerprint.of_files([PAPERS, *self.bench.plugins.files("methods").values()])
+        """A hash of the committed files on all papers."""
+        return fingerprint.of_files([PAPERS])
 
     @cached_property
     def methods(self) -> str:

@@ -1,7 +1,7 @@
 """The code that renders tables and pages, as parameters of their rules."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +16,11 @@ TEMPLATES = Path("reports/templates")
 
 
 def as_rendered(
-    root: Path, outputs: Sequence[Path], known: Sequence[object], values: Sequence[str]
+    root: Path,
+    outputs: Sequence[Path],
+    known: Sequence[object],
+    values: Sequence[str],
+    shown: Iterable[Path] = (),
 ) -> Sequence[str]:
     """Hashes of this package's own code, as parameters of rules that render.
 
@@ -26,8 +30,9 @@ def as_rendered(
     Args:
         known: the values of the job's other parameters.
         values: the hashes now.
+        shown: files of one's own that an output shows: if one is newer, it is rendered again.
     """
-    if fingerprint.PACKAGE.is_relative_to(root.resolve()):
+    if fingerprint.PACKAGE.is_relative_to(root.resolve()) or _is_older(root / outputs[0], shown):
         return values
     recorded = recorded_parameters(root, outputs, known, len(values))
     if recorded is None:
@@ -38,6 +43,12 @@ def as_rendered(
             "`snakemake --forcerun table page site` renders them again"
         )
     return recorded
+
+
+def _is_older(page: Path, files: Iterable[Path]) -> bool:
+    """Return True for a page that is there and older than a file that it shows."""
+    times = [file.stat().st_mtime_ns for file in (page, *files) if file.exists()]
+    return page.exists() and times[0] < max(times)
 
 
 @cache

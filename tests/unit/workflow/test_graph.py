@@ -395,7 +395,7 @@ def test_what_renders_is_recorded_beside_all_other_parameters_of_its_rule(
 ) -> None:
     """Else no record would be found, and another version would make all pages again."""
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(graph, "as_rendered", lambda *given: asked.append(given[1:]) or given[-1])
+    monkeypatch.setattr(graph, "as_rendered", lambda *given: asked.append(given[1:4]) or given[3])
     monkeypatch.setattr(graph, "report_code", lambda: "of reports")
     monkeypatch.setattr(graph, "of_paper", lambda system: f"of {system}")
     monkeypatch.setattr(graph.numerics, "of_run", lambda spec: {})
@@ -502,18 +502,3 @@ def test_jobs_find_the_command_of_the_python_that_runs_snakemake(
     of_a_job = load(tmp_path).config
     assert (of_a_job.scale, of_a_job.device) == ("paper", "cuda")
     assert load(tmp_path, Overrides(device="cpu")).config.scale == "demo"
-
-
-def test_the_start_page_is_made_anew_for_another_text_of_an_own_method(tmp_path: Path) -> None:
-    """Where the package is installed, too: there the hash of its methods stays as recorded."""
-    file = tmp_path / "methods/mine.py"
-    file.parent.mkdir()
-    bench = load(ROOT)
-    own = bench.config.plugins.model_copy(update={"methods": file.parent})
-    config = bench.config.model_copy(update={"plugins": own})
-    bench = replace(bench, root=tmp_path, config=config)
-    hashes = set()
-    for text in ("one", "other"):
-        file.write_text(f'"""{text}"""\n')
-        hashes.add(graph.Graph(bench).papers)
-    assert len(hashes) == 2

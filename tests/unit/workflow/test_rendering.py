@@ -1,5 +1,6 @@
 """The code that renders, as a parameter of rules: in a clone today's, elsewhere as recorded."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,3 +41,18 @@ def test_an_installed_package_renders_nothing_again(
         assert kept == (NOW if clone or recorded is None else recorded)
     assert capsys.readouterr().err.count("\n") == (said and not clone)
     assert asked == [] if clone else asked[0] == (root / "folder/..", OUTPUTS, KNOWN, 2)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_shows_a_file_of_one_s_own_is_rendered_again_when_that_is_newer(
+    edited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, page = tmp_path / "methods/mine.py", tmp_path / OUTPUTS[0]
+    for number, each in enumerate((page, file) if edited else (file, page)):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.write_text("text\n")
+        os.utime(each, ns=(number, number))
+    recorded = ["then"] * len(NOW)
+    monkeypatch.setattr(rendering, "recorded_parameters", lambda *given: recorded)
+    made = rendering.as_rendered(tmp_path, OUTPUTS, KNOWN, NOW, [file])
+    assert made == (NOW if edited else recorded)

@@ -1,0 +1,52 @@
+"""What surrounds a run of :func:`fedrepro.train`: other threads, forks, and torch's settings."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+# One run after the other: each seeds the generators that all threads of a process share. A callback
+# may train, too.
+_TURN = threading.RLock()
+
+
+def _free_turn() -> None:
+    """Let a forked process train, whose parent may have been training in another thread."""
+    global _TURN
+    if _TURN.acquire(blocking=False):
+        _TURN.release()
+    else:
+        _TURN = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_turn)
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """A context that no other thread is in."""
+    with _TURN:
+        yield
+
+
+@contextmanager
+def torch_as_usual() -> Iterator[None]:
+    """A context with gradients and the CPU as default device, whatever the caller has set."""
+    with torch.inference_mode(False), torch.enable_grad():
+        # Not always: a default device that is set slows down every call of torch.
+        elsewhere = torch.get_default_device().type != "cpu"
+        with torch.device("cpu") if elsewhere else nullcontext():
+            yield
+
+
+@contextmanager
+def threads_kept() -> Iterator[None]:
+    """Restore torch's number of threads afterwards."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
