@@ -127,7 +127,7 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
 def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Result, Result | None]:
     """The result in the row's own setting, which is judged, and that in its demo setting, if any.
 
-    Without a demo setting, those seeds of scale paper that have run count beside the cell's own.
+    Without a demo setting, the seeds of scale paper count beside the cell's own.
 
     Args:
         cell: at the scale of the table.
@@ -136,9 +136,7 @@ def _results(workbench: Workbench, cell: Cell, judged_cell: Cell) -> tuple[Resul
     if (cell.setting, cell.methods) != (judged_cell.setting, judged_cell.methods):
         return result_in(workbench, judged_cell), result_in(workbench, cell)
     seeds = tuple(sorted({*cell.seeds, *judged_cell.seeds}))
-    result = result_in(workbench, replace(judged_cell, seeds=seeds))
-    runs = (run for run in result.runs if run.seed in cell.seeds or run.state != "not run")
-    return replace(result, runs=tuple(runs)), None
+    return result_in(workbench, replace(judged_cell, seeds=seeds)), None
 
 
 def _cell(
@@ -221,7 +219,8 @@ def _speed_up(own: Result, rival: Result) -> Result:
             why = other.why if other else "not run"
             return replace(run, value=None, why=f"without the wrapper {why}")
         changed = tuple(sorted({*run.changed, *other.changed}))
-        value, code, data = other.value / run.value, run.code or other.code, run.data or other.data
+        code = run.code or other.code
+        value, data = other.value / run.value, run.data or other.data
         return replace(run, value=value, changed=changed, code=code, data=data)
 
     runs = tuple(map(divided, own.runs))
