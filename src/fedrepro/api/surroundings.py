@@ -1,4 +1,4 @@
-"""What surrounds a run of :func:`fedrepro.train`: other threads, forks, and torch's settings."""
+"""Keep other threads, forks and torch's settings from changing a run of :func:`fedrepro.train`."""
 
 import os
 import threading

@@ -192,12 +192,9 @@ def _check_one(training: Training) -> None:
     states, steps = [tree.copy(training.client_states[place])], [training.steps[place]]
     try:
         sequential(training._replace(client_states=states, steps=steps))
-    except plugins.PluginError:
-        pass
-    except UserError:
-        raise
-    except Exception:
-        pass
+    except Exception as error:
+        if isinstance(error, UserError) and not isinstance(error, plugins.PluginError):
+            raise
 
 
 class HookChecks:

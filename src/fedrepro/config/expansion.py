@@ -94,7 +94,7 @@ def _with_metrics(item: Any) -> Any:
 
 
 def _common(shared: Mapping[str, Any], own: Any) -> Mapping[str, Any]:
-    """What a row's metric inherits: nothing if it is of another kind, such as `quality`."""
+    """The keys that a row's metric inherits: none if it is of another kind, such as `quality`."""
     theirs, its = (
         next((kind.key for kind in KINDS if kind.key in each), None)
         for each in (shared, own if isinstance(own, Mapping) else {})

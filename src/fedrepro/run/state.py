@@ -80,7 +80,7 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
-    """What a method reports of a round.
+    """The numbers that a method reports of a round.
 
     Raises:
         UserError: for a name that a column of the engine has, or what is no number.

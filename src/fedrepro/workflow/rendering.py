@@ -30,7 +30,7 @@ def as_rendered(
     Args:
         known: the values of the job's other parameters.
         values: the hashes now.
-        shown: files of one's own that an output shows: if one is newer, it is rendered again.
+        shown: the user's own files that an output shows; a newer one has it rendered again.
     """
     if fingerprint.PACKAGE.is_relative_to(root.resolve()) or _is_older(root / outputs[0], shown):
         return values

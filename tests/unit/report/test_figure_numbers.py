@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from fedrepro.config.figures import Charts, HeatMap, Trend
 from fedrepro.config.targets import RunKey
-from fedrepro.report.cells.cell import CellRun, Result
+from fedrepro.report.cells.cell import CellRun, Result, comparable
 from fedrepro.report.drawing import sheet
 from fedrepro.report.pages.figures import (
     bars,
@@ -60,6 +61,25 @@ def given(monkeypatch: pytest.MonkeyPatch, module: Any, made: Mapping[Any, Any])
         return result(setting, methods[0], made.get((setting, methods[0]), {}))
 
     monkeypatch.setattr(module, "result_at", found)
+
+
+# --- the best -------------------------------------------------------------------------------------
+def test_a_lost_seed_disqualifies_and_a_stale_one_does_not() -> None:
+    """Two seeds of older data are left out; they leave the mean of the third as good as any."""
+    plain = result("s/x", "plain", {1: 70.0})
+    kept = result("s/x", "kept", {1: 80.0})
+    for state, counts in (("left out", True), ("not run", True), ("diverged", False)):
+        lost = CellRun("kept", 2, state, "why", None, False, (), "", None)  # type: ignore[arg-type]
+        best = comparable({"plain": plain, "kept": replace(kept, runs=(*kept.runs, lost))})
+        assert ("kept" in best) == counts, state
+
+
+def test_only_current_numbers_are_the_best_beside_stale_ones() -> None:
+    old = result("s/x", "old", {1: 90.0})
+    stale = replace(old, runs=tuple(replace(run, data="of other data") for run in old.runs))
+    current = {name: result("s/x", name, {1: 70.0}) for name in ("a", "b")}
+    assert comparable({**current, "old": stale}) == {"a": 70.0, "b": 70.0}
+    assert comparable({"old": stale}) == {"old": 90.0}
 
 
 # --- trends ---------------------------------------------------------------------------------------

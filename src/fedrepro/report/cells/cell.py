@@ -108,9 +108,12 @@ class Result:
 
     @property
     def lost_seeds(self) -> bool:
-        """True if a run of the chosen method has ended without a number, which its mean lacks."""
+        """True if a run of the chosen method has ended without a number, which its mean lacks.
+
+        One that is left out, such as of other data, has a number.
+        """
         missing = (run.state for run in self.runs_of_the_chosen if run.value is None)
-        return any(state not in ("not run", "under way") for state in missing)
+        return any(state not in ("not run", "under way", "left out") for state in missing)
 
     @property
     def diverged(self) -> tuple[int, ...]:
