@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 import fedrepro as fr
-from fedrepro.api import callbacks, charts, given, training
+from fedrepro.api import callbacks, charts, given, surroundings, training
 from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.measures.base import Measure
 from fedrepro.methods.fedavg import FedAvg
@@ -476,7 +476,7 @@ def test_torch_keeps_its_threads() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with training._threads_kept():
+        with surroundings.threads_kept():
             torch.set_num_threads(1)
         assert torch.get_num_threads() == 2
     finally:
