@@ -368,7 +368,7 @@ def test_a_model_that_generates_nothing_or_no_classes_is_refused(make) -> None: 
 @pytest.mark.parametrize(
     ("method", "options", "fault"),
     [
-        (FedEvg, {"per_class": 0}, {"key": "per_class", "value": 0, "names": ("1", "finite")}),
+        (FedEvg, {"per_class": 0}, {"key": "per_class", "value": 0, "names": ("1", "whole")}),
         (FedCGAN, {"per_class": 0}, {"key": "per_class", "value": 0}),
         (FedCVAE, {"per_class": 0}, {"key": "per_class", "value": 0}),
         (FedEvg, {"chain_steps": 0}, {"key": "chain_steps", "value": 0}),

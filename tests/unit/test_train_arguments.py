@@ -137,6 +137,64 @@ def test_a_tool_gets_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
         train(callbacks=[print])
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_interrupted_or_failed_run_closes_its_tools_and_bar(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """Also what comes before the callback that fails; a run is closed once."""
+    closed: list[Any] = []
+
+    class Tracker:
+        def log(self, round: int, scores: Mapping[str, float]) -> None:
+            pass
+
+        def close(self, finished: bool) -> None:
+            closed.append(finished)
+
+    class Failing(fr.callbacks.Callback):
+        def __init__(self, at_end: bool) -> None:
+            self.at_end = at_end
+
+        def on_round(self, progress: Any) -> None:
+            if progress.round == 2 and not self.at_end:
+                raise error
+
+        def on_end(self, run: Any) -> None:
+            raise error
+
+    monkeypatch.setattr(callbacks, "tracker_of", lambda tool, root, spec: Tracker())
+    for at_end, told in ((False, [False, False]), (True, [True, False])):
+        closed.clear()
+        bar, tools = fr.callbacks.ProgressBar(), (fr.callbacks.MLflow(), fr.callbacks.TensorBoard())
+        with pytest.raises(error):
+            train(rounds=3, callbacks=[bar, tools[0], Failing(at_end), tools[1]])
+        assert closed == told and bar._bar is None
+
+
+def test_paths_of_the_user_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(elsewhere)
+    assert fr.callbacks.TensorBoard("~/logs")._root == home / "logs"
+    run = train(rounds=2, folder="~/kept")
+    assert fr.load("~/kept").rounds.equals(run.rounds)
+    train(rounds=1, initial="~/kept/model.safetensors")
+    fr.plot(run).save("~/curve.svg")
+    assert {path.name for path in home.iterdir()} == {"kept", "curve.svg"}
+    assert not [*elsewhere.iterdir()]
+
+
+@pytest.mark.parametrize("what", [".", "", "/", None, 3, ["a"], "nope"])
+def test_what_is_no_run_s_folder_is_refused(
+    what: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refused():
+        fr.load(what)
+
+
 def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -21,20 +21,17 @@ import torch
 
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend, scan
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import some_epochs
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
 class FedALA(Method):
     """FedALA (Zhang et al., AAAI 2023)."""
 
-    rate: float = 1.0  # eta: of the weights
-
-    def __post_init__(self):
-        at_least(self, 0, "rate")
+    rate: NonNegative = 1.0  # eta: of the weights
 
     def check(self, ctx):
         ctx.net.require_trained_parts("fedala")

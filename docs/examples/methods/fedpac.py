@@ -25,11 +25,11 @@ import torch
 
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import samples_of, some_epochs
 from fedrepro.methods.personal.partly_shared import PartlyShared
-from fedrepro.support.errors import at_least
 
 ITERATIONS = 200  # of projected gradient, for the quadratic programme
 
@@ -67,10 +67,7 @@ def collaboration(own, theirs, variances, known):
 class FedPAC(PartlyShared):
     """FedPAC (Xu et al., ICLR 2023, Algorithm 1)."""
 
-    strength: float = 1.0  # lambda
-
-    def __post_init__(self):
-        at_least(self, 0, "strength")
+    strength: NonNegative = 1.0  # lambda
 
     def check(self, ctx):
         super().check(ctx)

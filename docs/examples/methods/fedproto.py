@@ -21,9 +21,10 @@ from typing import ClassVar
 import torch
 
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.steps import samples_of
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,7 @@ class FedProto(Method):
     uses_server_optimizer: ClassVar[bool] = False  # no parameter is sent
     own_classifier: ClassVar[bool] = True  # and none is shared
 
-    strength: float = 1.0  # lambda
-
-    def __post_init__(self):
-        at_least(self, 0, "strength")
+    strength: NonNegative = 1.0  # lambda
 
     def check(self, ctx):
         require_classification(self, ctx, "it has a prototype of each class")

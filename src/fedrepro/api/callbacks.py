@@ -1,11 +1,13 @@
 """Callbacks of :func:`fedrepro.train`: what is called while a run is under way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.progress import Progress as Bar
 
+from fedrepro.api.runs import place_of
 from fedrepro.run.tracking import Tracker, tracker_of
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import refuse_uncalled
@@ -36,13 +38,17 @@ class Callback:
     def _begin(self, spec: "RunSpec") -> None:
         """Called before the first round."""
 
+    def _abandon(self) -> None:
+        """Called in place of what is left if the run is interrupted or fails."""
+
 
 class EarlyStopping(Callback):
     """End a run at a score, or when it has not improved; the setting's key ``stop``.
 
     Args:
-        measure: such as "accuracy", "loss" or "mae", on validation samples if clients hold any out,
-            otherwise on test samples. Default: "accuracy", or "loss" with the task "regression".
+        measure: such as "accuracy", "loss" or "mae", on test samples; if clients hold validation
+            samples out, "accuracy" or "loss" on those. Default: "accuracy", or "loss" with the task
+            "regression".
         at: the score at which it ends, as tables show it: 97 is 97 %.
         patience: it ends after so many evaluations without one better than all before.
     """
@@ -69,6 +75,9 @@ class ProgressBar(Callback):
         self._bar.update(self._task, completed=progress.round, description=said)
 
     def on_end(self, run: "Run") -> None:
+        self._abandon()
+
+    def _abandon(self) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None  # for a further run
@@ -83,16 +92,26 @@ class _Tracking(Callback):
     _tool: Literal["tensorboard", "mlflow"]
 
     def __init__(self, root: str | Path = ".") -> None:
-        self._root = Path(root)
+        self._root = place_of(root, "fedrepro.callbacks", "root", "the path of a folder")
+        self._tracker: Tracker | None = None
 
     def _begin(self, spec: "RunSpec") -> None:
-        self._tracker: Tracker = tracker_of(self._tool, self._root, spec)
+        self._tracker = tracker_of(self._tool, self._root, spec)
 
     def on_evaluation(self, round: int, scores: Mapping[str, float]) -> None:
-        self._tracker.log(round, scores)
+        if self._tracker:
+            self._tracker.log(round, scores)
 
     def on_end(self, run: "Run") -> None:
-        self._tracker.close(run.finished)
+        self._close(run.finished)
+
+    def _abandon(self) -> None:
+        self._close(finished=False)
+
+    def _close(self, finished: bool) -> None:
+        if self._tracker:
+            self._tracker.close(finished)
+            self._tracker = None
 
 
 class TensorBoard(_Tracking):
@@ -118,9 +137,17 @@ class Several(Callback):
                 raise bad_value("fedrepro.train", "callbacks", callback, wanted)
             refuse_uncalled(type(callback), Callback, "on_", "on_")
 
-    def _begin(self, spec: "RunSpec") -> None:
-        for callback in self._each:
-            callback._begin(spec)
+    @contextmanager
+    def watching(self, spec: "RunSpec") -> Iterator[None]:
+        """Callbacks are told of a run's beginning, and of an end without a result."""
+        try:
+            for callback in self._each:
+                callback._begin(spec)
+            yield
+        except BaseException:
+            for callback in self._each:
+                callback._abandon()
+            raise
 
     def on_round(self, progress: "Progress") -> None:
         for callback in self._each:

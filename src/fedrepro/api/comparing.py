@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro.api import charts
-from fedrepro.api.runs import SETTING, Run
+from fedrepro.api.runs import Run, place_of
 from fedrepro.measures import registry
 from fedrepro.provenance.identity import (
     UNKNOWN,
@@ -20,6 +20,7 @@ from fedrepro.provenance.identity import (
     other_numbers,
 )
 from fedrepro.report.drawing import curves, frame
+from fedrepro.run.tracking import OWN
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.printing import counted
@@ -121,12 +122,13 @@ class Chart:
             UserError: for another ending, for PNG without the extra ``png``, or if the file cannot
                 be written.
         """
-        ending = Path(path).suffix.lower()
+        file = place_of(path, "fedrepro", "path", "the path of a file")
+        ending = file.suffix.lower()
         if ending not in (".svg", ".png"):
             wanted = "a name that ends in .svg or .png"
             raise bad_value("fedrepro", "path", str(path), wanted)
         content = charts.as_png(self.svg) if ending == ".png" else self.svg.encode("utf-8")
-        with write_atomically(Path(path)) as temporary:
+        with write_atomically(file) as temporary:
             temporary.write_bytes(content)
 
 
@@ -219,7 +221,7 @@ def _but_seed(identity: Identity) -> Identity:
 
     The id of a model that a program gives is that of its first weights, which a seed draws.
     """
-    drawn = "model " if identity.configuration.get("setting") == SETTING else UNKNOWN
+    drawn = "model " if identity.configuration.get("setting") == OWN else UNKNOWN
     return Identity(
         configuration={**identity.configuration, "seed": None},
         numerics={

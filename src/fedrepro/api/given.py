@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
+from fedrepro.api.runs import place_of
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import values_in
 from fedrepro.engine.method import Method, Wrapper
@@ -249,12 +249,11 @@ def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
                 wanted = "a tensor: of a checkpoint, pass the state dict in it"
                 raise bad_value(WHERE, f"initial.{name}", type(leaf).__name__, wanted)
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}, {}
-    if not isinstance(initial, str | Path):
-        raise bad_value(WHERE, "initial", initial, "a state dict, or a file of safetensors")
+    file = place_of(initial, WHERE, "initial", "a state dict, or a file of safetensors")
     try:
-        with safe_open(plain(Path(initial)), framework="pt") as file:
-            ours = KEY in (file.metadata() or {})
-        return load_tree(Path(initial)) if ours else (load_file(initial), {})
+        with safe_open(plain(file), framework="pt") as opened:
+            ours = KEY in (opened.metadata() or {})
+        return load_tree(file) if ours else (load_file(file), {})
     except (SafetensorError, OSError, ValueError) as error:
         said = f"can't be read as safetensors: {str(error).partition(chr(10))[0]}"
         raise refusal(WHERE, f"initial: {initial}: {said}", "initial", code="unreadable") from None

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-SETTING = "own/arrays"  # of a run that `fedrepro.train` makes
 Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs) -> a model
 
 
@@ -161,16 +160,23 @@ class Run:
         return f"<figure>{svg}<figcaption>{about}: {escape(end)}</figcaption></figure>"
 
 
-def place_of(folder: str | Path) -> Path:
-    """The path of a run's folder, in full: the program may go to another, and ~ is the user's."""
-    if isinstance(folder, str | PathLike) and folder != "":
+def place_of(
+    path: str | Path,
+    where: str = "fedrepro.train",
+    key: str = "folder",
+    expected: str = "the path of a folder that is the run's own, or None",
+) -> Path:
+    """A path in full: the program may go to another folder, and ~ is the user's.
+
+    Raises:
+        UserError: for what is no path, which names ``where``, ``key`` and what was ``expected``.
+    """
+    if isinstance(path, str | PathLike) and path != "":
         with suppress(TypeError, ValueError, RuntimeError):  # bytes, a NUL, an unknown user
-            path = Path(folder).expanduser().absolute()
-            if path.name and b"\0" not in os.fsencode(path) and str(path).encode():
-                return path
-    raise bad_value(
-        "fedrepro.train", "folder", folder, "the path of a folder that is the run's own, or None"
-    )
+            full = Path(path).expanduser().absolute()
+            if full.name and b"\0" not in os.fsencode(full) and str(full).encode():
+                return full
+    raise bad_value(where, key, path, expected)
 
 
 def load(
@@ -203,20 +209,21 @@ def load(
         >>> again.rounds.equals(run.rounds)
         True
     """
-    plugins, differences = NONE, ""
+    plugins, differences, root = NONE, "", place_of(root, "fedrepro.load", "root", "a folder")
     if method is None:
-        folder = Path(what)
+        expected = "the folder of a finished run, or the name of a setting and then a method"
+        folder = place_of(what, "fedrepro.load", "what", expected)
         record = read_any(Path(), folder)
         if not record.manifest:
             begun = partial_of(folder).exists()
             why = "unfinished: load it by setting, method and seed" if begun else record.why
             raise refusal(folder, f"not the folder of a finished run: {why}")
     else:
-        bench = load_workbench(Path(root))
+        bench = load_workbench(root)
         plugins = bench.plugins
         named = RunKey(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))
-        here, record = read_run(Path(root), named), find_run(Path(root), named)
-        partial = partial_of(Path(root) / named.folder)
+        here, record = read_run(root, named), find_run(root, named)
+        partial = partial_of(root / named.folder)
         so_far = None
         if not here.manifest and here.state != "damaged" and partial.exists():
             from fedrepro.run import checkpoint  # which imports PyTorch
@@ -237,7 +244,7 @@ def load(
         if not record.manifest:
             code = "damaged" if record.state == "damaged" else "missing"
             raise refusal(record.folder, f"{record.why}: run `{named.command}`", code=code)
-        folder = Path(root) / record.folder
+        folder = root / record.folder
         if record.state != "damaged":
             differences = in_words(of_another(bench, record))
             if record.reference and here.state != "not run":

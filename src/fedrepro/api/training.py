@@ -18,7 +18,7 @@ from torch import nn
 from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
-from fedrepro.api.runs import SETTING, Architecture, Run, place_of
+from fedrepro.api.runs import Architecture, Run, place_of
 from fedrepro.api.surroundings import in_turn, threads_kept, torch_as_usual
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
@@ -39,6 +39,7 @@ from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run import runner
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
+from fedrepro.run.tracking import OWN
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
 from fedrepro.support.errors import Interrupted, UserError, bad_value, refusal
@@ -204,7 +205,7 @@ def _trained(said: SimpleNamespace) -> Run:
     """The run that :func:`train`'s arguments ask for."""
     said.callbacks, said.measures = given.several(said.callbacks), given.several(said.measures)
     said.clients = given.clients_of(said.clients)
-    watching = Several(said.callbacks)
+    callbacks = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
     chosen = validate(_Outside, _plain(_only(_Outside.model_fields, said)), WHERE)
@@ -252,11 +253,11 @@ def _trained(said: SimpleNamespace) -> Run:
         _warn("test: its samples are drawn, as by a random transform, once, and scored so")
     run = _run_in(said.folder, architecture, plugins)
     replaces: Replaces = "others" if said.overwrite else "none"
-    watching._begin(spec)
-    saved = said.folder is not None
-    made = _carry_out(spec, dataset, run, saved, replaces, watching.on_round)
-    run.manifest.update(made)
-    watching.on_end(run)
+    with callbacks.watching(spec):
+        saved = said.folder is not None
+        made = _carry_out(spec, dataset, run, saved, replaces, callbacks.on_round)
+        run.manifest.update(made)
+        callbacks.on_end(run)
     return run
 
 
@@ -288,7 +289,7 @@ def _spec_of(
 ) -> "RunSpec":
     written = with_new_keys("experiment", {"settings": {"": _plain(content)}}, WHERE)
     setting = validate(Setting, written["settings"][""], WHERE, plugins).following(dataset.task)
-    setting._name = SETTING
+    setting._name = OWN
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
     parts = given.by_part(method, _plain(hyperparameters), plugins, taken)
     shape = tuple(dataset.input_shape)

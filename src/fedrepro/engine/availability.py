@@ -41,7 +41,7 @@ class Availability:
         seed: the run's.
         steps: number of mini-batches of each client in an epoch.
         dropout, partial, deadline, spread, period: as at the top of this file; None: none.
-        late_are_dropped: whether a client that is late is dropped.
+        late: "dropped", or "partial": a client that is late sends what it has got done.
     """
 
     seed: int
@@ -50,7 +50,7 @@ class Availability:
     partial: float = 0.0
     deadline: float | None = None
     spread: float = 0.0
-    late_are_dropped: bool = True
+    late: str = "dropped"
     period: int | None = None
 
     def awake(self, round: int, clients: Sequence[int]) -> list[int]:
@@ -69,7 +69,7 @@ class Availability:
         shares = torch.where(slows < self.partial, 1 - done, 1.0)
         if self.deadline is not None:
             in_time = (self.deadline / self.times()).clamp(max=1.0)
-            if self.late_are_dropped:
+            if self.late == "dropped":
                 in_time = in_time.floor()
             shares = torch.minimum(shares, in_time)
         return torch.where(drops < self.dropout, 0.0, shares)

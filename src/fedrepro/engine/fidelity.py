@@ -1,7 +1,76 @@
-"""Deviations of released code from its paper: switches that ``name@released`` sets."""
+"""Hyperparameters: their limits, and the deviations of released code, which ``@released`` sets."""
 
+import inspect
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, Self
+from functools import cache
+from itertools import chain
+from numbers import Integral
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, Self, get_args
+
+import torch
+
+from fedrepro.support.errors import bad_value, listed
+
+
+class Limit(NamedTuple):
+    """The values that a hyperparameter may have. It stands in the annotation of its field.
+
+    Attributes:
+        fits: whether a value is one of them.
+        expected: them in words.
+        choices: them by name, if they have names.
+    """
+
+    fits: Callable[[Any], bool]
+    expected: str
+    choices: tuple[str, ...] = ()
+
+
+def one_of(*choices: str) -> Limit:
+    """The limit of a hyperparameter that is a word."""
+    return Limit(choices.__contains__, f"one of {listed(choices)}", choices)
+
+
+def whole(least: int) -> Limit:
+    """The limit of a number that counts something."""
+    expected = f"a whole number of at least {least}"
+    return Limit(lambda n: isinstance(n, Integral) and int(n) >= least, expected)
+
+
+NonNegative = Annotated[float, Limit(lambda n: 0 <= n < math.inf, "a finite number of at least 0")]
+Positive = Annotated[float, Limit(lambda n: 0 < n < math.inf, "a finite number above 0")]
+Share = Annotated[float, Limit(lambda n: 0 <= n <= 1, "a number from 0 to 1")]
+PositiveShare = Annotated[float, Limit(lambda n: 0 < n <= 1, "a number above 0 and at most 1")]
+BelowOne = Annotated[float, Limit(lambda n: 0 <= n < 1, "a number from 0 and below 1")]
+NonNegativeWhole = Annotated[int, whole(0)]
+PositiveWhole = Annotated[int, whole(1)]
+
+
+@cache
+def _limits_of(cls: type) -> list[tuple[str, Limit, str]]:
+    """Hyperparameter, limit, and ", or null" if it may be None, of a class and those it extends.
+
+    Without those of a class whose annotations cannot be evaluated: a plug-in with ``from __future__
+    import annotations`` may name what only type checkers import.
+    """
+    limits = []
+    for owner in cls.__mro__:
+        with suppress(Exception):
+            for key, kind in inspect.get_annotations(owner, eval_str=True).items():
+                null = ", or null" if NoneType in get_args(kind) else ""
+                parts = (kind, *get_args(kind))  # `Positive | None` has its limit in a part
+                marks = chain.from_iterable(getattr(part, "__metadata__", ()) for part in parts)
+                limits += [(key, mark, null) for mark in marks if isinstance(mark, Limit)]
+    return limits
+
+
+def name_of(part: "Faithful") -> str:
+    """The name of a method or a server optimizer, which is its file's."""
+    return type(part).__module__.rpartition(".")[2]
 
 
 def deviation(default: Any, released: Any, item: str, why: str) -> Any:
@@ -16,6 +85,17 @@ def deviation(default: Any, released: Any, item: str, why: str) -> Any:
 @dataclass(frozen=True)
 class Faithful:
     """A part of a composition: it follows its paper or, with ``@released``, the authors' code."""
+
+    def __post_init__(self) -> None:
+        """Raises UserError for a hyperparameter outside its limits. None is within all."""
+        if torch.compiler.is_compiling():  # a hook makes a part, which the compiler cannot look at
+            return
+        cls: type = type(self)
+        for key, limit, null in _limits_of(cls):
+            value = getattr(self, key)
+            if value is not None and not limit.fits(value):
+                where, expected = f"method {name_of(self)}", f"{limit.expected}{null}"
+                raise bad_value(where, key, value, expected, limit.choices)
 
     @classmethod
     def deviations(cls) -> list[Field[Any]]:

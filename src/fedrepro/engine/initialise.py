@@ -90,13 +90,19 @@ def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
             _normal(layer.weight, 1.0, 0.02, rng)
 
 
-def _redraw(module: nn.Module, rng: torch.Generator) -> None:
-    """Xavier-normal weights, zero biases, BatchNorm's scale from N(1, 1); leave the rest."""
+def _redraw(module: nn.Module, rng: torch.Generator, std: float | None = None) -> None:
+    """The rule of AAggFF's and FedEvg's released code, which leaves all other layers as they are.
+
+    Weights are Xavier-normal, or from N(0, ``std``), biases are zero, and BatchNorm's scale is from
+    N(1, 1), or from N(1, ``std``).
+    """
     for layer in module.modules():
-        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+        if isinstance(layer, Drawn):
             _xavier_normal(layer, rng)
+            if std is not None:
+                _normal(layer.weight, 0.0, std, rng)
         elif isinstance(layer, nn.BatchNorm2d):
-            _normal(layer.weight, 1.0, 1.0, rng)
+            _normal(layer.weight, 1.0, 1.0 if std is None else std, rng)
             layer.bias.zero_()
 
 
@@ -105,8 +111,9 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
 
     Attributes of a module change the rule: a part with ``keeps_weights`` keeps its pre-trained
     weights; ``redrawn`` discards them as AAggFF's released code does (discrepancy 14); ``xavier``
-    and ``dcgan`` select those rules. A layer whose buffers do not start at fixed values draws them
-    in its ``draw_buffers``. A layer that is not known here, or whose class overrides PyTorch's
+    and ``dcgan`` select those rules, and ``redrawn_with`` that of FedEvg's released code: "xavier",
+    or a standard deviation. A layer whose buffers do not start at fixed values draws them in its
+    ``draw_buffers``. A layer that is not known here, or whose class overrides PyTorch's
     rule, draws its parameters in its ``reset_parameters``, after the layers in it.
 
     Raises:
@@ -145,6 +152,8 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             draw_buffers(rng)
     if getattr(module, "dcgan", False):
         _dcgan(module, rng)
+    if rule := getattr(module, "redrawn_with", None):
+        _redraw(module, rng, None if rule == "xavier" else rule)
     _refuse_marks(module, drawn)
 
 

@@ -1,15 +1,14 @@
-"""PyTorch internals that are faster than the public API, each with its public counterpart.
+"""PyTorch internals that are faster than the public API.
 
-Internals may disappear without notice. If PyTorch no longer has one, the public counterpart is used
-and gives the same bits unless the docstring says otherwise. `pyproject.toml` only allows tested
-versions of PyTorch, because an internal could change its meaning in another.
+Internals may disappear or change without notice, so `pyproject.toml` only allows tested versions of
+PyTorch. Tests compare each with its public counterpart.
 """
 
 import inspect
 import shutil
 import sys
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -17,11 +16,6 @@ from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# None if this version of PyTorch does not have it.
-ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
-LEVEL = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", None)
-FUSED_SGD = getattr(torch, "_fused_sgd_", None)
 
 
 def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
@@ -36,9 +30,8 @@ def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, .
     Returns:
         The gradient of each leaf, None where ``loss`` does not depend on it.
     """
-    if ENGINE is None:
-        return torch.autograd.grad(loss, wanted, allow_unused=True)
-    gradients: tuple[Tensor | None, ...] = ENGINE.run_backward(
+    engine = torch.autograd.Variable._execution_engine
+    gradients: tuple[Tensor | None, ...] = engine.run_backward(
         (loss,),
         (_one(loss.dtype, loss.device),),
         False,  # do not keep the graph
@@ -57,13 +50,7 @@ def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 def is_mapped() -> bool:
     """Return True if the caller runs inside a transformation of torch.func."""
-    if LEVEL is not None:
-        return (LEVEL() or 0) > 0
-    try:
-        torch.empty(()).requires_grad_()  # fails inside one
-    except RuntimeError:
-        return True
-    return False
+    return (torch._C._functorch.maybe_current_level() or 0) > 0
 
 
 def each(operation: str) -> Callable[..., list[Tensor]]:
@@ -71,17 +58,8 @@ def each(operation: str) -> Callable[..., list[Tensor]]:
 
     The lists must have equal length; all other arguments apply to every tensor.
     """
-    together: Callable[..., list[Tensor]] | None = getattr(torch, f"_foreach_{operation}", None)
-    return together or partial(_one_by_one, operation)
-
-
-def _one_by_one(operation: str, *arguments: Any, **options: Any) -> list[Tensor]:
-    lists = [argument for argument in arguments if isinstance(argument, list)]
-    scalars = [argument for argument in arguments if not isinstance(argument, list)]
-    return [
-        getattr(tensor, operation)(*others, *scalars, **options)
-        for tensor, *others in zip(*lists, strict=True)
-    ]
+    together: Callable[..., list[Tensor]] = getattr(torch, f"_foreach_{operation}")
+    return together
 
 
 def move_by_sgd(
@@ -102,26 +80,18 @@ def move_by_sgd(
         gradients: each with the strides of its parameter.
         velocity: updated with the parameters; empty without ``momentum``.
     """
-    if FUSED_SGD is not None:
-        FUSED_SGD(
-            params,
-            gradients,
-            velocity,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            lr=rate,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=False,
-        )
-        return
-    for place, (param, gradient) in enumerate(zip(params, gradients, strict=True)):
-        if weight_decay:
-            gradient = gradient.add(param, alpha=weight_decay)
-        if momentum:
-            gradient = velocity[place].mul_(momentum).add_(gradient)
-        param.add_(gradient, alpha=-rate)
+    torch._fused_sgd_(
+        params,
+        gradients,
+        velocity,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        lr=rate,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
 
 
 def is_of_compiler(error: Exception) -> bool:

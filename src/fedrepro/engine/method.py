@@ -19,6 +19,7 @@ from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import Faithful
 from fedrepro.engine.fidelity import deviation as deviation
+from fedrepro.engine.fidelity import name_of as name_of
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
@@ -49,11 +50,6 @@ class Artifact:
     part: str = ""
     each_client: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
-
-
-def name_of(part: Faithful) -> str:
-    """The name of a method or a server optimizer, which is its file's."""
-    return type(part).__module__.rpartition(".")[2]
 
 
 class GaussianMechanism(NamedTuple):

@@ -29,7 +29,7 @@ from fedrepro.engine.modules import (
 )
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import bad_value, refusal
-from fedrepro.support.rng import drawing_on, seeded
+from fedrepro.support.rng import drawing_on, seeded, stream
 
 if TYPE_CHECKING:
     from fedrepro.engine.graphs import Graphs
@@ -355,6 +355,16 @@ class Net:
                 "BatchNorm with the statistics of mini-batches"
             )
             raise refusal(f"method {method}", why, names[0])
+
+    def require_draws(self, method: str, why: str) -> None:
+        """Raises UserError, which says ``why``, unless two draws of the weights differ.
+
+        They are the same where all weights are given: by a state dict, or by a trained module.
+        """
+        one, other = (self.trainable(self.init(stream(0, "draws", seed))) for seed in (0, 1))
+        if all(torch.equal(leaf, other[name]) for name, leaf in one.items()):
+            expected = f"model: expected one that draws its weights, and is not given them: {why}"
+            raise refusal(f"method {method}", expected, "model")
 
     def refuse_others(self, params: Tree, whose: str, each_client: bool = False) -> None:
         """Raises UserError unless ``params`` has this network's leaves, by names and shapes.

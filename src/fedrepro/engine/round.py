@@ -12,9 +12,11 @@ from fedrepro.engine import tree
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, Training, sequential
-from fedrepro.engine.method import METRICS, Method
+from fedrepro.engine.method import METRICS, Method, name_of
+from fedrepro.engine.net import TOO_FEW
 from fedrepro.engine.steps import Samples, Steps, sent, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import refusal
 from fedrepro.support.rng import number, stream
 
 Item = TypeVar("Item", covariant=True)
@@ -263,8 +265,14 @@ def play_round(
         updates = federation.attack(ctx, updates)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.drawing_from(layers_seed):
-        weights, server = method.aggregation_weights(ctx, server, updates)
-        server = method.server_update(ctx, server, updates, weights)
+        try:
+            weights, server = method.aggregation_weights(ctx, server, updates)
+            server = method.server_update(ctx, server, updates, weights)
+        except ValueError as error:
+            if TOO_FEW not in str(error):
+                raise
+            why = "a mini-batch of its server has one sample, which BatchNorm cannot normalise"
+            raise refusal(f"method {name_of(method)}", f"{why}: choose another size") from error
     server, reported_by_server = without_metrics(server)
     return server, Round(
         cohort=cohort,

@@ -15,7 +15,6 @@ class OfClient(Measure):
     per = "client"
     weighed_by = "test_samples"
     validated = True
-    without = "has no scores of clients"
 
 
 class Accuracy(OfClient):

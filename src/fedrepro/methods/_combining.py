@@ -6,22 +6,26 @@ number of samples they have: an attacker can claim any number.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import Limit
 from fedrepro.engine.method import Method, Wrapper, name_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.rule import Decider, refused
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.partly_shared import PartlyShared
-from fedrepro.support.errors import bad_value, nobody
+from fedrepro.support.errors import nobody
 
 # Their ``server_update`` follows the weighted mean of ``delta``, and uses nothing else.
 AVERAGING = (Method, FedAvg, PartlyShared, Decider)
+MINORITY = Limit(
+    lambda n: 0 <= n < 0.5, "a number from 0 and below 0.5, as no rule withstands a majority"
+)
 
 
 def needs_more_than_delta(inner: Method) -> str | None:
@@ -60,12 +64,7 @@ class Combining(Wrapper):
 class Withstanding(Combining):
     """Base of rules for a known share of attackers."""
 
-    share: float = 0.2  # of a cohort's clients that may be attackers
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share < 0.5:
-            expected = "a number from 0 and below 0.5, as no rule withstands a majority"
-            raise bad_value(f"method {name_of(self)}", "share", self.share, expected)
+    share: Annotated[float, MINORITY] = 0.2  # of a cohort's clients that may be attackers
 
     def check(self, ctx: Context) -> None:
         if self.share and not whole_clients(self.share, ctx.cohort_size):

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import NEEDS_LOSSES, Decider, Decision, Observed
 from fedrepro.methods.adaptive_weighting.simplex import nearest
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,7 @@ class AFL(Decider):
     full_participation: ClassVar[bool] = True
     why_all: ClassVar[str] = NEEDS_LOSSES
 
-    lr: float = 0.01  # of the weights
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "lr")
+    lr: NonNegative = 0.01  # of the weights
 
     def memory(self, clients: int) -> dict[str, Array]:
         return {"decision": np.full(clients, 1 / clients)}

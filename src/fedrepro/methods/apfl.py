@@ -23,10 +23,10 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import Share
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,13 @@ class APFL(Method):
 
     interpolates: ClassVar[bool] = True
 
-    alpha: float = 0.25  # the own model's share of the interpolation
+    alpha: Share = 0.25  # the own model's share of the interpolation
     as_received: bool = deviation(
         False, released=True, item="26", why="a local model is mixed with the model as it was sent"
     )
     decays_shared: bool = deviation(
         True, released=False, item="26", why="the shared model has no weight decay"
     )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise bad_value("method apfl", "alpha", self.alpha, "a number from 0 to 1")
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("apfl")

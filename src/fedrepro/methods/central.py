@@ -15,11 +15,11 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegativeWhole
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import cosine
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,8 @@ class Central(Method):
 
     centralized: ClassVar[bool] = True
 
-    epochs: int = 0  # of a round; 0: the setting's
+    epochs: NonNegativeWhole = 0  # of a round; 0: the setting's
     cosine: bool = False  # decay the learning rate to 0 over the rounds, whatever the setting's
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "epochs")
 
     def check(self, ctx: Context) -> None:
         enough_epochs("central", "epochs", self.epochs, ctx.epochs)

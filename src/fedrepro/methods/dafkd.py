@@ -33,13 +33,13 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.initialise import fresh_linear
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.weighting import domain_aware
 from fedrepro.methods.feddf import FedDF, in_batches
 from fedrepro.methods.generating.adversarial import discriminator_loss
-from fedrepro.support.errors import at_least
 
 TEMPERATURE = 10.0  # of ``own_distillation``
 
@@ -50,12 +50,8 @@ class DaFKD(FedDF):
 
     requires: ClassVar[tuple[str, ...]] = ("unlabelled", "generator")
 
-    fakes: int = 64  # generated samples per mini-batch
+    fakes: PositiveWhole = 64  # generated samples per mini-batch
     own_distillation: bool = False  # the loss of DaFKD's code, not of FedGO's Algorithm 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 1, "fakes")
 
     def check(self, ctx: Context) -> None:
         super().check(ctx)

@@ -17,11 +17,11 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import discriminator_loss
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,7 @@ class Discriminators(Method):
     sets_weights: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 
-    fakes: int = 64  # per mini-batch
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "fakes")
+    fakes: PositiveWhole = 64  # per mini-batch
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         everyone = tree.apply(lambda leaf: leaf.expand(ctx.clients, *leaf.shape).clone(), params)

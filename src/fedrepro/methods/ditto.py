@@ -16,22 +16,18 @@ from dataclasses import dataclass
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, PositiveWhole
 from fedrepro.engine.steps import Steps, epochs_of, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
-from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
 class Ditto(PersonalModel):
     """Ditto (Li et al., ICML 2021, Algorithm 1)."""
 
-    mu: float = 1.0  # their lambda: pull towards the received model
-    personal_epochs: int | None = None  # of the client's own model, in a round; None: up to five
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_or_none("ditto", "personal_epochs", self.personal_epochs)
+    mu: NonNegative = 1.0  # their lambda: pull towards the received model
+    personal_epochs: PositiveWhole | None = None  # of its own model, in a round; None: up to five
 
     def check(self, ctx: Context) -> None:
         self.own_epochs(ctx)

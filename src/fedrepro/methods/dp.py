@@ -25,23 +25,19 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative, Positive
 from fedrepro.engine.method import GaussianMechanism, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import Combining
 from fedrepro.methods.norm_clip import NormClip, clipped
-from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
 class DP(Combining):
     """Clipped updates and Gaussian noise on their sum (McMahan et al., ICLR 2018, Algorithm 1)."""
 
-    clip: float = 1.0  # S: the largest norm of an update
-    noise_multiplier: float = 1.0  # z: standard deviation of the sum's noise, in units of S
-
-    def __post_init__(self) -> None:
-        above(self, 0, "clip")
-        at_least(self, 0, "noise_multiplier")
+    clip: Positive = 1.0  # S: the largest norm of an update
+    noise_multiplier: NonNegative = 1.0  # z: standard deviation of the sum's noise, in units of S
 
     @property
     def mechanism(self) -> GaussianMechanism:

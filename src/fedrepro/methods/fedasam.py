@@ -26,9 +26,9 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least
 
 LEAST_NORM = 1e-16  # a zero gradient has no direction
 
@@ -37,11 +37,8 @@ LEAST_NORM = 1e-16  # a zero gradient has no direction
 class FedASAM(Method):
     """FedASAM (Caldarola et al., ECCV 2022; Kwon et al., ICML 2021, eqs. 9 to 11)."""
 
-    rho: float = 0.7  # size of the neighbourhood
-    eta: float = 0.2  # added to the absolute weights
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "rho", "eta")
+    rho: NonNegative = 0.7  # size of the neighbourhood
+    eta: NonNegative = 0.2  # added to the absolute weights
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

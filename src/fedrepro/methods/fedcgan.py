@@ -14,11 +14,12 @@ The server averages both, weighted by samples. Optimizers restart in every round
 set of images that the generator makes from noise drawn once per run, the same number per class.
 
 In the released code, the classes that the discriminator is told for fakes are drawn independently
-of those that the generator was told (43). The setting defines rounds and scaling.
+of those that the generator was told (43), and the generator's step follows the discriminator's,
+on a second pass through both. The setting defines rounds and scaling.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,11 +27,11 @@ from torch.nn import functional
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import PositiveWhole, one_of
 from fedrepro.engine.method import Artifact, Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least, refuse_unknown
 
 PARTS = ("generator", "discriminator")
 
@@ -47,14 +48,10 @@ class FedCGAN(Method):
 
     classifies: ClassVar[bool] = False
 
-    per_class: int = 10
-    labels_of_fakes: str = deviation("made", "drawn", "43", "unrelated to what was generated")
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "per_class")
-        refuse_unknown(
-            "method fedcgan", "labels_of_fakes", [self.labels_of_fakes], ("made", "drawn")
-        )
+    per_class: PositiveWhole = 10
+    labels_of_fakes: Annotated[str, one_of("made", "drawn")] = deviation(
+        "made", "drawn", "43", "unrelated to what was generated"
+    )
 
     def check(self, ctx: Context) -> None:
         parts.require_parts("fedcgan", ctx, PARTS, "fedcgan or fedcgan_small")

@@ -23,18 +23,18 @@ The setting defines rounds and scaling, the same for all methods (43).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import PositiveWhole, one_of
 from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least, refuse_unknown
 
 PARTS = ("encoder", "decoder")
 LEAST = 1e-8  # of a standard deviation
@@ -51,12 +51,8 @@ class FedCVAE(Method):
 
     classifies: ClassVar[bool] = False
 
-    per_class: int = 10
-    error: str = "pixel"
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "per_class")
-        refuse_unknown("method fedcvae", "error", [self.error], ("image", "pixel"))
+    per_class: PositiveWhole = 10
+    error: Annotated[str, one_of("image", "pixel")] = "pixel"
 
     def check(self, ctx: Context) -> None:
         parts.require_parts("fedcvae", ctx, PARTS, "fedcvae or fedcvae_small")

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import BelowOne, NonNegative, NonNegativeWhole, PositiveWhole
 from fedrepro.engine.method import Method, name_of, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -33,7 +34,7 @@ from fedrepro.engine.steps import Steps, shuffle
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import cosine, ensemble, kl_divergence
 from fedrepro.methods.distilling.weighting import uniform
-from fedrepro.support.errors import at_least, bad_value, decay
+from fedrepro.support.errors import bad_value
 
 BATCH = 250  # samples per forward pass of a teacher
 
@@ -60,18 +61,12 @@ class FedDF(Method):
     requires: ClassVar[tuple[str, ...]] = ("unlabelled",)
     distills: ClassVar[bool] = True
 
-    server_epochs: int = 10  # of distillation, in a round
-    server_rate: float = 0.001  # learning rate of the distillation
-    server_batch: int = 64  # samples in a mini-batch of the distillation
-    server_momentum: float | None = None  # of SGD at the server; None: Adam
+    server_epochs: NonNegativeWhole = 10  # of distillation, in a round
+    server_rate: NonNegative = 0.001  # learning rate of the distillation
+    server_batch: PositiveWhole = 64  # samples in a mini-batch of the distillation
+    server_momentum: BelowOne | None = None  # of SGD at the server; None: Adam
     decays: bool = True  # the server's rate, along a cosine
-    decay_rounds: int = 0  # rounds until it is 0; 0: all of the run
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "server_epochs", "server_rate", "decay_rounds")
-        at_least(self, 1, "server_batch")
-        if self.server_momentum is not None:
-            decay(self, "server_momentum")
+    decay_rounds: NonNegativeWhole = 0  # rounds until it is 0; 0: all of the run
 
     def check(self, ctx: Context) -> None:
         require_classification(self, ctx, "it distils the probabilities of classes")

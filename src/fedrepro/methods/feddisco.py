@@ -25,11 +25,11 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.steps import Steps, samples_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.synthetic import one_hot
-from fedrepro.support.errors import at_least
 
 
 def class_counts(ctx: Context, classes: int, steps: Steps | Tree) -> Tensor:
@@ -63,11 +63,8 @@ class FedDisco(Method):
 
     sets_weights: ClassVar[bool] = True
 
-    a: float = 0.5  # how much imbalance lowers a weight
+    a: NonNegative = 0.5  # how much imbalance lowers a weight
     b: float = 0.1  # added to every client's share, before shares are normalised
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "a")
 
     def check(self, ctx: Context) -> None:
         require_classification(self, ctx, "its weights depend on how often each class occurs")

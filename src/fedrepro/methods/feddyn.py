@@ -24,18 +24,15 @@ https://arxiv.org/abs/2111.04263
 
 from dataclasses import dataclass
 
+from fedrepro.engine.fidelity import Positive
 from fedrepro.methods.lagrangian.augmented import AugmentedLagrangian
-from fedrepro.support.errors import above
 
 
 @dataclass(frozen=True)
 class FedDyn(AugmentedLagrangian):
     """FedDyn (Acar et al., ICLR 2021, Algorithm 1)."""
 
-    alpha: float = 0.01  # strength of the regularisation
-
-    def __post_init__(self) -> None:
-        above(self, 0, "alpha")
+    alpha: Positive = 0.01  # strength of the regularisation
 
     @property
     def penalty(self) -> float:

@@ -35,7 +35,7 @@ round that ends in NaN is dropped: the run stops there as diverged and keeps the
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -44,12 +44,13 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
+from fedrepro.engine.fidelity import NonNegative, PositiveWhole, one_of
 from fedrepro.engine.method import Artifact, Method, deviation, sends_no_models
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least, refuse_unknown
+from fedrepro.support.errors import refusal
 
 
 def energies_of(outputs: Tensor, y: Tensor) -> Tensor:
@@ -79,27 +80,28 @@ class FedEvg(Method):
     own_classifier: ClassVar[bool] = True
     optional: ClassVar[tuple[str, ...]] = ("start",)
 
-    per_class: int = 10
-    first_step: float = 10.0
-    last_step: float = deviation(0.01, 1.0, "35", "the scripts end at 1")
-    schedule: str = deviation("cosine", "ddpm", "35", "DDPM's betas: some 10 for 90 % of rounds")
-    noise: float = deviation(0.01, 1e-4, "35", "written into the code")
-    chain_steps: int = 1
-    chain_step: float = 1.0
-    chain_noise: float = 0.01
-    synthetic: float = 0.1
-    clip: float = 3.0
+    per_class: PositiveWhole = 10
+    first_step: NonNegative = 10.0
+    last_step: NonNegative = deviation(0.01, 1.0, "35", "the scripts end at 1")
+    schedule: Annotated[str, one_of(*sets.SCHEDULES)] = deviation(
+        "cosine", "ddpm", "35", "DDPM's betas: some 10 for 90 % of rounds"
+    )
+    noise: NonNegative = deviation(0.01, 1e-4, "35", "written into the code")
+    chain_steps: PositiveWhole = 1
+    chain_step: NonNegative = 1.0
+    chain_noise: NonNegative = 0.01
+    synthetic: NonNegative = 0.1
+    clip: NonNegative = 3.0
     bounded: bool = True
     reinitialise: bool = True
 
-    def __post_init__(self) -> None:
-        at_least(self, 1, "per_class", "chain_steps")
-        at_least(self, 0, "first_step", "last_step", "noise", "chain_step", "chain_noise")
-        at_least(self, 0, "synthetic", "clip")
-        refuse_unknown("method fedevg", "schedule", [self.schedule], sets.SCHEDULES)
-
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)
+        if ctx.net.mixes_samples:  # real images, those of the set and the chain share a mini-batch
+            why = "model: expected one without BatchNorm: no output may depend on other samples"
+            raise refusal("method fedevg", why, "model")
+        if self.reinitialise:
+            ctx.net.require_draws("fedevg", "a client starts each round from new ones")
         if "start" in ctx.artifacts:
             sets.check_set(
                 "method fedevg: given start", ctx, ctx.artifacts["start"], self.per_class
@@ -146,7 +148,7 @@ class FedEvg(Method):
             y: their classes [n].
         """
         real, counts = batch["x"], batch.get("real")
-        # One pass for all three: no sample's output depends on another sample.
+        # One pass for all three: `check` refuses models in which one sample changes another.
         outputs = ctx.net(params, torch.cat([real, items, chain]))
         of_real, of_items, of_chain = outputs.split((len(real), len(y), len(y)))
         used = None if counts is None else counts[: len(y)]

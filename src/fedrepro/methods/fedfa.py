@@ -35,12 +35,13 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, Share
 from fedrepro.engine.method import Method, deviation, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, count, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value, refusal
+from fedrepro.support.errors import refusal
 from fedrepro.support.rng import stream
 
 WEIGHT, BIAS = "head.weight", "head.bias"
@@ -53,14 +54,9 @@ class FedFA(Method):
 
     decay_restarts: ClassVar[bool] = False  # as in IMA's released code (B2)
 
-    pull: float = 0.1  # lambda: weight of the distance to the anchors
-    momentum: float = deviation(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
-    calibration: float = 0.25  # share of all rounds after which the classifier is calibrated
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "pull", "calibration")
-        if not 0 <= self.momentum <= 1:
-            raise bad_value("method fedfa", "momentum", self.momentum, "a number from 0 to 1")
+    pull: NonNegative = 0.1  # lambda: weight of the distance to the anchors
+    momentum: Share = deviation(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
+    calibration: NonNegative = 0.25  # share of all rounds after which the classifier is calibrated
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()

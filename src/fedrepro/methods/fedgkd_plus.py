@@ -20,26 +20,20 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative, Positive, PositiveWhole
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import towards_history
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.ima import full_window, mean_of, slide
-from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
 class FedGKDPlus(FedDF):
     """FedGKD+ (Yao et al., 2023, with FedDF's distillation)."""
 
-    gamma: float = 0.001  # gamma / 2 times tau^2 weighs the distance to past predictions
-    temperature: float = 3.0  # tau: of both predictions
-    models: int = 5  # M: how many of the server's last models are averaged
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 0, "gamma")
-        above(self, 0, "temperature")
-        at_least(self, 1, "models")
+    gamma: NonNegative = 0.001  # gamma / 2 times tau^2 weighs the distance to past predictions
+    temperature: Positive = 3.0  # tau: of both predictions
+    models: PositiveWhole = 5  # M: how many of the server's last models are averaged
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "past": full_window(params, self.models)}

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import Share
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import bad_value
 
 RELEASED_RATE = 1e-4  # the server's, fixed in the released code
 
@@ -36,15 +36,11 @@ RELEASED_RATE = 1e-4  # the server's, fixed in the released code
 class FedGMA(Method):
     """FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023)."""
 
-    threshold: float = 0.8  # epsilon in IMA's Table V
+    threshold: Share = 0.8  # epsilon in IMA's Table V
     hard: bool = False  # zero what fewer clients agree on, instead of weakening it
     masks_the_mean: bool = deviation(
         True, released=False, item="B5", why="the plain average, less 1e-4 of the masked movements"
     )
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise bad_value("method fedgma", "threshold", self.threshold, "a number from 0 to 1")
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         mean = tree.weighted_sum(updates["delta"], weights)

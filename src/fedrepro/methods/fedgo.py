@@ -23,16 +23,16 @@ them.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context, LoadedArtifact
+from fedrepro.engine.fidelity import one_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.feddf import FedDF, in_batches
-from fedrepro.support.errors import refuse_unknown
 
 WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 
@@ -50,11 +50,7 @@ class FedGO(FedDF):
 
     requires: ClassVar[tuple[str, ...]] = ("unlabelled", "discriminators")
 
-    weighting: str = "odds"  # uniform, variance, entropy or domain
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_unknown("method fedgo", "weighting", [self.weighting], WEIGHTINGS)
+    weighting: Annotated[str, one_of(*WEIGHTINGS)] = "odds"  # uniform, variance, entropy or domain
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         given = ctx.artifacts["unlabelled"]

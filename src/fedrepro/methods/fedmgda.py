@@ -23,11 +23,11 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
-from fedrepro.support.errors import at_least
 
 RIDGE = 1e-8  # makes p unique if clients move alike
 
@@ -45,11 +45,8 @@ class FedMGDA(Method):
 
     sets_weights: ClassVar[bool] = True
 
-    radius: float = 0.5  # how far a coefficient may be from 1 / (clients in the round)
+    radius: NonNegative = 0.5  # how far a coefficient may be from 1 / (clients in the round)
     constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "radius")
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         deltas = tree.leaves(ctx.net.trainable(updates["delta"]))

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,9 @@ class FedProx(FedAvg):
 
     sample_weighted: bool = True  # False: clients count the same
     constant_server_lr: bool = True  # False: the server's rate grows as the clients' decays
-    mu: float = 0.01  # strength of the proximal term
+    mu: NonNegative = 0.01  # strength of the proximal term
     halved: bool = False  # mu/2 times norms that are not squared; squared ones always have mu/2
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "mu")
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

@@ -19,21 +19,18 @@ from dataclasses import dataclass
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.steps import Steps, epochs_of, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import PartlyShared
-from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
 class FedRep(PartlyShared):
     """FedRep (Collins et al., ICML 2021, Algorithm 1)."""
 
-    body_epochs: int | None = None  # of the body, after the head's; None: up to five
-
-    def __post_init__(self) -> None:
-        whole_or_none("fedrep", "body_epochs", self.body_epochs)
+    body_epochs: PositiveWhole | None = None  # of the body, after the head's; None: up to five
 
     def shared(self, net: Net, params: Tree) -> Tree:
         return net.body(params)

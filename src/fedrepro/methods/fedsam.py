@@ -18,9 +18,9 @@ import torch
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least
 
 LEAST_NORM = 1e-16  # a zero gradient has no direction
 
@@ -36,10 +36,7 @@ def perturbed(params: Tree, gradient: Tree, rho: float) -> Tree:
 class FedSAM(Method):
     """FedSAM (Qu et al., ICML 2022, Algorithm 1)."""
 
-    rho: float = 0.05  # radius of the ball
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "rho")
+    rho: NonNegative = 0.05  # radius of the ball
 
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

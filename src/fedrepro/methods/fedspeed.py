@@ -33,30 +33,24 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative, Positive, Share
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedsam import perturbed
 from fedrepro.methods.lagrangian.augmented import AugmentedLagrangian
-from fedrepro.support.errors import above, at_least, bad_value
 
 
 @dataclass(frozen=True)
 class FedSpeed(AugmentedLagrangian):
     """FedSpeed (Sun et al., ICLR 2023, Algorithm 1)."""
 
-    mu: float = 0.1  # their 1 / lambda: strength of the proximal term
-    rho: float = 0.1  # radius of the perturbation
-    alpha: float = 1.0  # the share of the gradient at the perturbed point
+    mu: Positive = 0.1  # their 1 / lambda: strength of the proximal term
+    rho: NonNegative = 0.1  # radius of the perturbation
+    alpha: Share = 1.0  # the share of the gradient at the perturbed point
     of_cohort: bool = deviation(
         True, released=False, item="B25", why="the server adds all clients' corrections"
     )
-
-    def __post_init__(self) -> None:
-        above(self, 0, "mu")
-        at_least(self, 0, "rho")
-        if not 0 <= self.alpha <= 1:
-            raise bad_value("method fedspeed", "alpha", self.alpha, "a number from 0 to 1")
 
     @property
     def penalty(self) -> float:

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, PositiveWhole
 from fedrepro.engine.initialise import fresh_linear
 from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.net import differentiate
@@ -38,7 +39,7 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, samples_of, shuffle
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.prototypes import contrast, generated, margin, pull
-from fedrepro.support.errors import at_least, refusal
+from fedrepro.support.errors import refusal
 
 
 class Reported(NamedTuple):
@@ -78,15 +79,11 @@ def class_means(
 class FedTGP(Method):
     """FedTGP (Zhang et al., AAAI 2024), on FedAvg."""
 
-    strength: float = 0.001  # lambda: weight of the clients' term
-    margin: float = 100.0  # upper bound of the margin between classes
-    server_epochs: int = 1000  # of the prototypes' network, in a round
-    server_rate: float = 0.005  # its learning rate
-    server_batch: int = 10  # clients' prototypes in a mini-batch
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "strength", "margin", "server_rate")
-        at_least(self, 1, "server_epochs", "server_batch")
+    strength: NonNegative = 0.001  # lambda: weight of the clients' term
+    margin: NonNegative = 100.0  # upper bound of the margin between classes
+    server_epochs: PositiveWhole = 1000  # of the prototypes' network, in a round
+    server_rate: NonNegative = 0.005  # its learning rate
+    server_batch: PositiveWhole = 10  # clients' prototypes in a mini-batch
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()

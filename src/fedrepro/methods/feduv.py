@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method, require_classification
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least
 
 
 def variance_term(logits: Tensor, real: Tensor) -> Tensor:
@@ -71,11 +71,8 @@ def uniformity_term(features: Tensor, real: Tensor) -> Tensor:
 class FedUV(Method):
     """FedUV (Son et al., CVPR 2024)."""
 
-    variance: float = 2.5  # weight of the term that keeps predictions from collapsing
-    uniformity: float = 0.5  # weight of the term that spreads features
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "variance", "uniformity")
+    variance: NonNegative = 2.5  # weight of the term that keeps predictions from collapsing
+    uniformity: NonNegative = 0.5  # weight of the term that spreads features
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.method import SAMPLES, Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import bad_value
 
 BATCH = 250  # images drawn at a time
 SHOWN = 64  # images on a sample sheet
@@ -33,10 +34,7 @@ class Generated(Method):
     centralized: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 
-    number: int = 25_000  # of images
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "number")
+    number: PositiveWhole = 25_000  # of images
 
     def check(self, ctx: Context) -> None:
         if ctx.rounds != 1:

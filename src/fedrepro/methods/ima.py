@@ -19,17 +19,18 @@ rounds before the adaptive step, and sets m and v to zero in round t_s only (B4)
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import BelowOne, NonNegative, PositiveWhole, one_of, whole
 from fedrepro.engine.method import Method, Wrapper, deviation, require_server_model
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, decay, refuse_unknown
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -53,12 +54,12 @@ def mean_of(window: Tree, entries: int) -> Tree:
 class IMA(Wrapper):
     """IMA (Zhou et al., IEEE TMC 2024, Algorithm 1)."""
 
-    window: int = 5  # P: how many of the last global models are averaged
-    start: float = 0.75  # t_s as a share of all rounds
-    scheme: str = "exponential"  # constant, cyclic, epoch or none
-    decay: float = 0.03  # exponential: of the learning rate per round
-    period: int = 20  # cyclic, epoch: rounds
-    least: float = 5e-5  # constant, cyclic: the lowest learning rate
+    window: PositiveWhole = 5  # P: how many of the last global models are averaged
+    start: NonNegative = 0.75  # t_s as a share of all rounds
+    scheme: Annotated[str, one_of(*SCHEMES)] = "exponential"  # constant, cyclic, epoch or none
+    decay: BelowOne = 0.03  # exponential: of the learning rate per round
+    period: Annotated[int, whole(2)] = 20  # cyclic, epoch: rounds
+    least: NonNegative = 5e-5  # constant, cyclic: the lowest learning rate
     before_server_optimizer: bool = deviation(
         False,
         released=True,
@@ -71,13 +72,6 @@ class IMA(Wrapper):
     saw_tooth: bool = deviation(
         True, released=False, item="B3", why="scheme cyclic: it starts at lr(t_s) and overshoots"
     )
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "window")
-        at_least(self, 0, "start", "least")
-        at_least(self, 2, "period")
-        decay(self, "decay")
-        refuse_unknown("method ima", "scheme", [self.scheme], SCHEMES)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

@@ -27,22 +27,18 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, Positive
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
 class MOON(Method):
     """MOON (Li et al., CVPR 2021, eq. 3, Algorithm 1)."""
 
-    mu: float = 1.0  # weight of the contrastive term
-    tau: float = 0.5  # temperature
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "mu")
-        above(self, 0, "tau")
+    mu: NonNegative = 1.0  # weight of the contrastive term
+    tau: Positive = 0.5  # temperature
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()

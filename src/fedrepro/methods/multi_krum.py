@@ -14,19 +14,15 @@ https://arxiv.org/abs/1703.02757
 
 from dataclasses import dataclass
 
+from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.methods.krum import Krum
-from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
 class MultiKrum(Krum):
     """Multi-Krum (Blanchard et al., NeurIPS 2017, section 4)."""
 
-    number: int | None = None  # the updates that the server averages; None: m - f - 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_or_none("multi_krum", "number", self.number)
+    number: PositiveWhole | None = None  # the updates that the server averages; None: m - f - 2
 
     def selected(self, cohort: int, attackers: int) -> int:
         return min(self.number or max(cohort - attackers - 2, 1), cohort)

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import Positive
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import needs_more_than_delta
-from fedrepro.support.errors import above
 
 
 def clipped(deltas: Tree, bound: float) -> Tree:
@@ -46,10 +46,7 @@ def clipped(deltas: Tree, bound: float) -> Tree:
 class NormClip(Wrapper):
     """Norm clipping (Sun et al., 2019, section 4)."""
 
-    bound: float = 1.0  # M: the largest norm of an update
-
-    def __post_init__(self) -> None:
-        above(self, 0, "bound")
+    bound: Positive = 1.0  # M: the largest norm of an update
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

@@ -28,10 +28,11 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
+from fedrepro.engine.fidelity import NonNegative, Positive
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import above, at_least, bad_value
+from fedrepro.support.errors import bad_value
 
 
 def with_real(batch: Tree) -> Tree:
@@ -49,13 +50,9 @@ def share(batch: Tree, which: int, shares: int) -> Tree:
 class PerFedAvg(Method):
     """Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1)."""
 
-    alpha: float = 0.01  # learning rate of the inner step
+    alpha: NonNegative = 0.01  # learning rate of the inner step
     hessian_free: bool = True  # HF; False: FO
-    delta: float = 0.001  # of HF's finite differences
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "alpha")
-        above(self, 0, "delta")
+    delta: Positive = 0.001  # of HF's finite differences
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("per_fedavg")
@@ -74,7 +71,8 @@ class PerFedAvg(Method):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        def gradient_at(along: Tree | None, length: float, which: int) -> Tree:
+        # In quotes: PyTorch's compiler cannot make a union, and annotations are evaluated.
+        def gradient_at(along: "Tree | None", length: float, which: int) -> Tree:
             place = params if along is None else tree.add(params, tree.scale(along, length))
             part = share(batch, which, self.shares)
             return super(PerFedAvg, self).gradient(ctx, message, client_state, place, part)

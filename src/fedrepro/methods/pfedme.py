@@ -30,12 +30,12 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, NonNegativeWhole
 from fedrepro.engine.method import deviation, require_rates
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
-from fedrepro.support.errors import at_least
 
 PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 
@@ -44,9 +44,9 @@ PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 class PFedMe(PersonalModel):
     """pFedMe (Dinh et al., NeurIPS 2020, eq. 3, Algorithm 1)."""
 
-    mu: float = 15.0  # their lambda: pull towards the shared model
-    inner_steps: int = 0  # Algorithm 1's K; 0: one epoch of the client's optimizer instead
-    personal_lr: float | None = None  # of the K steps
+    mu: NonNegative = 15.0  # their lambda: pull towards the shared model
+    inner_steps: NonNegativeWhole = 0  # Algorithm 1's K; 0: instead an epoch of the optimizer
+    personal_lr: NonNegative | None = None  # of the K steps
     equal_weights: bool = False  # weight clients equally, not by samples
     new_optimizer: bool = deviation(
         True, released=False, item="26", why="one optimizer for all local epochs of a round"
@@ -54,10 +54,6 @@ class PFedMe(PersonalModel):
     personal: bool = deviation(
         True, released=False, item="26", why="clients are evaluated with the shared model"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 0, "inner_steps", "personal_lr")
 
     def check(self, ctx: Context) -> None:
         if self.inner_steps:

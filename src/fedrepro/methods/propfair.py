@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import Positive
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.support.errors import above
 
 LEAST = 0.2
 
@@ -28,10 +28,7 @@ LEAST = 0.2
 class PropFair(FedAvg):
     """PropFair (Zhang et al., TMLR 2022)."""
 
-    baseline: float = 3.0  # M: losses count by log(M - loss)
-
-    def __post_init__(self) -> None:
-        above(self, 0, "baseline")
+    baseline: Positive = 3.0  # M: losses count by log(M - loss)
 
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

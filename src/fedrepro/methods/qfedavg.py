@@ -21,11 +21,11 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import LOSS, deviation, require_rates
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import Array, with_ratios
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
-from fedrepro.support.errors import at_least
 
 LEAST_LOSS = 1e-10  # zero has no power q - 1
 
@@ -34,13 +34,10 @@ LEAST_LOSS = 1e-10  # zero has no power q - 1
 class QFedAvg(Decider):
     """q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation in federated learning")."""
 
-    q: float = 1.0  # 0: FedAvg; the larger, the more high losses count
+    q: NonNegative = 1.0  # 0: FedAvg; the larger, the more high losses count
     sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "q")
 
     def check(self, ctx: Context) -> None:
         require_rates(self, ctx)

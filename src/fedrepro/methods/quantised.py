@@ -25,7 +25,7 @@ https://arxiv.org/abs/1610.02132, https://arxiv.org/abs/1901.09847
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,13 +33,14 @@ from torch.nn import functional
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import Limit
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._compressing import ERROR, Compressing
-from fedrepro.support.errors import bad_value
 
 BUCKET = 512  # entries
 ROUNDING = "rounding"  # what a client draws
+BITS = Limit(lambda n: 2 <= n <= 16, "a whole number from 2 to 16")
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,8 @@ class Quantised(Compressing):
 
     drawn: ClassVar[tuple[str, ...]] = (ROUNDING,)
 
-    bits: int = 8  # of a number, with its sign
+    bits: Annotated[int, BITS] = 8  # of a number, with its sign
     error_feedback: bool = True  # add what was left out to the next update
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.bits <= 16:
-            raise bad_value("method quantised", "bits", self.bits, "a whole number from 2 to 16")
 
     @property
     def levels(self) -> int:

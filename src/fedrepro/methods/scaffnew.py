@@ -30,10 +30,11 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import PositiveShare
 from fedrepro.engine.method import Method, require_rates
 from fedrepro.engine.steps import Steps, steps_per_epoch
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import refusal
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,7 @@ class Scaffnew(Method):
     sets_weights: ClassVar[bool] = True
     uses_server_optimizer: ClassVar[bool] = False
 
-    p: float | None = None  # probability of communicating after a step; None: 1 / mean steps
-
-    def __post_init__(self) -> None:
-        if self.p is not None and not 0 < self.p <= 1:
-            raise bad_value("method scaffnew", "p", self.p, "a number above 0, at most 1, or null")
+    p: PositiveShare | None = None  # of communicating after a step; None: 1 / mean steps
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("scaffnew")

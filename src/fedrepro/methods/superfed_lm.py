@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.superfed_mm import SuPerFedMM
 
@@ -27,7 +28,7 @@ from fedrepro.methods.superfed_mm import SuPerFedMM
 class SuPerFedLM(SuPerFedMM):
     """SuPerFed-LM, layer mixing (Hahn et al., KDD 2022; thesis eqs. 2.3 to 2.6)."""
 
-    nu: float = 2.0  # weight of the squared cosine
+    nu: NonNegative = 2.0  # weight of the squared cosine
 
     def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         if not self.mixing(ctx):

@@ -31,12 +31,12 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.fidelity import NonNegative, Share
 from fedrepro.engine.method import Method, deviation, name_of
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.personal.proximity import UNSQUARED, proximity
-from fedrepro.support.errors import at_least, bad_value
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,14 @@ class SuPerFedMM(Method):
 
     interpolates: ClassVar[bool] = True
 
-    start: float = 0.4  # L / T, the share of rounds before clients have a second model
-    mu: float = 0.01  # pull towards the received model
-    nu: float = 1.0  # weight of the squared cosine
+    start: Share = 0.4  # L / T, the share of rounds before clients have a second model
+    mu: NonNegative = 0.01  # pull towards the received model
+    nu: NonNegative = 1.0  # weight of the squared cosine
     local_from_start: bool = False  # for clients that were not sampled after round L
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
     plain_cosine: bool = deviation(
         True, released=False, item="27", why="1e-6 per parameter is added to the inner product"
     )
-
-    def __post_init__(self) -> None:
-        name = name_of(self)
-        if not 0 <= self.start <= 1:
-            raise bad_value(f"method {name}", "start", self.start, "a number from 0 to 1, L / T")
-        at_least(self, 0, "mu", "nu")
 
     @property
     def scores_first_states(self) -> bool:
@@ -66,6 +60,7 @@ class SuPerFedMM(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics(name_of(self))
+        ctx.net.require_draws(name_of(self), "each client's own model starts from others")
 
     def mixing(self, ctx: Context) -> bool:
         """Return True if this round trains both models: after the first L rounds."""

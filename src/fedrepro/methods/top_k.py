@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedrepro.engine.fidelity import PositiveShare
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._compressing import Compressing
-from fedrepro.support.errors import bad_value
 
 PLACE = 4  # bytes
 
@@ -30,12 +30,7 @@ PLACE = 4  # bytes
 class TopK(Compressing):
     """Top-k sparsification with error feedback (Stich et al., NeurIPS 2018, Algorithm 1)."""
 
-    share: float = 0.1  # k / d: of a vector's entries that are sent
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            expected = "a number above 0 and at most 1"
-            raise bad_value("method top_k", "share", self.share, expected)
+    share: PositiveShare = 0.1  # k / d: of a vector's entries that are sent
 
     def number(self, entries: int) -> int:
         """k, of a vector with ``entries``."""

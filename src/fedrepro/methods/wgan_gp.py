@@ -26,13 +26,15 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Artifact, Method
+from fedrepro.engine.fidelity import NonNegative, PositiveWhole
+from fedrepro.engine.method import Artifact, Method, name_of
 from fedrepro.engine.net import Net, part_of
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
 from fedrepro.methods.generating.parts import without_parts
-from fedrepro.support.errors import at_least, refusal
+from fedrepro.methods.generating.synthetic import require_pixels
+from fedrepro.support.errors import refusal
 from fedrepro.support.rng import stream
 
 PARTS = ("generator", "critic")
@@ -68,17 +70,18 @@ class WganGp(Method):
     outputs: ClassVar[int | None] = 1
     carries: ClassVar[bool] = True  # keeps the optimizers' states between rounds
 
-    critic_steps: int = 5  # per step of the generator
-    penalty: float = 10.0  # weight of the penalty on the critic's gradient
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "critic_steps")
-        at_least(self, 0, "penalty")
+    critic_steps: PositiveWhole = 5  # per step of the generator
+    penalty: NonNegative = 10.0  # weight of the penalty on the critic's gradient
 
     def check(self, ctx: Context) -> None:
         if not isinstance(getattr(ctx.net.module, "latent", None), int):
             models = "wgan_gp_resnet or wgan_gp_small"
             raise without_parts("wgan_gp", "a generator and a critic", models)
+        if pixels := getattr(ctx.net.module, "pixels", None):
+            require_pixels(name_of(self), ctx, pixels)
+        if Net(ctx.net.module.get_submodule("critic")).mixes_samples:
+            why = "model: expected a critic without BatchNorm: the penalty is on each image's slope"
+            raise refusal(f"method {name_of(self)}", why, "model")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}

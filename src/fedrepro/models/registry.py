@@ -45,24 +45,24 @@ class ModelEntry(NamedTuple):
 
     Attributes:
         module: file in this folder, or in a plug-in folder.
-        function: its name there; (input shape, outputs) -> module. For models with `weights` it
-            also takes LearnedWeights or None.
         family: "linear", "mlp", "convolutional", "recurrent" or "transformer": selects how clients
             are executed.
         source: paper or code that defines the architecture.
         weights: the entry under `weights` in config/datasets.yaml that it starts from, if any.
         channels_last: whether that memory format makes a training step on a CPU at least 5 %
             faster, at the usual shapes. `make bench` measures two of them.
+        function: its name in the file, by default the model's; (input shape, outputs) -> module.
+            For models with `weights` it also takes LearnedWeights or None.
         file: of a plug-in model.
         make: builds a model that has no file (:func:`given`).
     """
 
     module: str
-    function: str
     family: str
     source: str
     weights: str | None = None
     channels_last: bool = False
+    function: str = ""
     file: Path | None = None
     make: "Make | None" = None
 
@@ -84,84 +84,59 @@ DEMONSTRATIONS = "demonstrations"
 REDRAWN = "AAggFF's released code, item 14"
 FEDEVG = "FedEvg's released code"
 
-MODELS = {
-    "logistic": ModelEntry("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
-    "twonn": ModelEntry("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
-    "mcmahan_cnn": ModelEntry(
-        "cnn", "mcmahan_cnn", CNN, "McMahan et al., AISTATS 2017", channels_last=True
-    ),
-    "ima_fmnist_cnn": ModelEntry("cnn", "ima_fmnist_cnn", CNN, IMA, channels_last=True),
-    "ima_cifar_cnn": ModelEntry("cnn", "ima_cifar_cnn", CNN, IMA, channels_last=True),
-    "ima_digits_cnn": ModelEntry("cnn", "ima_digits_cnn", CNN, IMA, channels_last=True),
-    "ima_vgg11": ModelEntry("vgg", "ima_vgg11", CNN, IMA),
-    "ima_alexnet": ModelEntry("alexnet", "ima_alexnet", CNN, IMA),
-    "ima_resnet18": ModelEntry("resnet", "ima_resnet18", CNN, IMA, channels_last=True),
-    "celeba_cnn": ModelEntry(
-        "cnn", "celeba_cnn", CNN, "AAggFF (ICML 2024), C.2; LEAF", channels_last=True
-    ),
-    "m5": ModelEntry("sound", "m5", CNN, "Dai et al., ICASSP 2017"),
-    "stacked_lstm": ModelEntry(
-        "recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"
-    ),
-    "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", SUPERFED),
-    "superfed_twonn_earlier": ModelEntry("superfed", "twonn_earlier", "mlp", EARLIER),
-    "superfed_twocnn": ModelEntry("superfed", "twocnn", CNN, SUPERFED, channels_last=True),
+_TABLE = {
+    "logistic": ModelEntry("mlp", "linear", "AAggFF (ICML 2024), Heart and Berka"),
+    "twonn": ModelEntry("mlp", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
+    "mcmahan_cnn": ModelEntry("cnn", CNN, "McMahan et al., AISTATS 2017", channels_last=True),
+    "ima_fmnist_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
+    "ima_cifar_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
+    "ima_digits_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
+    "ima_vgg11": ModelEntry("vgg", CNN, IMA),
+    "ima_alexnet": ModelEntry("alexnet", CNN, IMA),
+    "ima_resnet18": ModelEntry("resnet", CNN, IMA, channels_last=True),
+    "celeba_cnn": ModelEntry("cnn", CNN, "AAggFF (ICML 2024), C.2; LEAF", channels_last=True),
+    "m5": ModelEntry("sound", CNN, "Dai et al., ICASSP 2017"),
+    "stacked_lstm": ModelEntry("recurrent", "recurrent", "LEAF (Caldas et al., 2018)"),
+    "superfed_twonn": ModelEntry("superfed", "mlp", SUPERFED, function="twonn"),
+    "superfed_twonn_earlier": ModelEntry("superfed", "mlp", EARLIER, function="twonn_earlier"),
+    "superfed_twocnn": ModelEntry("superfed", CNN, SUPERFED, channels_last=True, function="twocnn"),
     "superfed_twocnn_earlier": ModelEntry(
-        "superfed", "twocnn_earlier", CNN, EARLIER, channels_last=True
+        "superfed", CNN, EARLIER, channels_last=True, function="twocnn_earlier"
     ),
-    "superfed_resnet9": ModelEntry("superfed", "resnet9", CNN, SUPERFED),
-    "superfed_mobilenet": ModelEntry("superfed", "mobilenet", CNN, SUPERFED),
-    "superfed_vgg9": ModelEntry("superfed", "vgg9", CNN, SUPERFED),
-    "next_char_lstm": ModelEntry(
-        "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
-    ),
-    "resnet18": ModelEntry("batchnorm_resnet", "resnet18", CNN, "FedGO; kuangliu's code"),
-    "resnet50": ModelEntry("batchnorm_resnet", "resnet50", CNN, "FedGO; kuangliu's code"),
-    "vgg11": ModelEntry("batchnorm_cnn", "vgg11", CNN, "FedGO; chengyangfu's code"),
-    "small_bn_cnn": ModelEntry(
-        "batchnorm_cnn", "small_bn_cnn", CNN, DEMONSTRATIONS, channels_last=True
-    ),
+    "superfed_resnet9": ModelEntry("superfed", CNN, SUPERFED, function="resnet9"),
+    "superfed_mobilenet": ModelEntry("superfed", CNN, SUPERFED, function="mobilenet"),
+    "superfed_vgg9": ModelEntry("superfed", CNN, SUPERFED, function="vgg9"),
+    "next_char_lstm": ModelEntry("recurrent", "recurrent", "SuPerFed's released code; LEAF"),
+    "resnet18": ModelEntry("batchnorm_resnet", CNN, "FedGO; kuangliu's code"),
+    "resnet50": ModelEntry("batchnorm_resnet", CNN, "FedGO; kuangliu's code"),
+    "vgg11": ModelEntry("batchnorm_cnn", CNN, "FedGO; chengyangfu's code"),
+    "small_bn_cnn": ModelEntry("batchnorm_cnn", CNN, DEMONSTRATIONS, channels_last=True),
     "discriminator_cnn": ModelEntry(
-        "discriminators", "discriminator_cnn", CNN, "FedGO, Table 14; A5", channels_last=True
+        "discriminators", CNN, "FedGO, Table 14; A5", channels_last=True
     ),
-    "discriminator_cnn_mlp": ModelEntry(
-        "discriminators", "discriminator_cnn_mlp", CNN, "FedGO, Table 14"
-    ),
-    "discriminator_resnet8": ModelEntry(
-        "discriminators", "discriminator_resnet8", CNN, "FedGO, Table 14"
-    ),
-    "discriminator_small": ModelEntry("discriminators", "discriminator_small", CNN, DEMONSTRATIONS),
-    "wgan_gp_resnet": ModelEntry(
-        "wgan_gp", "wgan_gp_resnet", CNN, "Gulrajani et al., NeurIPS 2017; their code"
-    ),
-    "wgan_gp_small": ModelEntry("wgan_gp", "wgan_gp_small", CNN, DEMONSTRATIONS),
-    "fedevg_resnet10": ModelEntry(
-        "energy", "fedevg_resnet10", CNN, "FedEvg (thesis IV); its released code"
-    ),
-    "fedevg_resnet10_power": ModelEntry("energy", "fedevg_resnet10_power", CNN, FEDEVG),
-    "fedevg_resnet10_judge": ModelEntry("energy", "fedevg_resnet10_judge", CNN, FEDEVG),
-    "fedevg_small": ModelEntry("energy", "fedevg_small", CNN, DEMONSTRATIONS),
-    "fedevg_small_judge": ModelEntry("energy", "fedevg_small_judge", CNN, DEMONSTRATIONS),
-    "fedcgan": ModelEntry("conditional", "fedcgan", CNN, FEDEVG),
-    "fedcgan_small": ModelEntry("conditional", "fedcgan_small", CNN, DEMONSTRATIONS),
-    "fedcvae": ModelEntry("conditional", "fedcvae", CNN, FEDEVG),
-    "fedcvae_small": ModelEntry("conditional", "fedcvae_small", CNN, DEMONSTRATIONS),
-    "distilbert": ModelEntry(
-        "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
-    ),
-    "distilbert_redrawn": ModelEntry(
-        "pretrained", "distilbert_redrawn", "transformer", REDRAWN, "distilbert"
-    ),
-    "efficientnet_b0": ModelEntry(
-        "pretrained", "efficientnet_b0", CNN, "Tan and Le, ICML 2019", "efficientnet_b0"
-    ),
-    "efficientnet_b0_redrawn": ModelEntry(
-        "pretrained", "efficientnet_b0_redrawn", CNN, REDRAWN, "efficientnet_b0"
-    ),
+    "discriminator_cnn_mlp": ModelEntry("discriminators", CNN, "FedGO, Table 14"),
+    "discriminator_resnet8": ModelEntry("discriminators", CNN, "FedGO, Table 14"),
+    "discriminator_small": ModelEntry("discriminators", CNN, DEMONSTRATIONS),
+    "wgan_gp_resnet": ModelEntry("wgan_gp", CNN, "Gulrajani et al., NeurIPS 2017; their code"),
+    "wgan_gp_small": ModelEntry("wgan_gp", CNN, DEMONSTRATIONS),
+    "fedevg_resnet10": ModelEntry("energy", CNN, "FedEvg (thesis IV); its released code"),
+    "fedevg_resnet10_power": ModelEntry("energy", CNN, FEDEVG),
+    "fedevg_resnet10_judge": ModelEntry("energy", CNN, FEDEVG),
+    "fedevg_small": ModelEntry("energy", CNN, DEMONSTRATIONS),
+    "fedevg_small_judge": ModelEntry("energy", CNN, DEMONSTRATIONS),
+    "fedcgan": ModelEntry("conditional", CNN, FEDEVG),
+    "fedcgan_small": ModelEntry("conditional", CNN, DEMONSTRATIONS),
+    "fedcvae": ModelEntry("conditional", CNN, FEDEVG),
+    "fedcvae_small": ModelEntry("conditional", CNN, DEMONSTRATIONS),
+    "distilbert": ModelEntry("pretrained", "transformer", "Sanh et al., 2019", "distilbert"),
+    "distilbert_redrawn": ModelEntry("pretrained", "transformer", REDRAWN, "distilbert"),
+    "efficientnet_b0": ModelEntry("pretrained", CNN, "Tan and Le, ICML 2019", "efficientnet_b0"),
+    "efficientnet_b0_redrawn": ModelEntry("pretrained", CNN, REDRAWN, "efficientnet_b0"),
     "mobilevit": ModelEntry(
-        "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
+        "pretrained", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
     ),
 }
+MODELS = {name: row._replace(function=row.function or name) for name, row in _TABLE.items()}
 
 
 _given: dict[str, ModelEntry] = {}
@@ -174,7 +149,7 @@ def given(name: str, make: "Make | None") -> Iterator[None]:
         yield
         return
     before = dict(_given)
-    _given[name] = ModelEntry(name, name, "convolutional", "given as an object", make=make)
+    _given[name] = ModelEntry(name, CNN, "given as an object", make=make, function=name)
     try:
         yield
     finally:
@@ -220,7 +195,7 @@ def _own(file: Path) -> ModelEntry:
             family = ast.unparse(node.value).strip("'\"")
     if family not in FAMILIES:
         raise bad_value(file, "FAMILY", family, f"one of {', '.join(FAMILIES)}", FAMILIES)
-    return ModelEntry(file.stem, file.stem, family, file.name, file=file)
+    return ModelEntry(file.stem, family, file.name, file=file, function=file.stem)
 
 
 def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:

@@ -414,19 +414,10 @@ def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[
 
 def _availability(setting: Setting, seed: int, clients: ClientData) -> Availability | None:
     """What the setting says of it, with each client's number of steps."""
-    wanted = setting.availability
-    if wanted is None:
+    if setting.availability is None:
         return None
-    return Availability(
-        seed,
-        tuple(steps_per_epoch(size, setting.batch_size) for size in clients.sizes),
-        wanted.dropout,
-        wanted.partial,
-        wanted.deadline,
-        wanted.spread,
-        wanted.late == "dropped",
-        wanted.period,
-    )
+    steps = tuple(steps_per_epoch(size, setting.batch_size) for size in clients.sizes)
+    return Availability(seed, steps, **dict(setting.availability))
 
 
 def _attack(wanted: AttackSpec | None, clients: frozenset[int]) -> Attack | None:

@@ -165,32 +165,24 @@ def missing_value(where: object, key: str, expected: str) -> UserError:
 
 
 def at_least(method: object, least: float, *keys: str) -> None:
-    """Raise UserError unless a method's hyperparameters are finite numbers of at least ``least``.
+    """Raise UserError unless hyperparameters are finite numbers of at least ``least``, or None.
 
-    None stands for a default that the method finds itself.
+    Plug-ins of version 0.3 call it; a :class:`fedrepro.engine.fidelity.Limit` says the same.
     """
     for key in keys:
         value = getattr(method, key)
-        if value is not None and not least <= value < float("inf"):
-            raise _bad_hyperparameter(method, key, f"a finite number of at least {least:g}")
+        if value is not None and not least <= value < math.inf:
+            name = type(method).__module__.rpartition(".")[2]
+            raise bad_value(f"method {name}", key, value, f"a finite number of at least {least:g}")
 
 
-def above(method: object, least: float, *keys: str) -> None:
-    """Raise UserError unless a method's hyperparameters are finite numbers above ``least``."""
-    for key in keys:
-        if not least < getattr(method, key) < float("inf"):
-            raise _bad_hyperparameter(method, key, f"a finite number above {least:g}")
+def whole_or_none(method: str, key: str, value: float | None) -> None:
+    """Raise UserError unless a hyperparameter is None or a whole number of at least 1.
 
-
-def decay(method: object, key: str) -> None:
-    """Raise UserError unless a method's hyperparameter is from 0 and below 1."""
-    if not 0 <= getattr(method, key) < 1:
-        raise _bad_hyperparameter(method, key, "a number from 0 and below 1")
-
-
-def _bad_hyperparameter(method: object, key: str, expected: str) -> UserError:
-    name = type(method).__module__.rpartition(".")[2]
-    return bad_value(f"method {name}", key, getattr(method, key), expected)
+    As for :func:`at_least`.
+    """
+    if value is not None and not (isinstance(value, int) and value >= 1):
+        raise bad_value(f"method {method}", key, value, "a whole number of at least 1, or null")
 
 
 def nobody(where: object, key: str, share: float, clients: int) -> UserError:
@@ -199,12 +191,6 @@ def nobody(where: object, key: str, share: float, clients: int) -> UserError:
     more = f", or at least {least:g}" if least < 0.5 else ""
     wanted = f"0{more}: of {clients} clients, {share:g} rounds down to none"
     return bad_value(where, key, share, wanted)
-
-
-def whole_or_none(method: str, key: str, value: float | None) -> None:
-    """Raise UserError unless a hyperparameter is None or a whole number of at least 1."""
-    if value is not None and not (isinstance(value, int) and value >= 1):
-        raise bad_value(f"method {method}", key, value, "a whole number of at least 1, or null")
 
 
 def unreadable(path: object, why: object, kind: str = "") -> UserError:

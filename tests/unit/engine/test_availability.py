@@ -54,7 +54,7 @@ def test_a_deadline_by_hand() -> None:
     late = Availability(1, STEPS, deadline=0.9)
     torch.testing.assert_close(late.times(), torch.tensor(STEPS).double() * 3 / 7)
     assert late.arriving(0, range(6)) == [1, 2, 4, 5]
-    cut = replace(late, late_are_dropped=False)
+    cut = replace(late, late="partial")
     assert cut.arriving(0, range(6)) == [*range(6)]
     assert [cut.steps_done(0, client) for client in range(6)] == [3, 2, 1, 3, 2, 2]  # 2.1 each
 
@@ -133,7 +133,7 @@ def test_fewer_steps_are_taken_as_if_the_client_had_fewer_mini_batches() -> None
 
 KEYS: dict[str, Any] = {
     "dropout": 0.2, "partial": 0.5, "deadline": 1.2, "spread": 0.5,
-    "late_are_dropped": False, "period": 5,
+    "late": "partial", "period": 5,
 }  # fmt: skip
 
 

@@ -61,13 +61,26 @@ def dcgan(made: nn.Sequential, rng: torch.Generator) -> None:
 
 
 def redrawn(made: nn.Sequential, rng: torch.Generator) -> None:
-    """As AAggFF's code does: all else stays, transposed convolutions and embeddings too."""
+    """As AAggFF's code does: all else stays, embeddings too."""
     xavier(made[0], rng)
     made[1].weight.normal_(1, 1, generator=rng)
     made[1].bias.zero_()
-    xavier(made[3], rng)
-    xavier(made[5], rng)
-    xavier(made[6], rng)
+    xavier(made[2][0], rng)
+    for place in (3, 5, 6):
+        xavier(made[place], rng)
+
+
+def redrawn_with(made: nn.Sequential, rng: torch.Generator, std: float | None) -> None:
+    """As FedEvg's code does, after PyTorch's rules: the same, or from a normal distribution."""
+    usual(made, rng, uniform)
+    for layer in (made[0], made[1], made[2][0], made[3], made[5], made[6]):
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.weight.normal_(1, std or 1, generator=rng)
+            layer.bias.zero_()
+        else:
+            xavier(layer, rng)
+            if std:
+                layer.weight.normal_(0, std, generator=rng)
 
 
 def kept(made: nn.Sequential, rng: torch.Generator) -> None:
@@ -81,24 +94,26 @@ def kept(made: nn.Sequential, rng: torch.Generator) -> None:
     uniform(made[6], rng)
 
 
-RULES: dict[str, Callable[..., None]] = {
-    "": lambda made, rng: usual(made, rng, uniform),
-    "xavier": lambda made, rng: usual(made, rng, xavier),
-    "dcgan": dcgan,
-    "redrawn": redrawn,
-    "keeps_weights": kept,
+RULES: dict[tuple[str, object], Callable[..., None]] = {
+    ("", None): lambda made, rng: usual(made, rng, uniform),
+    ("xavier", True): lambda made, rng: usual(made, rng, xavier),
+    ("dcgan", True): dcgan,
+    ("redrawn", True): redrawn,
+    ("redrawn_with", "xavier"): lambda made, rng: redrawn_with(made, rng, None),
+    ("redrawn_with", 0.02): lambda made, rng: redrawn_with(made, rng, 0.02),
+    ("keeps_weights", True): kept,
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_rule_draws_what_pytorch_s_functions_draw(rule: str) -> None:
+@pytest.mark.parametrize(("rule", "value"), RULES)
+def test_a_rule_draws_what_pytorch_s_functions_draw(rule: str, value: object) -> None:
     made = network()
     wanted = copy.deepcopy(made)
     if rule:
-        setattr(made[2] if rule == "keeps_weights" else made, rule, True)
+        setattr(made[2] if rule == "keeps_weights" else made, rule, value)
     with torch.no_grad():
         initialise(made, torch.Generator().manual_seed(5))
-        RULES[rule](wanted, torch.Generator().manual_seed(5))
+        RULES[rule, value](wanted, torch.Generator().manual_seed(5))
     for (name, one), (_, other) in zip(
         made.state_dict().items(), wanted.state_dict().items(), strict=True
     ):

@@ -85,8 +85,29 @@ def test_images_that_they_can_t_take(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_the_released_adversaries_have_so_many_parameters() -> None:
-    pair = models.build("fedcgan", (1, 32, 32), 10)
-    assert counting.parameters(pair) == 2_931_083
+    for name, number in (("fedcgan", 2_931_083), ("fedcvae", 1_850_881)):
+        assert counting.parameters(models.build(name, (1, 32, 32), 10)) == number
+
+
+@pytest.mark.parametrize(("name", "scale"), [("fedcgan", 0.02), ("fedcvae", 1.0)])
+def test_the_released_networks_start_as_in_the_released_code(name: str, scale: float) -> None:
+    """Weights from N(0, 0.02) or Xavier-normal, no bias, and BatchNorm's scale from N(1, scale)."""
+    net = Net(models.build(name, (1, 32, 32), 10))
+    net.init(stream(1, "init"))
+    scales = []
+    for layer in net.module.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            scales.append(layer.weight)
+            assert not layer.running_mean.any() and not layer.bias.any()
+        elif getattr(layer, "weight", None) is not None:
+            weight = layer.weight
+            fans = weight[0].numel() + weight[:, 0].numel()
+            wanted = 0.02 if name == "fedcgan" else (2 / fans) ** 0.5
+            assert float(weight.detach().std()) == pytest.approx(wanted, rel=0.1)
+            assert layer.bias is None or not layer.bias.any()
+    drawn = torch.cat(scales).detach()
+    assert float(drawn.std()) == pytest.approx(scale, rel=0.1)
+    assert float(drawn.mean()) == pytest.approx(1, abs=0.2 * scale)
 
 
 @pytest.mark.parametrize(

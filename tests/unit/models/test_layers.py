@@ -263,7 +263,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], int, str]] = {
     "fedcvae": (
         (1, 32, 32), 10,
         """conv4/2+ 64x16x16 | batch | conv4/2+ 64x8x8 | batch | conv4/2+ 128x4x4 | batch
-        | conv4/2+ 256x2x2 | batch | linear+ 200""",
+        | conv4/2+ 256x2x2 | batch | linear+ 256""",
     ),
 }  # fmt: skip
 
@@ -287,7 +287,7 @@ MAKERS = {
         "up4 256x4x4 | batch | up4/2 128x8x8 | batch | up4/2 64x16x16 | batch | up4/2 3x32x32",
     ),
     ("fedcvae", "decoder"): (
-        110,
+        138,
         """linear+ 1024 | up4/2+ 128x4x4 | batch | up4/2+ 64x8x8 | batch | up4/2+ 64x16x16 | batch
         | up4/2+ 3x32x32""",
     ),

@@ -17,6 +17,7 @@ from fedrepro.support.errors import (
     missing_value,
     nobody,
     unreadable,
+    whole_or_none,
 )
 from fedrepro.support.typed_yaml import Typed, validate
 from support.places import ROOT
@@ -28,11 +29,16 @@ class Two(Typed):
     b: int
 
 
-@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, -math.inf])
-def test_a_hyperparameter_is_a_finite_number(value: float) -> None:
-    at_least(SimpleNamespace(mu=0.0, nu=None), 0, "mu", "nu")
-    with refused("value", key="mu", names="0"):
-        at_least(SimpleNamespace(mu=value), 0, "mu")
+@pytest.mark.parametrize("value", [-0.1, 0, math.nan, math.inf, -math.inf])
+def test_plug_ins_of_earlier_versions_state_limits_by_a_call(value: float) -> None:
+    at_least(SimpleNamespace(mu=1.0, nu=None), 1, "mu", "nu")
+    whole_or_none("own", "mu", None)
+    for check in (
+        lambda: at_least(SimpleNamespace(nu=1.0, mu=value), 1, "nu", "mu"),
+        lambda: whole_or_none("own", "mu", value),
+    ):
+        with refused("value", key="mu", value=value):
+            check()
 
 
 def test_an_error_has_its_fields() -> None:

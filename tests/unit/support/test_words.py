@@ -1,10 +1,7 @@
 """Small functions that messages, pages and names go through: tables of all their branches."""
 
-import math
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,43 +10,6 @@ from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.names import Composition, SettingName
 from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.scoped_cache import ScopedCache, read_once
-
-
-def refused(check: Callable[[], object]) -> bool:
-    try:
-        check()
-    except UserError as error:
-        return ": key: " in str(error) and "expected" in str(error)
-    return False
-
-
-@pytest.mark.parametrize(
-    ("check", "taken", "not_taken"),
-    [
-        (lambda it: errors.at_least(it, 2, "key"), [2, 2.5, 1e9, None], [1.999, -3, math.inf]),
-        (lambda it: errors.above(it, 2, "key"), [2.001, 1e9], [2, -3, math.inf]),
-        (lambda it: errors.decay(it, "key"), [0, 0.5, 0.999], [-0.001, 1, 1.5, math.inf]),
-        (
-            lambda it: errors.whole_or_none("x", "key", it.key),
-            [1, 7, None],
-            [0, -1, 1.5, 2.0, math.inf],
-        ),
-    ],
-)
-def test_a_hyperparameter_s_range_has_these_ends(
-    check: Callable[[object], object], taken: list[float], not_taken: list[float]
-) -> None:
-    for value in (*taken, *not_taken):
-        its = SimpleNamespace(key=value)
-        assert refused(lambda its=its: check(its)) == (value in not_taken), value
-
-
-def test_every_key_that_is_named_is_checked() -> None:
-    for check in (errors.at_least, errors.above):
-        for other in ("one", "key"):
-            its = SimpleNamespace(**({"one": 5.0, "key": 5.0} | {other: 0.0}))
-            with pytest.raises(UserError, match=f": {other}: 0.0"):
-                check(its, 1.0, "one", "key")
 
 
 @pytest.mark.parametrize("clients", [1, 2])

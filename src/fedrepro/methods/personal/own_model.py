@@ -10,21 +10,18 @@ from dataclasses import dataclass
 import torch
 
 from fedrepro.engine.context import Context
+from fedrepro.engine.fidelity import NonNegative
 from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
-from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
 class PersonalModel(Method):
     """``client_state["personal"]`` is the client's model, which starts as the initial one."""
 
-    mu: float = 1.0  # pull towards the shared model
+    mu: NonNegative = 1.0  # pull towards the shared model
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "mu")
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"personal": ctx.initial}

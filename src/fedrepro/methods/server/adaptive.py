@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine.fidelity import deviation
+from fedrepro.engine.fidelity import BelowOne, NonNegative, Positive, deviation
 from fedrepro.engine.optim import Optimizer, adaptive, forgetful
 from fedrepro.methods.server.base import ServerOptimizer
-from fedrepro.support.errors import above, at_least, decay
 
 
 @dataclass(frozen=True)
@@ -26,19 +25,13 @@ class Adaptive(ServerOptimizer):
     None means tau squared, the smallest value that Algorithm 2 allows.
     """
 
-    lr: float = 0.01  # the server's learning rate
-    beta1: float = 0.9  # decay of the first moment
-    tau: float = 1e-3  # added to the root of v
-    initial_accumulator: float | None = None  # of v; None: tau squared
+    lr: Positive = 0.01  # the server's learning rate
+    beta1: BelowOne = 0.9  # decay of the first moment
+    tau: Positive = 1e-3  # added to the root of v
+    initial_accumulator: NonNegative | None = None  # of v; None: tau squared
     remembers: bool = deviation(
         True, released=False, item="19", why="no memory of earlier rounds; v is updated twice"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        decay(self, "beta1")
-        above(self, 0, "tau")
-        at_least(self, 0, "initial_accumulator")
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         raise NotImplementedError

@@ -6,19 +6,15 @@ The server uses the weighted mean of the clients' updates as a gradient (Reddi e
 
 from dataclasses import dataclass
 
-from fedrepro.engine.fidelity import Faithful
+from fedrepro.engine.fidelity import Faithful, Positive
 from fedrepro.engine.optim import Optimizer, sgd
-from fedrepro.support.errors import above
 
 
 @dataclass(frozen=True)
 class ServerOptimizer(Faithful):
     """Plain averaging: the server moves by the mean update of its clients."""
 
-    lr: float = 1.0  # the server's learning rate
-
-    def __post_init__(self) -> None:
-        above(self, 0, "lr")
+    lr: Positive = 1.0  # the server's learning rate
 
     def build(self) -> Optimizer:
         return sgd()

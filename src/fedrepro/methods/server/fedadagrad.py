@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedrepro.engine.fidelity import BelowOne
 from fedrepro.methods.server.adaptive import Adaptive
 
 
@@ -17,7 +18,7 @@ from fedrepro.methods.server.adaptive import Adaptive
 class FedAdagrad(Adaptive):
     """FedAdagrad (Reddi et al., ICLR 2021): v <- v + g^2."""
 
-    beta1: float = 0.0  # decay of the first moment
+    beta1: BelowOne = 0.0  # decay of the first moment
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         return v + gradient**2

@@ -10,19 +10,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedrepro.engine.fidelity import BelowOne
 from fedrepro.methods.server.adaptive import Adaptive
-from fedrepro.support.errors import decay
 
 
 @dataclass(frozen=True)
 class FedAdam(Adaptive):
     """FedAdam (Reddi et al., ICLR 2021): v <- beta2 v + (1 - beta2) g^2."""
 
-    beta2: float = 0.99  # decay of the second moment
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        decay(self, "beta2")
+    beta2: BelowOne = 0.99  # decay of the second moment
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         return self.beta2 * v + (1 - self.beta2) * gradient**2

@@ -8,20 +8,16 @@ Symbols: $u$: the server's momentum; $\beta$: its decay, ``momentum``.
 
 from dataclasses import dataclass
 
+from fedrepro.engine.fidelity import BelowOne
 from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.methods.server.base import ServerOptimizer
-from fedrepro.support.errors import decay
 
 
 @dataclass(frozen=True)
 class FedAvgM(ServerOptimizer):
     """FedAvgM (Hsu et al., 2019, arXiv:1909.06335): SGD with momentum on the server."""
 
-    momentum: float = 0.9  # of the server
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        decay(self, "momentum")
+    momentum: BelowOne = 0.9  # of the server
 
     def build(self) -> Optimizer:
         return sgd(self.momentum)

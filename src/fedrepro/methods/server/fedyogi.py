@@ -12,19 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedrepro.engine.fidelity import BelowOne
 from fedrepro.methods.server.adaptive import Adaptive
-from fedrepro.support.errors import decay
 
 
 @dataclass(frozen=True)
 class FedYogi(Adaptive):
     """FedYogi (Reddi et al., ICLR 2021): v <- v - (1 - beta2) g^2 sign(v - g^2)."""
 
-    beta2: float = 0.99  # decay of the second moment
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        decay(self, "beta2")
+    beta2: BelowOne = 0.99  # decay of the second moment
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         square = gradient**2

@@ -218,15 +218,15 @@ class Caption:
 class Published:
     """All of reports/papers except the reference results, by system and by (system, item)."""
 
-    cells: tuple[PrintedCell, ...] = ()
-    systems: Mapping[str, System] = field(default_factory=dict)
-    ledger: tuple[Discrepancy, ...] = ()
-    notes: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    words: Mapping[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
-    captions: Mapping[tuple[str, str], Caption] = field(default_factory=dict)
-    figures: tuple[PrintedFigure, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    insights: tuple[Insight, ...] = ()
+    cells: list[PrintedCell] = field(default_factory=list)
+    systems: dict[str, System] = field(default_factory=dict)
+    ledger: list[Discrepancy] = field(default_factory=list)
+    notes: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    words: dict[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
+    captions: dict[tuple[str, str], Caption] = field(default_factory=dict)
+    figures: list[PrintedFigure] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    insights: list[Insight] = field(default_factory=list)
     references: References = field(default_factory=References)
 
     @cached_property
@@ -376,52 +376,34 @@ def load(root: Path = Path()) -> Published:
     """
     root = own_or_packaged(root, PAPERS).parents[1]
     folders = {str(name): PAPERS / str(name) for name in listed_in(root, ORDER, needed=True)}
-    cells: list[PrintedCell] = []
-    systems: dict[str, System] = {}
-    ledger: list[Discrepancy] = []
-    notes: dict[tuple[str, str], tuple[str, ...]] = {}
-    words: dict[tuple[str, str], tuple[Wording, ...]] = {}
-    captions: dict[tuple[str, str], Caption] = {}
-    figures: list[PrintedFigure] = []
-    claims: list[Claim] = []
-    insights: list[Insight] = []
+    published = Published(references=load_references(root))
     for system, folder in folders.items():
         about = folder / "paper.yaml"
-        paper = systems[system] = entry_of(System, about, system, read_yaml(root / about, about))
+        paper = entry_of(System, about, system, read_yaml(root / about, about))
+        published.systems[system] = paper
         rows = rows_of(root, folder / "cells.csv")
         if unsaid := {row["metric"] for row in rows} - {*paper.metrics}:
             wanted = "its unit, as it is printed in cells.csv"
             raise missing_value(about, f"metrics.{min(unsaid)}", wanted)
-        cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
-        ledger += entries_of(Discrepancy, root, folder / "discrepancies.yaml", system)
-        claims += entries_of(Claim, root, folder / CLAIMS, system, old_keys="claims")
-        insights += entries_of(Insight, root, folder / INSIGHTS, system)
+        published.cells.extend(_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
+        ledger = entries_of(Discrepancy, root, folder / "discrepancies.yaml", system)
+        published.ledger.extend(ledger)
+        claims = entries_of(Claim, root, folder / CLAIMS, system, old_keys="claims")
+        published.claims.extend(claims)
+        published.insights.extend(entries_of(Insight, root, folder / INSIGHTS, system))
         said = rows_of(root, folder / "notes.csv", needed=False)
         for item, group in grouped(said, lambda row: row["item"]).items():
-            notes[system, item] = tuple(row["note"] for row in group)
+            published.notes[system, item] = tuple(row["note"] for row in group)
         said = rows_of(root, folder / "words.csv", needed=False)
         wordings = (Wording(*(row[field.name] for field in fields(Wording))) for row in said)
         for item, texts in grouped(wordings, lambda wording: wording.item).items():
-            words[system, item] = tuple(texts)
+            published.words[system, item] = tuple(texts)
         path = folder / "figures.csv"
-        figures += (
-            entry_of(PrintedFigure, path, system, row) for row in rows_of(root, path, needed=False)
-        )
+        drawn = rows_of(root, path, needed=False)
+        published.figures.extend(entry_of(PrintedFigure, path, system, row) for row in drawn)
         for path in sorted((root / folder / "captions").glob("*.md")):
-            captions[system, path.stem] = _caption(path)
-    references = load_references(root)
-    return Published(
-        tuple(cells),
-        systems,
-        tuple(ledger),
-        notes,
-        words,
-        captions,
-        tuple(figures),
-        tuple(claims),
-        tuple(insights),
-        references,
-    )
+            published.captions[system, path.stem] = _caption(path)
+    return published
 
 
 def _cell(system: str, row: Mapping[str, str], kind: PrintedMetric) -> PrintedCell:

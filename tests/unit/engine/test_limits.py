@@ -1,0 +1,115 @@
+"""The limits of hyperparameters: their ends, that every part has them, and who inherits them."""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from fedrepro.engine import fidelity
+from fedrepro.engine.fidelity import Faithful, PositiveWhole, one_of
+from fedrepro.methods.fedprox import FedProx
+from fedrepro.methods.registry import compose, part, parts
+from fedrepro.support.errors import UserError
+from fedrepro.support.plugins import Folders
+from support.refusals import refused
+
+OUTSIDE = (-0.5, -1, 0, 0.5, 1.5, 1, 100, math.inf, -math.inf, math.nan, "nothing")
+# Numbers that may have any finite value, and the bounds that AAggFF compares with each other.
+FREE = {("feddisco", "b"), ("term", "tilt")} | {
+    (name, key) for name in ("aaggff_s", "aaggff_d") for key in ("lower", "upper")
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken", "not_taken"),
+    [
+        ("NonNegative", [0, 0.1, 1e9], [-0.001, -3, math.inf, math.nan]),
+        ("Positive", [0.001, 1e9], [0, -3, math.inf, math.nan]),
+        ("Share", [0, 0.5, 1], [-0.001, 1.001, math.inf, math.nan]),
+        ("PositiveShare", [0.001, 1], [0, 1.001, math.nan]),
+        ("BelowOne", [0, 0.999], [-0.001, 1, math.inf, math.nan]),
+        ("NonNegativeWhole", [0, 7], [-1, 1.5, 2.0, math.inf, math.nan]),
+        ("PositiveWhole", [1, 7], [0, -1, 1.5, 2.0, math.inf, math.nan]),
+    ],
+)
+def test_a_range_has_these_ends(kind: str, taken: list[float], not_taken: list[float]) -> None:
+    (limit,) = getattr(fidelity, kind).__metadata__
+    assert all(map(limit.fits, taken)) and not any(map(limit.fits, not_taken))
+
+
+@pytest.mark.parametrize("name", parts())
+def test_every_hyperparameter_of_every_part_has_limits(name: str) -> None:
+    """Also of the inherited ones, and of one whose default is None."""
+    found = part(name)
+    assert found
+    for field in fields(found.cls):
+        if field.name == "inner" or isinstance(field.default, bool) or (name, field.name) in FREE:
+            continue
+        is_word = isinstance(field.default, str)
+        values = [each for each in OUTSIDE if isinstance(each, str) == is_word]
+
+        def taken(value: Any, key: str = field.name) -> bool:
+            with suppress(UserError):
+                found.cls(**{key: value})
+                return True
+            with refused("value", key=key, value=value):
+                found.cls(**{key: value})
+            return False
+
+        assert not all(map(taken, values)), (name, field.name)
+        assert taken(field.default)
+
+
+@dataclass(frozen=True)
+class Part(Faithful):
+    number: PositiveWhole | None = None
+    mode: Annotated[str, one_of("fast", "slow")] = "fast"
+
+
+def test_none_is_within_all_limits_and_a_name_is_suggested() -> None:
+    assert Part().number is None and Part(3).number == 3
+    with refused("value", key="number", value=0, names="null"):
+        Part(0)
+    with refused("value", key="mode", value="slov", near="slow"):
+        Part(mode="slov")
+
+
+@dataclass(frozen=True)
+class Loose(FedProx):
+    mu: float = 0.5
+
+
+def test_a_field_that_is_declared_again_keeps_its_limits() -> None:
+    with refused("value", key="mu", value=-1.0):
+        Loose(mu=-1.0)
+
+
+POSTPONED = '''"""A plug-in."""
+from __future__ import annotations
+from dataclasses import dataclass
+{imports}
+from fedrepro.engine.fidelity import NonNegative
+from fedrepro.methods.fedprox import FedProx
+
+
+@dataclass(frozen=True)
+class Own(FedProx):
+    strength: NonNegative = 1.0
+    {field}
+'''
+
+
+def test_postponed_annotations_have_limits(tmp_path: Path) -> None:
+    """Those of a class that names what only type checkers import cannot be read: of its base."""
+    (tmp_path / "own.py").write_text(POSTPONED.format(imports="", field=""))
+    unknown = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nowhere import Some"
+    field = "other: Some | None = None"
+    (tmp_path / "vague.py").write_text(POSTPONED.format(imports=unknown, field=field))
+    folders = Folders(methods=tmp_path)
+    with refused("value", key="strength", value=-1.0):
+        compose("own", {"own": {"strength": -1.0}}, folders)
+    with refused("value", key="mu", value=-1.0):
+        compose("vague", {"vague": {"mu": -1.0}}, folders)
