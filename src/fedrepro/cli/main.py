@@ -248,7 +248,7 @@ def _open(path: Path | None) -> IO[str] | None:
             raise bad_argument("--log", str(path), "a file, not a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():  # not /dev/null
-            if path.suffix != ".log" and "logs" not in path.parts and path.stat().st_size:
+            if path.suffix != ".log" and path.stat().st_size:
                 wanted = "a new file, or one whose name ends in .log: a log is emptied"
                 raise bad_argument("--log", str(path), wanted)
             path.unlink()

@@ -153,8 +153,11 @@ def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
 def _numbers(workbench: Workbench, run: RunKey) -> str:
     """The first few numbers that tables of its experiment file take from a run, in words."""
     system = run.setting.partition("/")[0]
-    uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
-    answers = headline(answers_of(read_run(workbench.root, run), uses))
+    try:
+        uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
+        answers = headline(answers_of(read_run(workbench.root, run), uses))
+    except UserError as error:  # of a measure: this run is finished, and the workflow keeps it
+        return f"; no numbers: {error}"
     numbers = [
         f"{answer.use.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
         for answer in answers[:MOST_NUMBERS]

@@ -54,10 +54,17 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
 
 
 def _is_tree(folder: Path) -> bool:
-    """Return True for a folder with a folder that commands write, or with papers."""
-    written = (Path(name).parts[1:2] for name in commands.written())
-    names = {"logs", "papers"}.union(*written)
-    return any((folder / name).is_dir() for name in names)
+    """Return True for a folder with one that commands write in results or reports, or with papers.
+
+    A workbench may have a folder data, too, of its user's files.
+    """
+    written = (Path(name) for name in commands.written())
+    trees = {str(RESULTS), str(REPORTS)}
+    names = {"logs", "papers"}.union(
+        *(path.parts[1:2] for path in written if path.parts[0] in trees)
+    )
+    is_workbench = any((folder / name).is_dir() for name in {*trees, "config"})
+    return not is_workbench and any((folder / name).is_dir() for name in names)
 
 
 def _accept(system: str) -> None:

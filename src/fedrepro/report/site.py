@@ -126,7 +126,9 @@ def write_site(
             writer.bibliography(system)
     reference = reference_runs(workbench.root)
     own = cost.runs_with_cost(workbench)
-    writer.runs([*reference, *_without_page(workbench.root, targets.values(), own, written)])
+    left_over = _left_over(workbench.root, {*targets, *published.tables})
+    due = _without_page(workbench.root, targets.values(), own, written, left_over)
+    writer.runs([*reference, *due])
     by_table = answers_by_table(workbench, computed_tables, published)
     views = views_of(workbench, published, computed_tables)
     league = league_of(workbench, computed_tables)
@@ -151,7 +153,7 @@ def write_site(
         workbench.scale(scale),
     )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
-    for left in _left_over(workbench.root, {*targets, *published.tables}):
+    for left in left_over:
         say(f"fedrepro: {left}: of a table that no experiment file has now: remove it")
     sync_disk()
     return start
@@ -165,12 +167,24 @@ def _left_over(root: Path, known: Collection[tuple[str, str]]) -> list[Path]:
 
 
 def _without_page(
-    root: Path, targets: Iterable[Target], own: Iterable[RunRecord], written: Collection[RunKey]
+    root: Path,
+    targets: Iterable[Target],
+    own: Iterable[RunRecord],
+    written: Collection[RunKey],
+    left_over: Iterable[Path],
 ) -> list[RunRecord]:
-    """This machine's runs whose pages are not made with their tables' pages."""
+    """This machine's runs whose pages are not made with their tables' pages, or link to none."""
     many = {run for target in targets if len(target.runs) > MANY for run in target.runs}
     many.difference_update(written)
-    return [run for run in own if run.run in many or not (root / SITE / run.page).exists()]
+    links = [f"{page.parent.name}/{page.name}" for page in left_over]
+
+    def is_due(run: RunRecord) -> bool:
+        page = root / SITE / run.page
+        if run.run in many or not page.exists():
+            return True
+        return bool(links) and any(link in page.read_text(encoding="utf-8") for link in links)
+
+    return [run for run in own if is_due(run)]
 
 
 class Writer:

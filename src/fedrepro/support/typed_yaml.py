@@ -193,7 +193,18 @@ class _Loader(SafeLoader):
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - as in its base, whose YAML 1.1 they replace
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._known = set[yaml.MappingNode]()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        # Before its first merge, which puts the merged keys beside its own; it may be merged again.
+        if node not in self._known:
+            self._refuse_equal_keys(node)
+            self._known.add(node)
+        super().flatten_mapping(node)
+
+    def _refuse_equal_keys(self, node: yaml.MappingNode) -> None:
         first: dict[Hashable, yaml.ScalarNode] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
@@ -205,7 +216,6 @@ class _Loader(SafeLoader):
                             f"what is below it under that in line {before.start_mark.line + 1}",
                             problem_mark=key.start_mark,
                         )
-        return super().construct_mapping(node, deep)
 
     def construct_scalar_of(self, node: yaml.ScalarNode) -> Any:
         """A number, true or false, also with an explicit tag."""

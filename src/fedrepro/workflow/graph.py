@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
@@ -32,15 +31,14 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT, PREPARED, is_prepared
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.weights import is_there
-from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models.registry import INCEPTION
-from fedrepro.provenance import arithmetic, fingerprint, numerics
+from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
-from fedrepro.run.results import MANIFEST, MODEL, TIMING
+from fedrepro.run.results import MANIFEST, TIMING
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.standing import (
     StoredPartition,
@@ -57,6 +55,7 @@ from fedrepro.workflow.checks import (
     overrides_of,
 )
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
+from fedrepro.workflow.run_parameters import definition_of, given_of, of_finished, stale
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
 OUTPUTS_OF_A_RUN = (MANIFEST, *WRITTEN, TIMING)
@@ -343,7 +342,9 @@ class Graph:
         specs = (self.bench.spec_of(run) for run in paper.runs)
         today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
-        return fingerprint.of_text(f"{text} {surrogates}" if surrogates else text)
+        across = ["average_across"] if self.bench.config.average_across else []
+        more = [*surrogates, *across]
+        return fingerprint.of_text(f"{text} {more}" if more else text)
 
     def _definitions(self, target: Target) -> list[str]:
         return [self.bench.spec_of(run).digest for run in target.runs]
@@ -352,16 +353,20 @@ class Graph:
         """A hash of the finished runs at scale paper, which every table also shows.
 
         They are not inputs: a table at scale demo must not require them. Those that it does require
-        do not count: Snakemake records this value from before it makes them.
+        do not count: Snakemake records this value from before it makes them. Why a run is not
+        current counts, too.
         """
         paper = self.bench.table(wildcards.system, wildcards.item, "paper").runs
         table = self.table(wildcards)
-        # Until 27 November 2026, all counted.
-        older = _of_finished(paper)
-        if repr(older) in (read_record(self.bench.root, table.path).get("params") or ()):
-            return older
         required = {*table.required}
-        return _of_finished(run for run in paper if run not in required)
+        shown = [run for run in paper if run not in required]
+        finished = of_finished(shown)
+        if why := stale(self.bench, shown):
+            return fingerprint.of_text(f"{finished} {why}")
+        # Until 27 November 2026, all counted.
+        older = of_finished(paper)
+        recorded = read_record(self.bench.root, table.path).get("params") or ()
+        return older if repr(older) in recorded else finished
 
     def inputs_of_table(self, wildcards: Any) -> list[str]:
         table = self.table(wildcards)
@@ -435,7 +440,11 @@ class Graph:
             case ComputedTarget():
                 return target.spec.model_dump_json()
             case FigureTarget():
-                return f"{self._asked(target.figure)} {self._definitions(target)}"
+                entry = f"{self._asked(target.figure)} {self._definitions(target)}"
+                shown = (
+                    [] if target.awaited else [run for run in target.runs if run.manifest.exists()]
+                )
+                return f"{entry} {of_finished(shown)}" if shown else entry
             case SearchTarget():
                 return f"{self._asked(target.search)} {self._definitions(target)}"
         return ""
@@ -450,7 +459,7 @@ class Graph:
         for system in self.bench.experiments:
             tables = self._small_tables(system)
             parts = [
-                (self.definition_of(table), _of_finished(() if inputs else table.runs))
+                (self.definition_of(table), of_finished(() if inputs else table.runs))
                 for table in tables
             ]
             hashes[system] = fingerprint.of_text(repr(parts)) if parts else ""
@@ -476,32 +485,3 @@ class Graph:
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [str(run.manifest) for run in runs]
-
-
-def _of_finished(runs: Iterable[RunKey]) -> str:
-    """A hash of what finished runs, and analyses of them, say of themselves."""
-    return fingerprint.of_files(
-        path for run in runs for path in (run.manifest, run.analysis("quality")) if path.exists()
-    )
-
-
-def definition_of(spec: RunSpec) -> str:
-    """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
-    words = arithmetic.of_spec(spec)
-    hashed = spec.digest
-    return hashed if words == PER_CLIENT else f"{hashed} {words}"
-
-
-def given_of(spec: RunSpec) -> Iterator[str]:
-    """The inputs of a run that come from other runs and data sets.
-
-    A given file is not an input of the rule: the command reports a missing one in one line, and the
-    run's definition contains its SHA-256.
-    """
-    for source in spec.inputs.values():
-        match source:
-            case RunSpec():
-                yield str(source.key.manifest)
-                yield str(source.key.folder / MODEL)
-            case ArtifactFromData():
-                yield f"results/data/{source.dataset}/meta.json"

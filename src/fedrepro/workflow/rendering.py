@@ -25,7 +25,8 @@ def as_rendered(
     """Hashes of this package's own code, as parameters of rules that render.
 
     In a clone, changed code renders again. In a workbench, the package is installed, and a new
-    version makes nothing again: the values stay as recorded, and one line says so.
+    version makes nothing again: the values stay as recorded, and one line says so. The first value
+    is that of the package.
 
     Args:
         known: the values of the job's other parameters.
@@ -36,6 +37,8 @@ def as_rendered(
         return values
     recorded = recorded_parameters(root, outputs, known, len(values))
     if recorded is None:
+        return values
+    if recorded[0] == values[0]:  # the same version: what changed is the user's
         return values
     if {*recorded} != {*values}:
         _say_once(

@@ -483,13 +483,15 @@ def test_other_errors_of_the_system_are_ours(
         main(["verify"])
 
 
-@pytest.mark.parametrize("name", ["data.csv", "Snakefile", "results/notes.md"])
+@pytest.mark.parametrize(
+    "name", ["data.csv", "Snakefile", "results/notes.md", "data/logs/visits.csv"]
+)
 def test_a_file_that_is_no_log_is_not_emptied(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(verify, "handle", lambda arguments: None)
-    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text("a,b\n")
     assert main(("--log", name, "verify")) == 2
     assert Path(name).read_text() == "a,b\n" and len(capsys.readouterr().err.splitlines()) == 1

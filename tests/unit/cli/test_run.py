@@ -244,6 +244,12 @@ def test_a_last_line_has_the_first_three_numbers_and_how_many_more(
     more = [f"and {count - 3} more"] if count > 3 else []
     assert words == "".join(f"; {part}" for part in [*shown, *more])
 
+    def broken(*about: object) -> None:
+        raise UserError("measure own: of_run: KeyError: 'x'")
+
+    monkeypatch.setattr(run, "answers_of", broken)  # the run is finished, and stays
+    assert "of_run" in run._numbers(SimpleNamespace(root=None), key)  # type: ignore[arg-type]
+
 
 @pytest.mark.parametrize("played", [0, 6])
 def test_how_a_run_ended_is_said_with_its_rounds_and_its_privacy(

@@ -64,12 +64,12 @@ def test_faults_of_every_folder_count_and_runs_are_compared_with_the_results_alo
     assert ("runs of results" in said) == ("results" in checked) and "runs of reports" not in said
 
 
-@pytest.mark.parametrize("folder", ["results/runs", "elsewhere"])
+@pytest.mark.parametrize("folder", ["results/runs", "elsewhere", ".", "config"])
 def test_a_folder_in_which_nothing_can_be_checked_is_not_called_right(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said that nothing is wrong, of a part of the results and of any folder."""
-    for name in ("results/runs/mine/even/fedavg/seed1", "elsewhere/mine"):
+    """It said that nothing is wrong, of a part of the results, of a workbench and of any folder."""
+    for name in ("results/runs/mine/even/fedavg/seed1", "elsewhere/mine", "data", "config/schema"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     with refused("value", file="the command line", key="FOLDER"):

@@ -15,7 +15,7 @@ from fedrepro.provenance.arithmetic import UNKNOWN
 from fedrepro.provenance.identity import Identity, differences, may_average, other_numbers
 from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
-from fedrepro.workflow.graph import definition_of
+from fedrepro.workflow.run_parameters import definition_of
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.refusals import refused

@@ -2,6 +2,8 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -319,3 +321,11 @@ def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) ->
         page.touch()
     left_over = site._left_over(tmp_path, {("mine", "known"), ("yours", "renamed")})
     assert left_over == [Path("reports/site/mine/renamed.html")]
+    runs: Any = [SimpleNamespace(run=n, page=Path(f"runs/{n}.html")) for n in range(3)]
+    for run, named in zip(runs[1:], ("renamed", "known"), strict=True):
+        page = tmp_path / "reports/site" / run.page
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(f'<a href="../mine/{named}.html#row-1">')
+    due = site._without_page(tmp_path, [], runs, set(), left_over)
+    assert due == runs[:2]  # without a page, and with a link to the one that is to be removed
+    assert site._without_page(tmp_path, [], runs, set(), []) == runs[:1]

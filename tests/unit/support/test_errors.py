@@ -29,7 +29,7 @@ class Two(Typed):
     b: int
 
 
-@pytest.mark.parametrize("value", [-0.1, 0, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("value", [-0.1, 0.0, math.inf, -math.inf])
 def test_plug_ins_of_earlier_versions_state_limits_by_a_call(value: float) -> None:
     at_least(SimpleNamespace(mu=1.0, nu=None), 1, "mu", "nu")
     whole_or_none("own", "mu", None)

@@ -231,6 +231,25 @@ def test_equal_keys_are_refused(keys: tuple[str, str]) -> None:
     assert str(raised.value).endswith(" line 1")
 
 
+@pytest.mark.parametrize("depths", [(0, 0), (1, 0), (0, 1), (2, 1)])
+def test_what_is_merged_may_have_merged_others(depths: tuple[int, int]) -> None:
+    """At any depth: PyYAML changes it in place, and its own keys then stand beside the merged."""
+
+    def at(depth: int, name: str, value: str) -> str:
+        lines = [f"{'  ' * each}{name}{each}:" for each in range(depth)]
+        return "\n".join([*lines, f"{'  ' * depth}{name}: {value}"]) + "\n"
+
+    text = "base: &base {lr: 0.1, mu: 1}\n" + at(depths[0], "own", "&own {<<: *base, lr: 0.2}")
+    found = typed_yaml.parsed(text + at(depths[1], "last", "{<<: *own, mu: 3}"), HERE)
+    for name, depth in (("own", depths[0]), ("last", depths[1])):
+        inner = found
+        for each in range(depth):
+            inner = inner[f"{name}{each}"]
+        assert inner[name] == {"lr": 0.2, "mu": 1 if name == "own" else 3}
+    with refused("invalid_yaml", names="lr"):
+        typed_yaml.parsed(text + "last: {<<: *own, lr: 1, lr: 2}\n", HERE)
+
+
 def test_different_words_are_different_keys() -> None:
     words = ["yes", "on", "y", "true", "0100", "64", "1:30", "90"]
     text = "".join(f"{word}: {word}\n" for word in words)

@@ -13,7 +13,8 @@ import pytest
 
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import OVERRIDES, load
-from fedrepro.workflow import graph
+from fedrepro.config.targets import RunKey
+from fedrepro.workflow import graph, run_parameters
 from support.places import ROOT
 
 
@@ -317,8 +318,61 @@ def test_while_small_runs_are_asked_for_a_page_with_claims_waits_for_them(
         shutil.rmtree("results")
 
 
+@pytest.fixture
+def standing(monkeypatch: pytest.MonkeyPatch) -> dict[RunKey, str]:
+    """Why finished runs are not current."""
+    reasons: dict[RunKey, str] = {}
+
+    def of(bench: object, run: RunKey) -> SimpleNamespace:
+        return SimpleNamespace(why=reasons.get(run, ""), is_current=run not in reasons)
+
+    monkeypatch.setattr(run_parameters, "standing_of", of)
+    return reasons
+
+
+def test_a_table_follows_from_why_runs_that_it_also_shows_are_not_current(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standing: dict[RunKey, str]
+) -> None:
+    """Such as an edited setting of scale paper: the demo table kept its number and verdict."""
+    monkeypatch.chdir(tmp_path)
+    text = EXPERIMENT.replace("paper: [3, 5]", "paper: [3, 7]")
+    table, found = SimpleNamespace(system="own", item="first", scale="demo"), []
+    finish("own/small", "fedavg", 3)
+    finish("own/small", "fedavg", 7)
+    for seed, why in ((9, "x"), (3, "lr"), (7, "lr"), (7, "lr, rounds"), (7, "")):
+        standing[RunKey("own/small", "fedavg", seed)] = why
+        found.append(settled(tmp_path, text).finished_paper_runs(table))
+    assert found[0] == found[1] == found[4]  # none there, a required one, current again
+    assert len({found[0], found[2], found[3]}) == 3
+
+
+def test_a_table_follows_from_whether_classes_of_arithmetic_are_averaged(tmp_path: Path) -> None:
+    tables = [
+        made.definition_of(made.bench.table("own", "first"))
+        for config in ("", "average_across: true\n", "average_across: false\n")
+        for made in [settled(tmp_path, config=config)]
+    ]
+    assert tables[0] == tables[2] != tables[1]
+
+
+@pytest.mark.parametrize(("scale", "follows"), [("compact", True), ("demo", False)])
+def test_a_figure_that_waits_for_no_runs_follows_from_those_that_finish(
+    scale: str, follows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = []
+    settled(tmp_path)
+    Path("config/config.yaml").write_text(f"scale: {scale}\nseeds: {{demo: [1], paper: [1]}}\n")
+    for _ in range(2):
+        made = graph.Graph(load(tmp_path))
+        found.append(made.page_definition(SimpleNamespace(system="own", item="drawn")))
+        if len(found) == 1:
+            finish("own/other", "fedavg", 1)
+    assert (found[0] != found[1]) is follows
+
+
 def test_runs_that_a_table_requires_are_inputs_and_not_among_those_that_it_also_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standing: dict[RunKey, str]
 ) -> None:
     """What is recorded of it was the runs before the call that made them: it was due again."""
     monkeypatch.chdir(tmp_path)
@@ -332,7 +386,10 @@ def test_runs_that_a_table_requires_are_inputs_and_not_among_those_that_it_also_
     recorded: list[str] = []
     monkeypatch.setattr(graph, "read_record", lambda *path: {"params": recorded})
     made = settled(tmp_path, text)
-    for older in (graph._of_finished(made.bench.table("own", "first", "paper").runs), found[3]):
+    for older in (
+        run_parameters.of_finished(made.bench.table("own", "first", "paper").runs),
+        found[3],
+    ):
         recorded[:] = ["'other'", repr(older)]
         assert made.finished_paper_runs(table) == older
     recorded[:] = ["'other'"]
@@ -372,14 +429,16 @@ def test_what_of_an_experiment_file_a_table_and_its_page_follow_from(
     assert (len(tables) == 2, len(pages) == 2) == (table, page)
 
 
-@pytest.mark.parametrize("words", [graph.PER_CLIENT, "stacked float32 cpu"])
+@pytest.mark.parametrize("words", [run_parameters.PER_CLIENT, "stacked float32 cpu"])
 def test_a_class_of_arithmetic_is_named_unless_it_is_the_usual_one(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = settled(tmp_path).bench.run_spec("own/small", "fedavg", 1)
-    monkeypatch.setattr(graph.arithmetic, "of_spec", lambda _: words)
-    usual = words == graph.PER_CLIENT
-    assert graph.definition_of(spec) == (spec.digest if usual else f"{spec.digest} {words}")
+    monkeypatch.setattr(run_parameters.arithmetic, "of_spec", lambda _: words)
+    usual = words == run_parameters.PER_CLIENT
+    assert run_parameters.definition_of(spec) == (
+        spec.digest if usual else f"{spec.digest} {words}"
+    )
 
 
 def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:

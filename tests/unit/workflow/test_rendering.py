@@ -43,6 +43,15 @@ def test_an_installed_package_renders_nothing_again(
     assert asked == [] if clone else asked[0] == (root / "folder/..", OUTPUTS, KNOWN, 2)
 
 
+def test_what_the_same_version_rendered_follows_the_user_s_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A method that was removed or renamed makes no file newer."""
+    monkeypatch.setattr(rendering, "recorded_parameters", lambda *given: ["a", "then"])
+    assert rendering.as_rendered(tmp_path, OUTPUTS, KNOWN, NOW) == NOW
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("edited", [False, True])
 def test_what_shows_a_file_of_one_s_own_is_rendered_again_when_that_is_newer(
     edited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,47 @@
+"""What the rules' inputs and parameters say of runs."""
+
+from collections.abc import Iterable, Iterator
+
+from fedrepro.config.artifact_sources import ArtifactFromData
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.engine.executor_facts import PER_CLIENT
+from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.run.results import MODEL
+from fedrepro.run.standing import standing_of
+
+
+def of_finished(runs: Iterable[RunKey]) -> str:
+    """A hash of what finished runs, and analyses of them, say of themselves."""
+    return fingerprint.of_files(
+        path for run in runs for path in (run.manifest, run.analysis("quality")) if path.exists()
+    )
+
+
+def definition_of(spec: RunSpec) -> str:
+    """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
+    words = arithmetic.of_spec(spec)
+    hashed = spec.digest
+    return hashed if words == PER_CLIENT else f"{hashed} {words}"
+
+
+def given_of(spec: RunSpec) -> Iterator[str]:
+    """The inputs of a run that come from other runs and data sets.
+
+    A given file is not an input of the rule: the command reports a missing one in one line, and the
+    run's definition contains its SHA-256.
+    """
+    for source in spec.inputs.values():
+        match source:
+            case RunSpec():
+                yield str(source.key.manifest)
+                yield str(source.key.folder / MODEL)
+            case ArtifactFromData():
+                yield f"results/data/{source.dataset}/meta.json"
+
+
+def stale(bench: Workbench, runs: Iterable[RunKey]) -> list[str]:
+    """Why finished runs are not current."""
+    finished = (run for run in runs if run.manifest.exists())
+    return [why for run in finished if (why := standing_of(bench, run).why)]
