@@ -390,11 +390,14 @@ MISSING = ("missing", "union_tag_not_found")
 WORDS = {  # by pydantic's kind of error: what is expected
     **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "keys with values"),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "a list"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "greater_than_equal": "a number of at least {ge}",
     "greater_than": "a number above {gt}",
     "less_than_equal": "a number of at most {le}",
     "less_than": "a number below {lt}",
     "too_short": "at least one entry",
+    "too_long": "at most {max_length} entries",
 }
 
 

@@ -53,6 +53,28 @@ class Row(Typed):
     part: Annotated[Alpha | Beta, Field(discriminator="kind")] = Alpha(kind="alpha", x=1)
 
 
+class Lists(Typed):
+    any: tuple[int, ...] = ()
+    two: tuple[int, int] = (1, 2)
+    some: list[int] = Field(default=[], max_length=2)
+    each: frozenset[str] = frozenset()
+    on: bool = False
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("any", 1, "a list"), ("two", 3, "a list"), ("two", [1, 2, 3], "at most 2 entries"),
+        ("some", 1, "a list"), ("some", [1, 2, 3], "at most 2 entries"), ("each", 1, "a list"),
+        ("on", "maybe", "true or false"),
+    ],
+)  # fmt: skip
+def test_no_name_of_python_s_is_expected(key: str, value: object, expected: str) -> None:
+    with pytest.raises(UserError) as raised:
+        typed_yaml.validate(Lists, {key: value}, "some.yaml")
+    assert (raised.value.key, raised.value.expected) == (key, expected)
+
+
 class Whole(Typed):
     rows: Annotated[list[Row], Field(min_length=1)]
     either: Annotated[
