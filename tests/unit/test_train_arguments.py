@@ -141,7 +141,7 @@ def test_a_tool_gets_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_or_failed_run_closes_its_tools_and_bar(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """Also what comes before the callback that fails; a run is closed once."""
+    """Also those beside the callback that fails. A run that has finished is told as such."""
     closed: list[Any] = []
 
     class Tracker:
@@ -163,7 +163,7 @@ def test_an_interrupted_or_failed_run_closes_its_tools_and_bar(
             raise error
 
     monkeypatch.setattr(callbacks, "tracker_of", lambda tool, root, spec: Tracker())
-    for at_end, told in ((False, [False, False]), (True, [True, False])):
+    for at_end, told in ((False, [False, False]), (True, [True, True])):
         closed.clear()
         bar, tools = fr.callbacks.ProgressBar(), (fr.callbacks.MLflow(), fr.callbacks.TensorBoard())
         with pytest.raises(error):
@@ -193,6 +193,15 @@ def test_what_is_no_run_s_folder_is_refused(
     monkeypatch.chdir(tmp_path)
     with refused():
         fr.load(what)
+
+
+def test_a_program_may_run_in_the_root_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = train(rounds=1, folder=tmp_path / "run")
+    monkeypatch.chdir("/")
+    assert fr.load(tmp_path / "run").rounds.equals(run.rounds)
+    assert fr.callbacks.MLflow()._root == fr.callbacks.TensorBoard("/")._root == Path("/")
 
 
 def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,10 +90,11 @@ class _Tracking(Callback):
     """Reports to a tool, in the folder results of ``root``."""
 
     _tool: Literal["tensorboard", "mlflow"]
+    _tracker: Tracker | None = None
 
     def __init__(self, root: str | Path = ".") -> None:
-        self._root = place_of(root, "fedrepro.callbacks", "root", "the path of a folder")
-        self._tracker: Tracker | None = None
+        where, expected = "fedrepro.callbacks", "the path of a folder"
+        self._root = place_of(root, where, "root", expected, named=False)
 
     def _begin(self, spec: "RunSpec") -> None:
         self._tracker = tracker_of(self._tool, self._root, spec)
@@ -156,5 +157,11 @@ class Several(Callback):
                 callback.on_evaluation(progress.round, progress.scores)
 
     def on_end(self, run: "Run") -> None:
+        errors: list[BaseException] = []
         for callback in self._each:
-            callback.on_end(run)
+            try:
+                callback.on_end(run)
+            except BaseException as error:  # the others see the run, too, which is finished
+                errors.append(error)
+        if errors:
+            raise errors[0]

@@ -20,7 +20,7 @@ from fedrepro.provenance.identity import (
     other_numbers,
 )
 from fedrepro.report.drawing import curves, frame
-from fedrepro.run.tracking import OWN
+from fedrepro.run.tracking import PROGRAMS
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.printing import counted
@@ -221,7 +221,7 @@ def _but_seed(identity: Identity) -> Identity:
 
     The id of a model that a program gives is that of its first weights, which a seed draws.
     """
-    drawn = "model " if identity.configuration.get("setting") == OWN else UNKNOWN
+    drawn = "model " if identity.configuration.get("setting") == PROGRAMS else UNKNOWN
     return Identity(
         configuration={**identity.configuration, "seed": None},
         numerics={

@@ -165,8 +165,12 @@ def place_of(
     where: str = "fedrepro.train",
     key: str = "folder",
     expected: str = "the path of a folder that is the run's own, or None",
+    named: bool = True,
 ) -> Path:
     """A path in full: the program may go to another folder, and ~ is the user's.
+
+    Args:
+        named: whether it must have a name, which the root of all folders has not.
 
     Raises:
         UserError: for what is no path, which names ``where``, ``key`` and what was ``expected``.
@@ -174,7 +178,7 @@ def place_of(
     if isinstance(path, str | PathLike) and path != "":
         with suppress(TypeError, ValueError, RuntimeError):  # bytes, a NUL, an unknown user
             full = Path(path).expanduser().absolute()
-            if full.name and b"\0" not in os.fsencode(full) and str(full).encode():
+            if (full.name or not named) and b"\0" not in os.fsencode(full) and str(full).encode():
                 return full
     raise bad_value(where, key, path, expected)
 
@@ -209,7 +213,8 @@ def load(
         >>> again.rounds.equals(run.rounds)
         True
     """
-    plugins, differences, root = NONE, "", place_of(root, "fedrepro.load", "root", "a folder")
+    plugins, differences = NONE, ""
+    root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
     if method is None:
         expected = "the folder of a finished run, or the name of a setting and then a method"
         folder = place_of(what, "fedrepro.load", "what", expected)

@@ -39,7 +39,7 @@ from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run import runner
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
-from fedrepro.run.tracking import OWN
+from fedrepro.run.tracking import PROGRAMS
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
 from fedrepro.support.errors import Interrupted, UserError, bad_value, refusal
@@ -289,7 +289,7 @@ def _spec_of(
 ) -> "RunSpec":
     written = with_new_keys("experiment", {"settings": {"": _plain(content)}}, WHERE)
     setting = validate(Setting, written["settings"][""], WHERE, plugins).following(dataset.task)
-    setting._name = OWN
+    setting._name = PROGRAMS
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
     parts = given.by_part(method, _plain(hyperparameters), plugins, taken)
     shape = tuple(dataset.input_shape)

@@ -2,14 +2,15 @@
 
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from itertools import chain
 from numbers import Integral
-from types import NoneType
-from typing import Annotated, Any, NamedTuple, Self, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
 
 import torch
 
@@ -54,18 +55,27 @@ PositiveWhole = Annotated[int, whole(1)]
 def _limits_of(cls: type) -> list[tuple[str, Limit, str]]:
     """Hyperparameter, limit, and ", or null" if it may be None, of a class and those it extends.
 
-    Without those of a class whose annotations cannot be evaluated: a plug-in with ``from __future__
-    import annotations`` may name what only type checkers import.
+    The nearest annotation with a limit counts. One of a plug-in with ``from __future__ import
+    annotations`` that cannot be evaluated, as it names what only type checkers import, has none.
     """
-    limits = []
+    limits: dict[str, tuple[str, Limit, str]] = {}
     for owner in cls.__mro__:
-        with suppress(Exception):
-            for key, kind in inspect.get_annotations(owner, eval_str=True).items():
-                null = ", or null" if NoneType in get_args(kind) else ""
-                parts = (kind, *get_args(kind))  # `Positive | None` has its limit in a part
-                marks = chain.from_iterable(getattr(part, "__metadata__", ()) for part in parts)
-                limits += [(key, mark, null) for mark in marks if isinstance(mark, Limit)]
-    return limits
+        for key, kind in inspect.get_annotations(owner).items():
+            if isinstance(kind, str):
+                with suppress(Exception):
+                    kind = eval(kind, vars(sys.modules[owner.__module__]))
+            marked = [part for part in _alternatives(kind) if hasattr(part, "__metadata__")]
+            inner = chain.from_iterable(_alternatives(get_args(part)[0]) for part in marked)
+            null = ", or null" if NoneType in (*_alternatives(kind), *inner) else ""
+            for mark in chain.from_iterable(part.__metadata__ for part in marked):
+                if isinstance(mark, Limit):
+                    limits.setdefault(key, (key, mark, null))
+    return [*limits.values()]
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Those of an annotation such as ``Positive | None``."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def name_of(part: "Faithful") -> str:
@@ -86,8 +96,11 @@ def deviation(default: Any, released: Any, item: str, why: str) -> Any:
 class Faithful:
     """A part of a composition: it follows its paper or, with ``@released``, the authors' code."""
 
-    def __post_init__(self) -> None:
-        """Raises UserError for a hyperparameter outside its limits. None is within all."""
+    def __post_init__(self, *initial: Any) -> None:
+        """Raises UserError for a hyperparameter outside its limits. None is within all.
+
+        ``initial``: the fields of a plug-in that are arguments only (``dataclasses.InitVar``).
+        """
         if torch.compiler.is_compiling():  # a hook makes a part, which the compiler cannot look at
             return
         cls: type = type(self)

@@ -93,8 +93,8 @@ def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
 def _redraw(module: nn.Module, rng: torch.Generator, std: float | None = None) -> None:
     """The rule of AAggFF's and FedEvg's released code, which leaves all other layers as they are.
 
-    Weights are Xavier-normal, or from N(0, ``std``), biases are zero, and BatchNorm's scale is from
-    N(1, 1), or from N(1, ``std``).
+    Weights are Xavier-normal, biases are zero, and BatchNorm's scale is from N(1, 1). With ``std``,
+    as in FedEvg's code for FedCGAN, weights are from N(0, std) and that scale from N(1, std).
     """
     for layer in module.modules():
         if isinstance(layer, Drawn):

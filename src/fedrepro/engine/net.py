@@ -363,7 +363,7 @@ class Net:
         """
         one, other = (self.trainable(self.init(stream(0, "draws", seed))) for seed in (0, 1))
         if all(torch.equal(leaf, other[name]) for name, leaf in one.items()):
-            expected = f"model: expected one that draws its weights, and is not given them: {why}"
+            expected = f"model: two draws of its weights are equal: expected others, as {why}"
             raise refusal(f"method {method}", expected, "model")
 
     def refuse_others(self, params: Tree, whose: str, each_client: bool = False) -> None:
@@ -409,6 +409,23 @@ class Net:
         if self._own and self._own.mixes:
             return True
         return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
+
+    def mixes_in_training(self, part: str = "") -> bool:
+        """Return True if a sample's output in training depends on the others of its mini-batch.
+
+        Not with BatchNorm that the model's own ``train`` keeps in testing mode.
+
+        Args:
+            part: the submodule to look at; "" for the whole model.
+        """
+        if self._own and self._own.mixes:
+            return True
+        training = self.module.training
+        self.module.train()
+        layers = self.module.get_submodule(part).modules()
+        mixes = any(isinstance(layer, BatchNorm) and layer.training for layer in layers)
+        self.module.train(training)
+        return mixes
 
     def mixes_when_testing(self, x: Tensor) -> bool:
         """Return True if, for ``x`` in testing mode, an output depends on the other samples.

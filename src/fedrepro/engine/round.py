@@ -271,8 +271,9 @@ def play_round(
         except ValueError as error:
             if TOO_FEW not in str(error):
                 raise
+            where = f"method {name_of(method.layers()[-1])}"
             why = "a mini-batch of its server has one sample, which BatchNorm cannot normalise"
-            raise refusal(f"method {name_of(method)}", f"{why}: choose another size") from error
+            raise refusal(where, f"{why}: choose another size of mini-batches") from error
     server, reported_by_server = without_metrics(server)
     return server, Round(
         cohort=cohort,

@@ -60,7 +60,8 @@ class SuPerFedMM(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics(name_of(self))
-        ctx.net.require_draws(name_of(self), "each client's own model starts from others")
+        if self.first_of(ctx.rounds) < ctx.rounds:
+            ctx.net.require_draws(name_of(self), "each client's own model starts from its own")
 
     def mixing(self, ctx: Context) -> bool:
         """Return True if this round trains both models: after the first L rounds."""

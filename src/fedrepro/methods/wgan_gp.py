@@ -33,7 +33,6 @@ from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
 from fedrepro.methods.generating.parts import without_parts
-from fedrepro.methods.generating.synthetic import require_pixels
 from fedrepro.support.errors import refusal
 from fedrepro.support.rng import stream
 
@@ -74,14 +73,19 @@ class WganGp(Method):
     penalty: NonNegative = 10.0  # weight of the penalty on the critic's gradient
 
     def check(self, ctx: Context) -> None:
-        if not isinstance(getattr(ctx.net.module, "latent", None), int):
+        module, where = ctx.net.module, f"method {name_of(self)}"
+        parts = {name for name, _ in module.named_children()}
+        if not isinstance(getattr(module, "latent", None), int) or not parts.issuperset(PARTS):
             models = "wgan_gp_resnet or wgan_gp_small"
             raise without_parts("wgan_gp", "a generator and a critic", models)
-        if pixels := getattr(ctx.net.module, "pixels", None):
-            require_pixels(name_of(self), ctx, pixels)
-        if Net(ctx.net.module.get_submodule("critic")).mixes_samples:
+        if ctx.net.mixes_in_training("critic"):
             why = "model: expected a critic without BatchNorm: the penalty is on each image's slope"
-            raise refusal(f"method {name_of(self)}", why, "model")
+            raise refusal(where, why, "model")
+        makes, span = getattr(module, "pixel_range", None), ctx.inputs.span
+        if makes and span and not makes[0] <= span[0] <= span[1] <= makes[1]:
+            of_data, of_model = ("{:.3g} to {:.3g}".format(*each) for each in (span, makes))
+            why = f"pixels from {of_data}: expected 'symmetric', as its model makes those from"
+            raise refusal(where, f"scaling: {why} {of_model}", "scaling", span)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}

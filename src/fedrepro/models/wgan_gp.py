@@ -23,7 +23,7 @@ class Adversaries(nn.Module):
         self.generator = generator
         self.critic = critic
         self.latent = latent
-        self.pixels = (-1.0, 1.0)  # the range of what the generator makes
+        self.pixel_range = (-1.0, 1.0)  # of what the generator makes
 
     def forward(self, x: Tensor) -> Tensor:
         return self.critic(x)  # type: ignore[no-any-return]

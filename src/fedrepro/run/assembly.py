@@ -397,6 +397,7 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
         shape=tuple(dataset.input_shape),
         classes=classes,
         range=scaling.range if images else None,
+        span=scaling.span if images else None,
         unheld=tuple(sorted(set(range(classes)) - held)),
     )
 

@@ -18,7 +18,7 @@ from fedrepro.support.packaged import CONFIG
 from fedrepro.support.terminal import say
 
 Tool = Literal["tensorboard", "mlflow"]
-OWN = "own/arrays"  # the setting of all runs of `fedrepro.train`
+PROGRAMS = "own/arrays"  # the setting of all runs of `fedrepro.train`
 TENSORBOARD, MLFLOW = Path("results/tensorboard"), Path("results/mlflow")
 
 
@@ -38,13 +38,13 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
     Raises:
         UserError: if the tool's package is not installed.
     """
-    by_program = spec.setting.name == OWN
+    by_program = spec.setting.name == PROGRAMS
     kind = _TensorBoard if tool == "tensorboard" else _MLflow
     try:
         return _Forgiven(tool, lambda: kind(root, spec))
     except ImportError as error:
         where, key = ("fedrepro.train", "callbacks") if by_program else (CONFIG, "track")
-        install = f"'fedrepro[{tool}]'" if by_program else f"'.[{tool}]' in the clone"
+        install = tool if by_program else f"'.[{tool}]' in the clone"
         why = f"{key}: {tool!r}: the package is not installed: pip install {install} ({error})"
         raise refusal(where, why, key, tool, code="missing") from None
 
@@ -95,7 +95,7 @@ class _TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         # All runs of `fedrepro.train` have that setting.
-        other = f"-{spec.digest[:8]}" if spec.setting.name == OWN else ""
+        other = f"-{spec.digest[:8]}" if spec.setting.name == PROGRAMS else ""
         seed = f"seed{spec.seed}{other}"
         folder = root / TENSORBOARD / spec.setting.name / spec.method / seed
         self._make: Any = lambda first: SummaryWriter(folder, purge_step=first)

@@ -164,25 +164,38 @@ def missing_value(where: object, key: str, expected: str) -> UserError:
     return UserError(line, code="missing", file=where, key=key, expected=expected)
 
 
+# Plug-ins of version 0.3 call these four. The annotation of a hyperparameter says the same, with a
+# :class:`fedrepro.engine.fidelity.Limit`.
 def at_least(method: object, least: float, *keys: str) -> None:
-    """Raise UserError unless hyperparameters are finite numbers of at least ``least``, or None.
-
-    Plug-ins of version 0.3 call it; a :class:`fedrepro.engine.fidelity.Limit` says the same.
-    """
+    """Raise UserError unless hyperparameters are finite numbers of at least ``least``, or None."""
     for key in keys:
         value = getattr(method, key)
         if value is not None and not least <= value < math.inf:
-            name = type(method).__module__.rpartition(".")[2]
-            raise bad_value(f"method {name}", key, value, f"a finite number of at least {least:g}")
+            raise _bad_hyperparameter(method, key, f"a finite number of at least {least:g}")
+
+
+def above(method: object, least: float, *keys: str) -> None:
+    """Raise UserError unless hyperparameters are finite numbers above ``least``."""
+    for key in keys:
+        if not least < getattr(method, key) < math.inf:
+            raise _bad_hyperparameter(method, key, f"a finite number above {least:g}")
+
+
+def decay(method: object, key: str) -> None:
+    """Raise UserError unless a hyperparameter is from 0 and below 1."""
+    if not 0 <= getattr(method, key) < 1:
+        raise _bad_hyperparameter(method, key, "a number from 0 and below 1")
 
 
 def whole_or_none(method: str, key: str, value: float | None) -> None:
-    """Raise UserError unless a hyperparameter is None or a whole number of at least 1.
-
-    As for :func:`at_least`.
-    """
+    """Raise UserError unless a hyperparameter is None or a whole number of at least 1."""
     if value is not None and not (isinstance(value, int) and value >= 1):
         raise bad_value(f"method {method}", key, value, "a whole number of at least 1, or null")
+
+
+def _bad_hyperparameter(method: object, key: str, expected: str) -> UserError:
+    name = type(method).__module__.rpartition(".")[2]
+    return bad_value(f"method {name}", key, getattr(method, key), expected)
 
 
 def nobody(where: object, key: str, share: float, clients: int) -> UserError:

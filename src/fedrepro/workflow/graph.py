@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,13 @@ from fedrepro.workflow.checks import (
     overrides_of,
 )
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
-from fedrepro.workflow.run_parameters import definition_of, given_of, of_finished, stale
+from fedrepro.workflow.run_parameters import (
+    definition_of,
+    given_of,
+    of_existing,
+    of_finished,
+    stale,
+)
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
 OUTPUTS_OF_A_RUN = (MANIFEST, *WRITTEN, TIMING)
@@ -87,6 +93,7 @@ class Graph:
     """Functions for rules; ``wildcards`` are a rule's wildcards."""
 
     bench: Workbench
+    _reasons: dict[RunKey, str] = field(default_factory=dict)  # why finished runs are not current
 
     @property
     def scale(self) -> str:
@@ -361,7 +368,7 @@ class Graph:
         required = {*table.required}
         shown = [run for run in paper if run not in required]
         finished = of_finished(shown)
-        if why := stale(self.bench, shown):
+        if why := stale(self.bench, shown, self._reasons):
             return fingerprint.of_text(f"{finished} {why}")
         # Until 27 November 2026, all counted.
         older = of_finished(paper)
@@ -441,13 +448,14 @@ class Graph:
                 return target.spec.model_dump_json()
             case FigureTarget():
                 entry = f"{self._asked(target.figure)} {self._definitions(target)}"
-                shown = (
-                    [] if target.awaited else [run for run in target.runs if run.manifest.exists()]
-                )
-                return f"{entry} {of_finished(shown)}" if shown else entry
             case SearchTarget():
-                return f"{self._asked(target.search)} {self._definitions(target)}"
-        return ""
+                entry = f"{self._asked(target.search)} {self._definitions(target)}"
+            case _:
+                return ""
+        if not target.awaited:
+            why = stale(self.bench, target.runs, self._reasons)
+            entry = f"{entry} {of_existing(target.runs, target.analyses, why)}".strip()
+        return entry
 
     @cached_property
     def _compact(self) -> dict[str, str]:

@@ -25,12 +25,11 @@ def as_rendered(
     """Hashes of this package's own code, as parameters of rules that render.
 
     In a clone, changed code renders again. In a workbench, the package is installed, and a new
-    version makes nothing again: the values stay as recorded, and one line says so. The first value
-    is that of the package.
+    version makes nothing again: the values stay as recorded, and one line says so.
 
     Args:
         known: the values of the job's other parameters.
-        values: the hashes now.
+        values: the hashes now, that of the report's code first.
         shown: the user's own files that an output shows; a newer one has it rendered again.
     """
     if fingerprint.PACKAGE.is_relative_to(root.resolve()) or _is_older(root / outputs[0], shown):
@@ -38,9 +37,9 @@ def as_rendered(
     recorded = recorded_parameters(root, outputs, known, len(values))
     if recorded is None:
         return values
-    if recorded[0] == values[0]:  # the same version: what changed is the user's
-        return values
     if {*recorded} != {*values}:
+        if values[0] in recorded:  # of the same version: what changed is the user's
+            return values
         _say_once(
             "fedrepro: tables and pages were rendered by another version of fedrepro; "
             "`snakemake --forcerun table page site` renders them again"

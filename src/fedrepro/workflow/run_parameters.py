@@ -1,6 +1,7 @@
 """What the rules' inputs and parameters say of runs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.run_spec import RunSpec
@@ -41,7 +42,21 @@ def given_of(spec: RunSpec) -> Iterator[str]:
                 yield f"results/data/{source.dataset}/meta.json"
 
 
-def stale(bench: Workbench, runs: Iterable[RunKey]) -> list[str]:
-    """Why finished runs are not current."""
-    finished = (run for run in runs if run.manifest.exists())
-    return [why for run in finished if (why := standing_of(bench, run).why)]
+def of_existing(runs: Sequence[RunKey], analyses: Iterable[Path], why: Sequence[str]) -> str:
+    """A hash of finished runs and analyses that are there, and why runs are not current; or ""."""
+    there = [*(run.manifest for run in runs), *analyses]
+    there = [path for path in there if path.exists()]
+    return fingerprint.of_text(f"{fingerprint.of_files(there)} {why}") if there else ""
+
+
+def stale(bench: Workbench, runs: Iterable[RunKey], known: dict[RunKey, str]) -> list[str]:
+    """Why finished runs are not current.
+
+    Args:
+        known: of runs that were asked for before; others are added. It takes milliseconds a run.
+    """
+    finished = [run for run in runs if run.manifest.exists()]
+    for run in finished:
+        if run not in known:
+            known[run] = standing_of(bench, run).why
+    return [known[run] for run in finished if known[run]]

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from fedrepro.run.results import FINISHED, partial_of
-from fedrepro.support.errors import UserError, bad_argument, exit_on_user_error, refusal
+from fedrepro.support.errors import UserError, bad_argument, exit_on_user_error, refusal, writing
 from fedrepro.support.files import all_below, expect_folder, make_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import Unfailing, let_go, say
@@ -264,10 +264,7 @@ def expect_image(workflow: Any) -> None:
     asked = {method.name for method in workflow.deployment_settings.deployment_method}
     with exit_on_user_error():
         if "APPTAINER" in asked and not Path(IMAGE).exists():
-            why = (
-                "expected the image of `--sdm apptainer` in this folder; "
-                "docs/cluster.md of fedrepro says how to build it"
-            )
+            why = "expected the image of `--sdm apptainer`; docs/cluster.md says how to build it"
             raise refusal(IMAGE, why, code="missing")
 
 
@@ -348,7 +345,8 @@ _removed_by_snakemake: list[Callable[[Any], Awaitable[None]]] = []  # Snakemake'
 async def _save_and_remove(job: Any) -> None:
     if _rule_of(job) == "run" and job.output.manifest in job.dag.reason(job).missing_output:
         _save_result(job)
-    await _removed_by_snakemake[-1](job)
+    with exit_on_user_error(), writing(f"outputs of rule {_rule_of(job)}"):
+        await _removed_by_snakemake[-1](job)
 
 
 def _save_result(job: Any) -> None:

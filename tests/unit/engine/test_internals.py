@@ -216,9 +216,12 @@ def test_no_function_in_a_function_has_a_union_of_trees_in_an_annotation() -> No
                 continue
             for inner in ast.walk(outer):
                 if isinstance(inner, ast.FunctionDef) and inner is not outer:
-                    notes = [each.annotation for each in inner.args.args if each.annotation]
-                    notes += [inner.returns] if inner.returns else []
-                    unions = [ast.unparse(note) for note in notes if isinstance(note, ast.BinOp)]
+                    every = (*inner.args.posonlyargs, *inner.args.args, *inner.args.kwonlyargs)
+                    notes = [
+                        note for note in (*(e.annotation for e in every), inner.returns) if note
+                    ]
+                    parts = (part for note in notes for part in ast.walk(note))
+                    unions = [ast.unparse(part) for part in parts if isinstance(part, ast.BinOp)]
                     assert "Tree" not in " ".join(unions), (file.name, inner.name)
                     seen += 1
     assert seen > 20

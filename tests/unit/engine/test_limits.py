@@ -2,14 +2,14 @@
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 from fedrepro.engine import fidelity
-from fedrepro.engine.fidelity import Faithful, PositiveWhole, one_of
+from fedrepro.engine.fidelity import Faithful, Limit, NonNegative, PositiveWhole, one_of, whole
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.registry import compose, part, parts
 from fedrepro.support.errors import UserError
@@ -85,6 +85,30 @@ class Loose(FedProx):
 def test_a_field_that_is_declared_again_keeps_its_limits() -> None:
     with refused("value", key="mu", value=-1.0):
         Loose(mu=-1.0)
+
+
+@dataclass(frozen=True)
+class Wide(FedProx):
+    mu: Annotated[float, Limit(lambda n: n >= -1, "a number of at least -1")] = 0.5
+
+
+@dataclass(frozen=True)
+class Many(Faithful):
+    rates: tuple[NonNegative, ...] = ()
+    count: Annotated[int | None, whole(1)] = None
+    given: InitVar[int] = 0
+
+
+def test_the_nearest_limit_counts() -> None:
+    assert Wide(mu=-0.5).mu == -0.5
+    with refused("value", key="mu", value=-2.0):
+        Wide(mu=-2.0)
+
+
+def test_a_limit_is_of_the_value_and_not_of_what_is_in_it() -> None:
+    assert Many((1.0, 2.0), given=3).count is None
+    with refused("value", key="count", value=0, names="null"):
+        Many(count=0)
 
 
 POSTPONED = '''"""A plug-in."""

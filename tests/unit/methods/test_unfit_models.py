@@ -15,8 +15,6 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.round import play_round
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.fedevg import FedEvg
-from fedrepro.methods.superfed_lm import SuPerFedLM
-from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.models import registry as models
 from support import image_worlds
@@ -75,13 +73,11 @@ def test_superfed_refuses_given_weights_from_which_all_clients_would_start(
     assert len(fr.train("fedprox", given, **world, **said).rounds) == 3
 
 
-def test_a_method_s_check_leaves_the_initial_weights_as_they_are() -> None:
-    for method in (SuPerFedMM(), SuPerFedLM()):
-        made = federation(method=method)
-        before = made.initial
-        method.check(made.context)
-        after = replace(made).initial
-        assert all(torch.equal(leaf, after[name]) for name, leaf in before.items())
+def test_superfed_without_a_second_model_starts_from_given_weights() -> None:
+    given = {"initial": Own().state_dict()}
+    world = {"clients": clients(), "rounds": 2, "lr": 0.1, "seed": 1, "test_fraction": 0.2}
+    run = fr.train("superfed_mm", built, **world, **given, start=1.0)
+    assert len(run.rounds) == 2
 
 
 def test_fedevg_s_clients_may_keep_given_weights_but_not_draw_them() -> None:
@@ -95,26 +91,68 @@ def test_fedevg_s_clients_may_keep_given_weights_but_not_draw_them() -> None:
     FedEvg(reinitialise=False).check(made)
 
 
-@pytest.mark.parametrize("span", [(0.0, 1.0), (-0.42, 2.82), None])
-def test_a_generator_s_pixels_are_those_of_the_data(span: tuple[float, float] | None) -> None:
-    net = Net(models.build("wgan_gp_small", IMAGES, 1))
-    made = replace(federation().context, net=net, inputs=Inputs(IMAGES, 10, (-1.0, 1.0)))
-    WganGp().check(made)
-    with refused("value", file="wgan_gp", key="scaling", value=span):
-        WganGp().check(replace(made, inputs=Inputs(IMAGES, 10, span)))
-
-
-def test_a_critic_with_batchnorm_is_refused() -> None:
+def of_pair(critic: nn.Module | None = None, **inputs: Any) -> Any:
     pair = models.build("wgan_gp_small", IMAGES, 1)
-    pair.critic[1] = nn.BatchNorm2d(16)
-    made = replace(federation().context, net=Net(pair), inputs=Inputs(IMAGES, 10, (-1.0, 1.0)))
+    if critic is not None:
+        pair.critic = critic
+    return replace(federation().context, net=Net(pair), inputs=Inputs(IMAGES, 10, **inputs))
+
+
+@pytest.mark.parametrize(
+    ("span", "makes"),
+    [((-1.0, 1.0), True), ((0.0, 1.0), True), (None, True), ((-0.42, 2.82), False)],
+)
+def test_a_generator_can_make_the_pixels_of_the_data(
+    span: tuple[float, float] | None, makes: bool
+) -> None:
+    """Those of arrays that nothing scales are not known."""
+    if makes:
+        WganGp().check(of_pair(span=span))
+        return
+    with refused("value", file="wgan_gp", key="scaling", value=span, names="-0.42"):
+        WganGp().check(of_pair(span=span))
+
+
+@pytest.mark.parametrize("kind", ["f4", "u1"])
+def test_wgan_gp_trains_on_arrays(kind: str) -> None:
+    draw = np.random.default_rng(1)
+    images = (255 * draw.random((6, *IMAGES))).astype(kind) / (1 if kind == "u1" else 255)
+    data = [(images.astype(kind), np.arange(6) % 3)] * 2
+    run = fr.train("fedgan", "wgan_gp_small", data, rounds=1, batch_size=3, test_fraction=0.0)
+    assert run.finished
+
+
+class Frozen(nn.Sequential):
+    """Its BatchNorm stays in testing mode."""
+
+    def train(self, mode: bool = True) -> "Frozen":
+        super().train(mode)
+        for layer in self:
+            if isinstance(layer, nn.BatchNorm1d):
+                layer.eval()
+        return self
+
+
+@pytest.mark.parametrize("kind", [nn.Sequential, Frozen])
+def test_a_critic_whose_images_mix_is_refused(kind: type[nn.Sequential]) -> None:
+    ctx = of_pair(kind(nn.Flatten(), nn.BatchNorm1d(784), nn.Linear(784, 1)), span=(0.0, 1.0))
+    if kind is Frozen:
+        WganGp().check(ctx)
+        return
     with refused("value", file="wgan_gp", key="model"):
-        WganGp().check(made)
+        WganGp().check(ctx)
+
+
+def test_a_pair_has_a_critic() -> None:
+    ctx = of_pair()
+    del ctx.net.module.critic
+    with refused("value", file="wgan_gp", key="model", names="critic"):
+        WganGp().check(ctx)
 
 
 class Lone(FedDF):
     def server_update(self, *arguments: Any) -> Any:
-        raise ValueError("Expected more than 1 value per channel when training, got input [1, 6]")
+        return nn.BatchNorm1d(6)(torch.ones(1, 6))
 
 
 def test_a_lone_sample_of_the_server_is_one_line() -> None:

@@ -61,12 +61,23 @@ class Scaling:
     @property
     def range(self) -> tuple[float, float] | None:
         """The smallest and largest input of a byte; None if they differ between channels."""
-        if self.mean is None or self.std is None:
-            return 0.0, 1.0
-        lowest, highest = -self.mean / self.std, (1 - self.mean) / self.std
+        lowest, highest = self._ends
         if len(lowest.unique()) > 1 or len(highest.unique()) > 1:
             return None
         return float(lowest.flatten()[0]), float(highest.flatten()[0])
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The smallest and largest input of a byte in any channel."""
+        lowest, highest = self._ends
+        return float(lowest.min()), float(highest.max())
+
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Black and white, by channel."""
+        if self.mean is None or self.std is None:
+            return torch.zeros(1), torch.ones(1)
+        return -self.mean / self.std, (1 - self.mean) / self.std
 
     def to_bytes(self, x: Tensor) -> Tensor:
         """Inputs [n, channels, height, width] as uint8 images: the inverse of scaling."""

@@ -12,18 +12,6 @@ from fedrepro.support.errors import refusal
 SHOWN = 10  # at most this many images of a class on a sample sheet
 
 
-def require_pixels(method: str, ctx: Context, range: tuple[float, float]) -> None:
-    """Raises UserError unless pixels have the ``range`` of those that the method's model makes."""
-    if ctx.inputs.range != range:
-        name = {(0.0, 1.0): "unit", (-1.0, 1.0): "symmetric"}[range]
-        own = "{:g} to {:g}".format(*ctx.inputs.range or (math.nan, math.nan))
-        why = (
-            f"scaling: pixels from {own}: expected {name!r}, as its model makes pixels from "
-            f"{range[0]:g} to {range[1]:g}"
-        )
-        raise refusal(f"method {method}", why, "scaling", ctx.inputs.range)
-
-
 def check_images(method: str, ctx: Context, range: tuple[float, float] | None = None) -> None:
     """Refuse a federation from which no labelled set of images can be made.
 
@@ -39,8 +27,14 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
     if inputs.range is None:
         expected = "'unit' or 'symmetric', so that all channels of an image have the same range"
         raise refusal(where, f"scaling: expected {expected}", "scaling")
-    if range is not None:
-        require_pixels(method, ctx, range)
+    if range is not None and inputs.range != range:
+        name = {(0.0, 1.0): "unit", (-1.0, 1.0): "symmetric"}[range]
+        low, high = inputs.range
+        why = (
+            f"scaling: pixels from {low:g} to {high:g}: expected {name!r}, as its model makes "
+            f"pixels from {range[0]:g} to {range[1]:g}"
+        )
+        raise refusal(where, why, "scaling", inputs.range)
     if inputs.unheld:
         classes = ", ".join(map(str, inputs.unheld))
         why = (
