@@ -103,6 +103,8 @@ class Method(Faithful):
     full_participation: ClassVar[bool] = False  # needs all clients in every round
     why_all: ClassVar[str] = "it needs all clients in every round"  # for whom fewer are refused
     sets_weights: ClassVar[bool] = False  # it is defined by its weights: no wrapper may set them
+    needs_mean: ClassVar[bool] = False  # clients' states only fit the exact mean of their models
+    clips: ClassVar[bool] = False  # it shortens each client's update
     interpolates: ClassVar[bool] = False  # clients interpolate two models: see `interpolate`
     distills: ClassVar[bool] = False  # a round's clients form an ensemble: see `ensemble`
     # Names in `ctx.artifacts`. Write them as a literal: they are read from the syntax tree.

@@ -168,6 +168,7 @@ def samples_of(steps: Steps | Tree, epochs: int) -> tuple[Tensor, Tensor, Tensor
     if isinstance(epoch, Steps):
         x, y = epoch.samples.at(epoch.orders[0])
         x = epoch.redraws[0](epoch.orders[0]) if epoch.redraws else x
+        x = mirrored(x, epoch.flips[0]) if epoch.flips else x
         return x, y, y.new_ones(len(y))
     x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
     return x, y, real

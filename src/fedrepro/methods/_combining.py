@@ -42,9 +42,12 @@ class Combining(Wrapper):
     """Base of wrappers that replace the weighted mean of ``delta``."""
 
     sets_weights: ClassVar[bool] = True
+    selects: ClassVar[bool] = False  # the server gets some clients' updates as they are
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:
+        if not cls.selects and any(layer.clips for layer in inner.layers()):
+            return "it would clip what the clients' updates are combined to: clip them before it"
         return refused(inner) or needs_more_than_delta(inner)
 
     def combined(self, ctx: Context, deltas: Tensor) -> Tensor:

@@ -26,10 +26,10 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative, Positive
-from fedrepro.engine.method import GaussianMechanism, Method
+from fedrepro.engine.method import GaussianMechanism
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import Combining
-from fedrepro.methods.norm_clip import NormClip, clipped
+from fedrepro.methods.norm_clip import clipped
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,6 @@ class DP(Combining):
     @property
     def mechanism(self) -> GaussianMechanism:
         return GaussianMechanism(self.clip, self.noise_multiplier)
-
-    @classmethod
-    def refuses(cls, inner: Method) -> str | None:
-        if any(isinstance(layer, NormClip) for layer in inner.layers()):
-            return "it would clip the sum once more"
-        return super().refuses(inner)
 
     def check(self, ctx: Context) -> None:
         """Refuse running statistics, which have other units than parameters.

@@ -5,7 +5,8 @@ samples, from } (G, D) $$
 
 The paper is "FedGAN: federated generative adversarial networks for distributed data". Clients train
 generator and critic as WGAN-GP on their own samples; the server averages both, weighted by samples.
-FedGO does not mention optimizers: here they restart in every round (A20).
+FedGO does not mention optimizers: here they restart in every round (A20), as does the count of the
+critic's steps: a client with fewer mini-batches than ``critic_steps`` does not train its generator.
 
 https://arxiv.org/abs/2006.07228
 """

@@ -87,6 +87,8 @@ class FedTGP(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()
+        if self.strength:  # prototypes are of the body's features
+            ctx.net.require_trained_parts("fedtgp", ("body",))
         require_classification(self, ctx, "it has a prototype of each class")
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

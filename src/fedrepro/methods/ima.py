@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.fidelity import BelowOne, NonNegative, PositiveWhole, one_of, whole
+from fedrepro.engine.fidelity import BelowOne, Positive, PositiveWhole, Share, one_of, whole
 from fedrepro.engine.method import Method, Wrapper, deviation, require_server_model
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
@@ -55,11 +55,11 @@ class IMA(Wrapper):
     """IMA (Zhou et al., IEEE TMC 2024, Algorithm 1)."""
 
     window: PositiveWhole = 5  # P: how many of the last global models are averaged
-    start: NonNegative = 0.75  # t_s as a share of all rounds
+    start: Share = 0.75  # t_s as a share of all rounds
     scheme: Annotated[str, one_of(*SCHEMES)] = "exponential"  # constant, cyclic, epoch or none
     decay: BelowOne = 0.03  # exponential: of the learning rate per round
     period: Annotated[int, whole(2)] = 20  # cyclic, epoch: rounds
-    least: NonNegative = 5e-5  # constant, cyclic: the lowest learning rate
+    least: Positive = 5e-5  # constant, cyclic: the lowest learning rate
     before_server_optimizer: bool = deviation(
         False,
         released=True,
@@ -77,6 +77,8 @@ class IMA(Wrapper):
     def refuses(cls, inner: Method) -> str | None:
         if inner.centralized:
             return "it trains one model in one place: there are no global models to average"
+        if any(layer.needs_mean for layer in inner.layers()):
+            return "its clients' corrections add up to 0 only around the mean of their last models"
         while isinstance(inner, Wrapper):
             if isinstance(inner, cls):
                 return "it already is a moving average"

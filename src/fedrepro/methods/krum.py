@@ -15,6 +15,7 @@ https://arxiv.org/abs/1703.02757
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ def scores(deltas: list[Tensor], attackers: int) -> Tensor:
 @dataclass(frozen=True)
 class Krum(Withstanding):
     """Krum (Blanchard et al., NeurIPS 2017, section 4)."""
+
+    selects: ClassVar[bool] = True
 
     def selected(self, cohort: int, attackers: int) -> int:
         """How many updates the server uses."""

@@ -42,6 +42,8 @@ class MOON(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.require_chain()
+        if self.mu:  # the contrast is of the body's features
+            ctx.net.require_trained_parts("moon", ("body",))
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"previous": ctx.initial}

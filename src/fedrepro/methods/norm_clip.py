@@ -12,6 +12,7 @@ https://arxiv.org/abs/1911.07963
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,6 +46,8 @@ def clipped(deltas: Tree, bound: float) -> Tree:
 @dataclass(frozen=True)
 class NormClip(Wrapper):
     """Norm clipping (Sun et al., 2019, section 4)."""
+
+    clips: ClassVar[bool] = True
 
     bound: Positive = 1.0  # M: the largest norm of an update
 

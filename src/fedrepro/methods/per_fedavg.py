@@ -8,8 +8,9 @@ client's own: clients descend f_k(w - alpha grad f_k(w)), whose gradient is
 (I - alpha H) grad f_k(w - alpha grad f_k(w)). HF takes the product of the Hessian H and a vector v
 from the gradients at w + delta v and w - delta v; FO leaves it out. The three mini-batches of a
 step (inner gradient, outer gradient, Hessian) are thirds of FedAvg's mini-batch, in FO two halves,
-so that a round uses the same samples. An epoch's last mini-batch may be too short for that: a step
-without samples for the outer gradient changes nothing, one without samples for the Hessian is FO's.
+so that a round uses the same samples. An epoch's last mini-batch may be too short for that: the
+outer gradient of no samples is 0 (weight decay and momentum still move the model), and without
+samples for the Hessian a step is FO's.
 
 A client is scored after its step with alpha, as in the paper: the current shared model minus alpha
 times the gradient over all of its samples. That gradient is taken at the model that it received
@@ -56,6 +57,9 @@ class PerFedAvg(Method):
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("per_fedavg")
+        if self.hessian_free and ctx.net.draws:
+            wanted = "False for a model with dropout: its two gradients differ by what each draws"
+            raise bad_value("method per_fedavg", "hessian_free", True, wanted)
         if ctx.batch_size < self.shares:
             wanted = f"at least {self.shares}: a step cuts its mini-batch into as many parts"
             raise bad_value("method per_fedavg", "batch_size", ctx.batch_size, wanted)

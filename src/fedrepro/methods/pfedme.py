@@ -79,7 +79,9 @@ class PFedMe(PersonalModel):
                 ctx, self.gradient_with_pull, around, client_state, personal, batches, state
             )
             state = None if self.new_optimizer else after
-            shared = tree.mix(shared, personal, ctx.lr * self.mu)
+            pulled, near = ctx.net.trainable(shared), ctx.net.trainable(personal)
+            # Running statistics are no parameters: they follow the training, as in FedAvg.
+            shared = {**shared, **personal, **tree.mix(pulled, near, ctx.lr * self.mu)}
         return {"delta": tree.subtract(message["params"], shared)}, {"personal": personal}
 
     def inner(

@@ -44,6 +44,7 @@ class Scaffnew(Method):
     full_participation: ClassVar[bool] = True
     why_all: ClassVar[str] = "its corrections add up to 0 over all clients only"
     sets_weights: ClassVar[bool] = True
+    needs_mean: ClassVar[bool] = True
     uses_server_optimizer: ClassVar[bool] = False
 
     p: PositiveShare | None = None  # of communicating after a step; None: 1 / mean steps

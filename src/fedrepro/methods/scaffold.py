@@ -11,7 +11,8 @@ Control variates correct client drift: every local step adds c - c_i to the grad
 variate follows option II: c_i+ = c_i - c + (x - y_i) / (tau * lr) after tau steps, which makes it
 the mean gradient of the client's path. Every client's c_i is kept. The paper uses SGD without
 momentum. With momentum the path is longer than tau gradients, and FedNova's a_i replaces tau. (With
-tau, variates are ten times too long at momentum 0.9, and training diverges.)
+tau, variates are ten times too long at momentum 0.9, and training diverges.) With Adam, whose steps
+do not have a gradient's size, it is no mean gradient; FedGO's table has that.
 
 c is the mean of all clients' c_i, weighted by samples like the parameters. At a fixed point c is
 zero, so c's weights determine which objective is minimised, whatever the weights of the parameters

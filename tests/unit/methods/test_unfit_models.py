@@ -10,11 +10,17 @@ from torch import nn
 
 import fedrepro as fr
 from fedrepro.check.world import Memory, begin
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.context import Inputs
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import play_round
+from fedrepro.engine.steps import Steps, samples_of
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.fedevg import FedEvg
+from fedrepro.methods.fedtgp import FedTGP
+from fedrepro.methods.moon import MOON
+from fedrepro.methods.per_fedavg import PerFedAvg
+from fedrepro.methods.registry import compose
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.models import registry as models
 from support import image_worlds
@@ -148,6 +154,76 @@ def test_a_pair_has_a_critic() -> None:
     del ctx.net.module.critic
     with refused("value", file="wgan_gp", key="model", names="critic"):
         WganGp().check(ctx)
+
+
+@pytest.mark.parametrize("drawn", ["head", "body"])
+def test_superfed_refuses_weights_most_of_which_are_given(drawn: str) -> None:
+    """As of a pre-trained body; a small part may start the same for all clients."""
+    model = Own(nn.Linear(6, 6))
+    net, rng = Net(model), torch.Generator().manual_seed(1)
+    first, init = net.init(rng), net.init
+    kept = [name for name in first if not name.startswith(drawn)]
+    net.init = lambda rng: {**init(rng), **{name: first[name] for name in kept}}  # type: ignore[method-assign]
+    if drawn == "body":
+        net.require_draws("superfed_mm", "so")
+        return
+    with refused("value", file="superfed_mm", key="model"):
+        net.require_draws("superfed_mm", "so")
+
+
+@pytest.mark.parametrize(
+    ("composition", "key"),
+    [("ima+scaffnew", "wrapper"), ("median+norm_clip", "wrapper"), ("dp+norm_clip", "wrapper"),
+     ("trimmed_mean+norm_clip", "wrapper"), ("median+ima+norm_clip", "wrapper")],
+)  # fmt: skip
+def test_compositions_that_would_be_others(composition: str, key: str) -> None:
+    with refused("value", key=key, value=composition.partition("+")[0]):
+        compose(composition)
+    for other in ("norm_clip+median", "krum+norm_clip", "ima+scaffold", "norm_clip+ima"):
+        compose(other)
+
+
+@pytest.mark.parametrize("method", [MOON, FedTGP])
+def test_terms_of_features_need_a_body_that_trains(method: type[Any]) -> None:
+    made = context(Own(nn.Linear(6, 6)))
+    method().check(made)
+    weight = {"mu": 0.0} if method is MOON else {"strength": 0.0}
+    for model in (Own(), Own(nn.Linear(6, 6).requires_grad_(False))):
+        method(**weight).check(replace(made, net=Net(model)))
+        with refused("value", key="body"):
+            method().check(replace(made, net=Net(model)))
+
+
+def test_per_fedavg_compares_gradients_of_one_network() -> None:
+    made = replace(context(Own(nn.Linear(6, 6), nn.Dropout(0.1))), batch_size=6)
+    PerFedAvg(hessian_free=False).check(made)
+    PerFedAvg().check(replace(made, net=Net(Own(nn.Linear(6, 6)))))
+    with refused("value", file="per_fedavg", key="hessian_free"):
+        PerFedAvg().check(made)
+
+
+def test_pfedme_averages_running_statistics() -> None:
+    """Its parameters move by lr * mu of the way, which may be more than all of it."""
+    data = [(5 + 0.1 * x, y) for x, y in clients()]
+
+    def norm(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return Own(nn.BatchNorm1d(6))
+
+    variances = []
+    for method, said in (("pfedme", {"mu": 15.0}), ("fedavg", {})):
+        run = fr.train(method, norm, data, rounds=2, lr=0.1, seed=1, test_fraction=0.2, **said)
+        variances.append(dict(run.model.named_buffers())["body.1.running_var"])
+    assert torch.allclose(*variances, rtol=1e-5) and variances[0].min() > 0
+
+
+def test_samples_are_mirrored_whoever_runs_them() -> None:
+    x, y = torch.arange(12.0).reshape(3, 1, 2, 2), torch.arange(3)
+    samples = TensorSamples(x, y, Scaling(None, None))
+    mask, order = torch.tensor([True, False, True]), torch.tensor([2, 0, 1])
+    steps = Steps(samples, [order], 2, {}, flips=[mask])
+    seen = samples_of(steps, 1)[0]
+    assert torch.equal(seen, torch.cat([batch["x"] for batch in steps])[: len(seen)])
+    assert torch.equal(seen[0], x[2].flip(-1)) and torch.equal(seen[1], x[0])
 
 
 class Lone(FedDF):
