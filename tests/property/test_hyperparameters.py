@@ -291,14 +291,14 @@ RANGES = {
     "(-inf, inf)": "feddisco.b term.tilt",
     "(0, inf)": "aaggff_d.upper aaggff_s.upper dp.clip fedadagrad.lr fedadagrad.tau fedadam.lr "
     "fedadam.tau fedavgm.lr feddyn.alpha fedgkd_plus.temperature fedspeed.mu fedyogi.lr "
-    "fedyogi.tau moon.tau norm_clip.bound per_fedavg.delta propfair.baseline",
+    "fedyogi.tau moon.tau norm_clip.bound per_fedavg.delta propfair.baseline ima.least",
     "(0, 1]": "scaffnew.p top_k.share",
     "[0, 0.5)": "krum.share multi_krum.share trimmed_mean.share",
     "[0, 1)": "dafkd.server_momentum fedadagrad.beta1 fedadam.beta1 fedadam.beta2 "
     "fedavgm.momentum feddf.server_momentum fedgkd_plus.server_momentum fedgo.server_momentum "
     "fedyogi.beta1 fedyogi.beta2 ima.decay",
     "[0, 1]": "apfl.alpha fedfa.momentum fedgma.threshold fedspeed.alpha superfed_lm.start "
-    "superfed_mm.start",
+    "superfed_mm.start ima.start",
     "[1, inf)": "dafkd.fakes dafkd.server_batch discriminators.fakes ditto.personal_epochs "
     "fedcgan.per_class fedcvae.per_class feddf.server_batch fedevg.chain_steps fedevg.per_class "
     "fedgan.critic_steps fedgkd_plus.models fedgkd_plus.server_batch fedgo.server_batch "

@@ -32,7 +32,7 @@ from support.worlds import federation
         (FedProx(mu=0.0, squared=False), FedAvg()),
         (Scaffold(corrects=False), FedAvg()),
         (IMA(FedAvg(), window=1, decay=0.01), FedAvg()),
-        (IMA(Scaffold(), start=1.5), Scaffold()),
+        (IMA(Scaffold(), start=1.0), Scaffold()),
         (IMA(FedNova(), window=1, decay=0.01), FedNova()),
     ],
     ids=str,

@@ -114,7 +114,7 @@ def test_degenerate_cases_to_the_bit(inner: Method) -> None:
     """P = 1 is the inner method, and with t_s > R IMA never acts."""
     theirs, _, _ = play(federation(method=inner))
     window, _, _ = play(federation(method=IMA(inner, window=1, scheme="none")))
-    late, _, _ = play(federation(method=IMA(inner, start=1.5)))
+    late, _, _ = play(federation(method=IMA(inner, start=1.0)))
     assert_close(window["params"], theirs["params"], 0)
     assert_close(late["params"], theirs["params"], 0)
 

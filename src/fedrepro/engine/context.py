@@ -59,15 +59,15 @@ class Inputs:
         classes: number of classes; 0 if samples have none.
         range: smallest and largest value of a scaled pixel; None if samples are not images, or if
             the range differs between channels.
-        span: the same over all channels; None if samples are not images.
         unheld: classes of which no client has a training sample.
+        span: the range over all channels; None if samples are not images.
     """
 
     shape: tuple[int, ...] = ()
     classes: int = 0
     range: tuple[float, float] | None = None
-    span: tuple[float, float] | None = None
     unheld: tuple[int, ...] = ()
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
     """
     variants = """  ima: {window: 1}
   wide: {variant_of: ima, window: 3}
-  never: {variant_of: ima, start: 2.0}
+  never: {variant_of: ima, start: 1.0}
   kept: {variant_of: ima}
   other: {variant_of: ima, start: 0.0}
   strong: {variant_of: fedprox, mu: 1.0}
