@@ -63,7 +63,7 @@ def test_the_rate_follows_a_schedule(given: dict[str, Any], rates: list[float]) 
     ("method", "given"),
     [
         ("scaffold", {}),
-        ("ima+scaffnew", {}),
+        ("ima+scaffold", {}),
         ("qfedavg", {}),
         ("pfedme", {"inner_steps": 1, "test_fraction": 0.2}),
     ],

@@ -16,17 +16,20 @@ from dataclasses import dataclass
 
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
-from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import epochs_of, some_epochs
+from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
 class FedAvgFT(Method):
     """FedAvg, and a fine-tuned head for each client (Collins et al., ICML 2021)."""
 
-    shared_epochs: PositiveWhole | None = None  # of the shared model in a round; None: up to five
+    shared_epochs: int | None = None  # of the shared model in a round; None: up to five
+
+    def __post_init__(self):
+        whole_or_none("fedavg_ft", "shared_epochs", self.shared_epochs)
 
     def check(self, ctx):
         ctx.net.require_trained_parts("fedavg_ft")

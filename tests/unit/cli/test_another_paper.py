@@ -235,8 +235,10 @@ def more_cells(*settings: str, **keys: Any) -> Edit:
     """Further cells like the first one."""
     return lambda papers: replace(
         papers,
-        cells=papers.cells
-        + tuple(replace(papers.cells[0], setting=name, **keys) for name in settings),
+        cells=[
+            *papers.cells,
+            *(replace(papers.cells[0], setting=name, **keys) for name in settings),
+        ],
     )
 
 
@@ -265,7 +267,7 @@ def scores(unit: str, *numbers: tuple[float, float | None, str], **keys: Any) ->
                     decimals=len(text.split()[0].partition(".")[2]), method=f"M{place}", **keys)
             for place, (mean, std, text) in enumerate(numbers)
         )  # fmt: skip
-        return replace(of_paper(metrics=metrics)(papers), cells=papers.cells + some)
+        return replace(of_paper(metrics=metrics)(papers), cells=[*papers.cells, *some])
 
     return edit
 
@@ -293,7 +295,7 @@ def of_another(papers: Published) -> Published:
     entry = papers.ledger[0].model_copy(update={"system": "other", "tables": ["table_9"]})
     return replace(
         papers,
-        cells=papers.cells + cells + cells,
+        cells=[*papers.cells, *cells, *cells],
         systems={**papers.systems, "other": about},
         claims=(*papers.claims, bad, bad),
         ledger=(*papers.ledger, entry, entry),

@@ -208,7 +208,7 @@ def test_a_paper_needs_no_more_than_its_text_and_its_cells(tmp_path: Path) -> No
     (folder / "cells.csv").write_text("\n".join(head), encoding="utf-8")
     papers = published.load(tmp_path)
     assert [cell.mean for cell in papers.cells] == [81.17]
-    assert papers.ledger == papers.claims == ()
+    assert papers.ledger == papers.claims == []
     # All other files are optional; a row each belongs to its item, in the file's order.
     for name, text in {
         "notes.csv": "item,note\ntable_1,first\ntable_2,other\ntable_1,second\n",
