@@ -97,9 +97,8 @@ class FedEvg(Method):
 
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)
-        if (
-            ctx.net.mixes_in_training()
-        ):  # real images, those of the set and the chain share a mini-batch
+        # Real images, those of the set and those of the chain share a mini-batch.
+        if ctx.net.mixes_in_training():
             why = "model: expected one without BatchNorm: no output may depend on other samples"
             raise refusal("method fedevg", why, "model")
         if self.reinitialise:

@@ -1,4 +1,4 @@
-"""What the rules' inputs and parameters say of runs."""
+"""Runs, as the rules have them in their inputs and parameters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
