@@ -11,6 +11,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 # torch.compile else starts processes that import torch, which takes longer than what is compiled.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# A tokenizer that is not there would else be asked of a hub, again and again for a minute.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # No test pulls the plug: what a crash may leave is seen by `support/crashing_disk.py`. Waiting for
 # the disk at every file of every run takes longer than much of what is tested.

@@ -29,6 +29,7 @@ from fedrepro.run.results import REFERENCE, RunRecord
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import damaged
 from fedrepro.support.files import read_bytes
+from fedrepro.support.scoped_cache import ScopedCache
 
 NAME = "replayed.json"  # in a paper's folder of reference results
 RECORD = "rounds.parquet"  # its first rows are compared
@@ -96,8 +97,16 @@ def replay_of(record: RunRecord) -> Replay | None:
     return replay if replay and replay.record == files.get(RECORD) else None
 
 
+_identities = ScopedCache[tuple[Path, RunKey, Path], Identity]()
+
+
 def identity_of_record(record: RunRecord) -> Identity:
     """The identity of a result; a replay with the same bits counts as made by the code it names."""
+    key = record.root, record.run, record.folder
+    return _identities.of(key, lambda: _identity_of(record))
+
+
+def _identity_of(record: RunRecord) -> Identity:
     identity, replay = Identity.of(record.manifest), replay_of(record)
     if replay and replay.agrees:
         return replace(identity, numerics=numerics.recorded(replay.numerics))
