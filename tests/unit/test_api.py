@@ -455,6 +455,22 @@ def test_a_module_and_torch_are_left_as_they_were() -> None:
     assert not any(map(torch.equal, trained.parameters(), before))
 
 
+def test_a_model_that_clients_keep_is_none_and_a_part_of_one_is_told() -> None:
+    """Their own are not in the file, which has what each of them started with."""
+    shared = {"local": None, "fedper": "part", "ditto": "whole", "median+lg_fedavg": "part"}
+    for method, told in shared.items():
+        run = fr.train(method, "twonn", CLIENTS, rounds=1, test_fraction=0.2)
+        if told is None:
+            with refused("missing", names="local"):
+                _ = run.model
+            continue
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert isinstance(run.model, nn.Module)
+        assert len(said) == (told == "part"), method
+        assert all(each.filename == __file__ for each in said)
+
+
 def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
     first = fr.train("fedavg", "logistic", CLIENTS, rounds=1, folder=tmp_path / "run")
     fr.train("fedavg", "logistic", CLIENTS, rounds=1, seed=2, folder=tmp_path / "other")

@@ -123,10 +123,12 @@ class Run:
     def model(self) -> "nn.Module":
         """The trained shared model, in evaluation mode.
 
-        What training cannot change is not in the file: the model is built as it was.
+        What training cannot change is not in the file: the model is built as it was. Inputs must be
+        as in training: bytes divided by 255 and, where ``manifest["data"]`` states a mean and std,
+        standardised by them. A part that each client keeps has its initial values, with a warning.
 
         Raises:
-            UserError: if the method has no shared model, the model's name is unknown, or its file
+            UserError: if clients share no model, the model's name is unknown, or its file
                 has changed; for an unfinished run; and for a landed result, which keeps none.
         """
         if not self.finished:

@@ -1,5 +1,6 @@
 """Build the model of a finished run from its file."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -8,6 +9,7 @@ from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.data.readers.packing import Shapes, shapes_from
 from fedrepro.engine.initialise import LOADED
 from fedrepro.engine.modules import fill
+from fedrepro.methods.registry import compose
 from fedrepro.models import registry
 from fedrepro.models.weights import untrained
 from fedrepro.provenance import numerics
@@ -15,7 +17,7 @@ from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
 from fedrepro.support import rng
-from fedrepro.support.errors import refusal
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import drawing_on, stream
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 def read_model(run: "Run") -> nn.Module:
     """The trained shared model of a run, in evaluation mode.
 
+    It warns of parts that each client keeps, which have their initial values.
+
     Raises:
         UserError: if it has none, or its name is unknown.
     """
     tensors, facts = load_tree(run.folder / MODEL)
-    if facts.get("part") != "" or facts["clients"] is not None:
+    if facts.get("part") != "" or facts["clients"] is not None or _shares_no_model(run):
         raise refusal(run.folder, f"{run.method} has no shared model", code="missing")
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
     name, recorded = facts["model"], numerics.recorded(run.manifest.get("numerics", {}))
@@ -47,7 +51,20 @@ def read_model(run: "Run") -> nn.Module:
         _refuse_another(run, run.architecture, shape, outputs, known)
     fill(module, tensors)
     LOADED[id(module)] = module
+    if run.manifest.get("shares_part_of_model"):
+        line = f"model: with {run.method} each client keeps a part of it: that is as initially here"
+        warnings.warn(line, stacklevel=4)
     return module.eval()
+
+
+def _shares_no_model(run: "Run") -> bool:
+    """Return True if each client keeps the whole model: the file then has the initial one."""
+    made = run.manifest["run"]
+    try:
+        method, _ = compose(made["composition"], made["hyperparameters"], run.plugins)
+    except UserError:  # of a method that only the program that made the run knows
+        return False
+    return method.own_classifier
 
 
 def _refuse_another(run: "Run", build: Any, shape: Shapes, outputs: int, recorded: str) -> None:

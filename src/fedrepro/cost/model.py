@@ -222,7 +222,11 @@ class CostModel:
         """Seconds of this machine's finished runs divided by the predicted ones, by kind."""
         ratios: dict[object, list[float]] = {}
         for record in recent_runs(self.bench):
-            if timed := self.timed(record):
+            try:
+                timed = self.timed(record)
+            except UserError:  # of a method whose file is gone or broken
+                continue
+            if timed:
                 cost, ratio = timed
                 for key in self._kinds(cost):
                     ratios.setdefault(key, []).append(ratio)
