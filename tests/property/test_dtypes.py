@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.check.world import Data, Memory
 from fedrepro.engine import tree
@@ -44,6 +45,26 @@ def default(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+class Factor(nn.Module):
+    """A parameter without axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.tensor(1.5, dtype=torch.float64))
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.value, 1.5)
+
+
+def with_factor(world: Federation) -> Federation:
+    """The same world, with a model whose last layer's outputs are multiplied by one."""
+    module = world.context.net.module
+    layer = [each for each in module.modules() if isinstance(each, nn.Linear)][-1]
+    layer.add_module("factor", Factor())
+    layer.register_forward_hook(lambda layer, inputs, outputs: outputs * layer.factor.value)
+    return replace(world, context=replace(world.context, net=Net(module)))
+
+
 def in_float32(world: Federation) -> Federation:
     """The same world, with all that it was made with in float32."""
 
@@ -73,6 +94,7 @@ def played(
     with default(dtype):
         momentum = 0.0 if name == "scaffnew" else 0.9
         made = federation(name, EARLY, rounds=2, momentum=momentum, execute=execute)
+        made = with_factor(made)
         world = made if dtype == torch.float64 else in_float32(made)
         server, states = begin(world), Memory()
         first = {"server": server}

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import importlib
 import itertools
 import math
 import subprocess
@@ -488,6 +489,33 @@ def test_an_import_inside_of_a_function_counts(
     monkeypatch.delitem(sys.modules, "a_helper")
     with pytest.raises(UnknownError, match="a_helper"):
         identity_of(Holds(notebook("def f():\n    import a_helper\n")["f"]), False)
+
+
+@pytest.mark.parametrize("way", ["held", "getattr(ops, 'scale')", "vars(ops)['scale']", "import"])
+def test_what_a_module_uses_counts_where_nobody_names_what_it_gives(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file behind the one that a model's code refers to."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "an_op.py").write_text("import a_deep_op\ndef scale(x): return a_deep_op.of(x)\n")
+
+    def told(by: float) -> str:
+        (tmp_path / "a_deep_op.py").write_text(f"def of(x): return x * {by}\n")
+        for name in ("an_op", "a_deep_op"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        ops = importlib.import_module("an_op")
+        code = f"def f(x): return {way}(x)\n"
+        if way == "import":
+            code = "def f(x):\n    import an_op\n    return getattr(an_op, 'scale')(x)\n"
+        what = ops if way == "held" else notebook(code, ops=ops)["f"]
+        return identity_of(Holds({"what": what}), False)
+
+    try:
+        assert told(2) == told(2) != told(3.5)
+    finally:
+        for name in ("an_op", "a_deep_op"):
+            sys.modules.pop(name, None)
 
 
 X = np.eye(3, dtype="float32")[[0, 1, 2, 0, 1, 2]]

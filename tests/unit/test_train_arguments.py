@@ -312,6 +312,9 @@ def test_training_begins_with_given_weights(tmp_path: Path) -> None:
         {"weight": torch.ones(3, 3), "bias": torch.ones(3), "more": torch.ones(1)},
         {"weight": np.ones((3, 3)), "bias": np.ones(3)},
         {"state_dict": {"weight": torch.ones(3, 3), "bias": torch.ones(3)}},
+        {"weight": torch.ones(3, 3).to_sparse(), "bias": torch.ones(3)},
+        {"weight": torch.ones(3, 3, device="meta"), "bias": torch.ones(3)},
+        {"weight": torch.ones(3, 3, dtype=torch.complex64), "bias": torch.ones(3)},
     ],
 )
 def test_other_weights_are_refused(initial: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor, nn, strided
 from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
@@ -248,6 +248,9 @@ def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             if not isinstance(leaf, Tensor):
                 wanted = "a tensor: of a checkpoint, pass the state dict in it"
                 raise bad_value(WHERE, f"initial.{name}", type(leaf).__name__, wanted)
+            if leaf.is_meta or leaf.layout != strided or leaf.is_complex():
+                kind = "meta" if leaf.is_meta else f"{leaf.layout}, {leaf.dtype}"
+                raise bad_value(WHERE, f"initial.{name}", kind, "a dense tensor of real numbers")
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}, {}
     file = place_of(initial, WHERE, "initial", "a state dict, or a file of safetensors")
     try:

@@ -37,7 +37,9 @@ CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 # By which a function reads what it does not name.
-UNSEEN = {"eval", "exec", "globals"}
+UNSEEN = {"__import__", "eval", "exec", "globals", "import_module"}
+# By which it takes attributes of a module that it does not name.
+UNNAMED = {"__dict__", "getattr", "getmembers", "vars"}
 # Attributes of classes that say nothing of what they do, or count classes.
 UNSAID = {
     "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__",
@@ -83,10 +85,14 @@ class _Walk:
         self._weights = weights
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # an id may be given anew to another object
+        self._whole: set[str] = set()  # modules of which all counts
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Any, named: bool = False) -> None:
+        """Add a value; of a module, all it may use if nobody says which ``named`` part is used."""
         if self._add_plain(value):
             return
+        if isinstance(value, types.ModuleType) and not named:
+            self._add_used_by(value)
         if id(value) in self._numbers:
             self._say("again", self._numbers[id(value)])
             return
@@ -219,17 +225,36 @@ class _Walk:
             self._say(space["__name__"], _version_of(space["__name__"]))
             return
         named = _names(function.__code__)
+        all_named = set[str]().union(*named.values())
+        literal = not UNNAMED & all_named
         attributes = {name for kind in ATTRIBUTES for name in named.get(kind, ())}
-        if unseen := UNSEEN & set().union(*named.values()):
+        if unseen := UNSEEN & all_named:
             raise UnknownError(f"a function with `{min(unseen)}`, by which it may read anything")
         for name in sorted({name for kind in GLOBALS for name in named.get(kind, ())}):
             if name in space:
-                self._each(name, space[name])
+                self._say(name, 1)
+                self.add(space[name], named=literal)
                 self._add_used(space[name], attributes)
             elif not hasattr(builtins, name):
                 self._say("undefined", name)
         for name in sorted(named.get("IMPORT_NAME", ())):
-            self._add_used(_imported(name, space.get("__package__")), attributes)
+            module = _imported(name, space.get("__package__"))
+            if module and not literal:
+                self.add(module)
+            self._add_used(module, attributes)
+
+    def _add_used_by(self, module: types.ModuleType) -> None:
+        """The files of yours from which a module of yours takes something, directly or not."""
+        if module.__name__ in self._whole or _is_installed(module.__name__):
+            return
+        self._whole.add(module.__name__)
+        for value in vars(module).values():
+            name = value.__name__ if isinstance(value, types.ModuleType) else None
+            name = name or getattr(value, "__module__", None)
+            other = sys.modules.get(name) if isinstance(name, str) else None
+            if other is not None and other is not module and not _is_installed(other.__name__):
+                self._say("used", other.__name__, _version_of(other.__name__))
+                self._add_used_by(other)
 
     def _add_used(self, module: object, attributes: set[str]) -> None:
         """Whatever a function may take from a module of yours: by the names of its attributes."""

@@ -218,7 +218,8 @@ def _refuse_returned(returned: Any, outputs: Any) -> None:
     """
     if not isinstance(outputs, Tensor) or not outputs.ndim:
         wanted = "a tensor [n, outputs], or an object whose `logits` are one"
-        raise TypeError(f"its forward pass returns a {type(outputs).__name__}: expected {wanted}")
+        what = "a number" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
+        raise TypeError(f"its forward pass returns {what}: expected {wanted}")
     fields = getattr(returned, "_fields", ())
     for name in fields:
         if name.startswith("aux_logits") and getattr(returned, name) is not None:
@@ -272,7 +273,19 @@ def refuse_unaccepted(
         raise refusal(where, why, changed[0])
     if not tested.outputs.is_floating_point():
         raise bad_value(where, "outputs", str(tested.outputs.dtype), "real numbers")
-    return tuple(tested.outputs.shape)
+    shape = tuple(tested.outputs.shape)
+    try:
+        alone = tuple(_called(module, arguments(x[:1]), training=False).outputs.shape)
+    except TypeError:
+        alone = ()
+    except Exception:  # of a model that needs several
+        return shape
+    if len(x) > 1 and alone != (1, *shape[1:]):
+        wanted = (
+            f"{[1, *shape[1:]]}: say squeeze(-1) for squeeze(), so that samples keep their axis"
+        )
+        raise bad_value(where, "outputs", f"{[*alone]} for one sample", wanted)
+    return shape
 
 
 def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tuple[_Call, bool]:
@@ -283,6 +296,8 @@ def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tu
     """
     given, other = calls
     modes = {"training": True, "testing": False}
+    inputs = [each for each in (*given[0], *given[1].values()) if isinstance(each, Tensor)]
+    versions = [each._version for each in inputs]
     try:
         tested, first = (_called(module, given, training) for training in (False, True))
         later, others = {}, {}
@@ -298,13 +313,13 @@ def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tu
         wanted = "an nn.Parameter, layers in an nn.ModuleList, or requires_grad_(False)"
         why = f"its forward pass uses a tensor {[*leaf.shape]} that requires gradients and is none"
         raise refusal(where, f"{why} of its own: expected {wanted}")
+    remedy = "keep what changes in buffers, and draw from global generators"
+    if versions != [each._version for each in inputs]:
+        remedy = "it changes its inputs in place, so work on a copy of them"
     for mode, before in (("training", first), ("testing", tested)):
         if _differ(before.outputs, later[mode].outputs):
-            why = (
-                f"the same weights, samples and seed give other outputs in a later forward "
-                f"pass in {mode}: keep what changes in buffers, and draw from global generators"
-            )
-            raise refusal(where, why)
+            why = "the same weights, samples and seed give other outputs in a later forward pass in"
+            raise refusal(where, f"{why} {mode}: {remedy}")
     return first, True in others and not alike(others[True][0], first.outputs[0])
 
 

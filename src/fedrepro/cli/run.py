@@ -200,7 +200,7 @@ def progress_lines(name: str) -> "Report":
         # NaN before the first evaluation, and where predictions are neither right nor wrong.
         known, loss = math.isfinite(progress.accuracy), progress.scores.get("test_loss", math.nan)
         score = f", loss {loss:.4g}" if math.isfinite(loss) else ""
-        whose = "clients' " if "client_accuracy" in progress.scores else ""
+        whose = "clients' " if progress.of_clients else ""
         score = f", {whose}accuracy {progress.accuracy:.2%}" if known else score
         say(
             f"{name}: round {progress.round} of {progress.rounds}, "

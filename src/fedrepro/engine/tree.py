@@ -163,7 +163,8 @@ def subtract(left: Branch, right: Branch) -> Branch:
 
 
 def scale(tree: Branch, factor: float | Tensor) -> Branch:
-    return apply(lambda leaf: leaf * factor, tree)
+    # A leaf without axes would else take the type of a factor in float64.
+    return apply(lambda leaf: (leaf * factor).to(leaf.dtype), tree)
 
 
 def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
@@ -175,7 +176,7 @@ def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
         >>> tree.mix({"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 0.0])}, 0.25)
         {'w': tensor([1., 3.])}
     """
-    return apply(lambda a, b: a + weight * (b - a), left, right)
+    return apply(lambda a, b: (a + weight * (b - a)).to(a.dtype), left, right)
 
 
 def where(mask: Tensor, left: Branch, right: Branch) -> Branch:

@@ -281,7 +281,8 @@ def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Mo
     """A copy of what a function of the user's own returns, which may be the same module each time.
 
     Raises:
-        UserError: if it is not a module or has no parameters.
+        UserError: if it is not a module or has no parameters, or if it can't be copied and is the
+            same each time: training would change the user's.
     """
     torch_nn = import_module("torch.nn")
     copied: Callable[[nn.Module], nn.Module] = import_module("fedrepro.support.copies").copied
@@ -298,5 +299,10 @@ def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Mo
             raise bad_value(f"model {name}", f"{part}.sparse".lstrip("."), True, wanted)
     try:
         return copied(module)
-    except (TypeError, RuntimeError):  # a lock, a file or a generator in it
+    except (TypeError, RuntimeError) as error:  # a lock, a file or a generator in it
+        with import_module("torch").random.fork_rng([]):
+            again = function(input_shape, outputs)
+        if again is module:
+            why = f"can't be copied ({error}): expected a function that builds a new one each time"
+            raise refusal(f"model {name}", why) from error
         return module

@@ -68,7 +68,8 @@ class Progress:
     Speed and time left leave out the first round of a call, which may be far slower: it compiles
     and warms up. ``seconds_left`` is None after that round.
 
-    ``scores`` is what this round recorded, empty if it was not evaluated.
+    ``scores`` is what this round recorded, empty if it was not evaluated. ``accuracy`` is the last
+    that was recorded: the plain mean of clients' if ``of_clients``, else on the test set.
     """
 
     round: int
@@ -77,6 +78,7 @@ class Progress:
     seconds_left: float | None
     accuracy: float
     scores: Mapping[str, float] = field(default_factory=dict)
+    of_clients: bool = False
 
 
 Report = Callable[[Progress], None]
@@ -340,12 +342,13 @@ def _play(
         state.cpu_seconds += now_cpu - cpu
         wall, cpu = now, now_cpu
         speed = (state.done - first) / (now - started_at)
-        column = "client_accuracy" if plan.scores_clients else "test_accuracy"
+        of_clients = plan.scores_clients
+        column = "client_accuracy" if of_clients else "test_accuracy"
         accuracy = state.rounds.last().get(column, math.nan)
         left = None if warming_up else (rounds - state.done) / speed
         if warming_up:
             started_at, first, warming_up = now, state.done, False
-        report(Progress(state.done, rounds, speed, left, accuracy, _scores(state)))
+        report(Progress(state.done, rounds, speed, left, accuracy, _scores(state), of_clients))
         signal_number = stop.signal_number
         if state.done == rounds or state.ended:
             return

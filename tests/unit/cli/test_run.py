@@ -204,19 +204,24 @@ def test_the_time_left_is_told_in_words(
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "scores", "score"),
+    ("accuracy", "scores", "of_clients", "score"),
     [
-        (0.125, {"test_loss": 2.5}, ", accuracy 12.50%"),
-        (0.125, {"client_accuracy": 0.125}, ", clients' accuracy 12.50%"),
-        (math.nan, {"test_loss": 2.5}, ", loss 2.5"),
-        (math.nan, {"test_loss": math.nan}, ""),
-        (math.nan, {}, ""),
+        (0.125, {"test_loss": 2.5}, False, ", accuracy 12.50%"),
+        (0.125, {"client_accuracy": 0.125}, True, ", clients' accuracy 12.50%"),
+        (0.125, {}, True, ", clients' accuracy 12.50%"),  # of an earlier round
+        (math.nan, {"test_loss": 2.5}, False, ", loss 2.5"),
+        (math.nan, {"test_loss": math.nan}, True, ""),
+        (math.nan, {}, False, ""),
     ],
 )
 def test_a_line_has_the_accuracy_or_else_the_loss(
-    capsys: pytest.CaptureFixture[str], accuracy: float, scores: dict[str, float], score: str
+    capsys: pytest.CaptureFixture[str],
+    accuracy: float,
+    scores: dict[str, float],
+    of_clients: bool,
+    score: str,
 ) -> None:
-    run.progress_lines("x")(Progress(3, 9, 1.0, None, accuracy, scores))
+    run.progress_lines("x")(Progress(3, 9, 1.0, None, accuracy, scores, of_clients))
     assert capsys.readouterr().err == f"x: round 3 of 9, 1.00 rounds/s{score}\n"
 
 

@@ -1,7 +1,9 @@
 """Losses and scores of every task from their definitions, of unequal clients and short batches."""
 
 import math
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from fedrepro.engine.losses import with_loss
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import TASKS, WORDLESS, Task
 from fedrepro.support.rng import stream
+from support.refusals import refused
 
 WORDS, LENGTH, LABELS, CLASSES = 9, 5, 3, 4
 
@@ -222,8 +225,8 @@ def test_the_auroc_of_labels_is_a_mean_over_those_that_differ_in_a_client() -> N
 # --- losses of the user's own -------------------------------------------------------------------
 def of_each(task: Task, function: Any) -> tuple[list[float], float]:
     """A loss's value for each of three samples, and their mean as training takes it."""
-    made = with_loss(task, "own", function, "cpu")
     outputs, targets = outputs_and_targets(task.name, 3)
+    made = with_loss(task, "own", function, "cpu", targets, outputs.shape[-1])
     values = made.losses(outputs, targets, "none")
     assert values.shape == (3,)
     return values.tolist(), float(made.losses(outputs, targets, "mean"))
@@ -261,15 +264,37 @@ def test_a_loss_of_one_s_own_is_a_mean_over_samples() -> None:
     assert mean == pytest.approx(float(each.mean()))
 
 
-def test_a_loss_with_weights_of_its_own_knows_only_its_mean() -> None:
-    def weighted(
-        outputs: Tensor, targets: Tensor, weight: float = 2, reduction: str = "mean"
-    ) -> Any:
-        losses = weight * (outputs - targets).abs()
-        return losses.mean() if reduction == "mean" else losses
+def test_a_loss_whose_mean_is_another_knows_only_its_mean() -> None:
+    """Over what was measured, say: that mean is trained on, as behind a lambda."""
 
-    values, mean = of_each(TASKS["multi_label"], weighted)
-    assert values == pytest.approx([mean] * 3)
+    def masked(outputs: Tensor, targets: Tensor, least: float, reduction: str = "mean") -> Any:
+        counted = targets > least
+        losses = (outputs - targets).abs() * counted
+        return losses.sum() / counted.sum() if reduction == "mean" else losses
+
+    class Masked(nn.Module):
+        def __init__(self, least: float, reduction: str = "mean") -> None:
+            super().__init__()
+            self.least, self.reduction = least, reduction
+
+        def forward(self, outputs: Tensor, targets: Tensor) -> Any:
+            return masked(outputs, targets, self.least, self.reduction)
+
+    task, (outputs, targets) = TASKS["regression"], outputs_and_targets("regression", 3)
+    middle = float(targets.median())
+    for least, alone in ((middle, False), (-math.inf, True)):
+        wanted = float(masked(outputs[..., 0], targets, least))
+        for function in (Masked(least), partial(masked, least=least)):
+            values, mean = of_each(task, function)
+            assert mean == pytest.approx(wanted)
+            assert (values == pytest.approx([mean] * 3)) != alone
+
+
+def test_a_loss_that_cannot_be_copied_is_refused() -> None:
+    loss = nn.L1Loss()
+    loss.lock = threading.Lock()  # type: ignore[assignment]
+    with refused(names="own"):
+        of_each(TASKS["regression"], loss)
 
 
 def test_a_loss_of_a_binary_task_gets_numbers_of_one_shape_and_type() -> None:

@@ -136,7 +136,20 @@ def test_a_model_of_one_s_own_is_a_copy_where_it_can_be() -> None:
     assert made is not module and torch.equal(made.weight, module.weight)  # type: ignore[arg-type]
     locked = nn.Linear(3, 2)
     locked.lock = threading.Lock()  # type: ignore[assignment]
-    assert models.made("mine", lambda shape, outputs: locked, (3,), 2) is locked
+    with refused(names=("mine", "copied")):  # else it would be trained in place
+        models.made("mine", lambda shape, outputs: locked, (3,), 2)
+
+    def build(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        layer = nn.Linear(shape[0], outputs)
+        layer.lock = threading.Lock()  # type: ignore[assignment]
+        return layer
+
+    before = torch.get_rng_state()
+    one = models.made("mine", build, (3,), 2)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    assert torch.equal(build((3,), 2).weight, one.weight)  # type: ignore[arg-type]
+    assert torch.equal(torch.get_rng_state(), after)
     for wrong in (lambda shape, outputs: 7, lambda shape, outputs: nn.ReLU()):
         with refused(names="mine"):
             models.made("mine", wrong, (3,), 2)

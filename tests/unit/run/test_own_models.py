@@ -462,6 +462,38 @@ def test_a_last_mini_batch_of_one_sample_is_known_before_the_first_round() -> No
     fr.train("fedavg", model, clients, rounds=before, **options)  # it is not asked before
 
 
+class Squeezed(Base):
+    """Of one sample it returns outputs without the axis of samples, and of one output a number."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).squeeze()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_outputs_of_one_sample_keep_its_axis(outputs: int) -> None:
+    """Also where none is met: its last mini-batches and test sets may be of one sample."""
+    targets = [(x, x[:, 0]) if outputs == 1 else (x, y) for x, y in (*CLIENTS, TEST)]
+    task: Any = {"task": "regression"} if outputs == 1 else {}
+    with refused(key="outputs", names="[1"):
+        fr.train("fedavg", Squeezed, targets[:2], rounds=1, test=targets[2], **task)
+
+
+class Multiplied(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mul_(2))
+
+
+class Cut(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.relu_())
+
+
+def test_inputs_that_are_changed_in_place_are_named_where_it_matters() -> None:
+    with refused(names=("Multiplied", "inputs")):
+        losses(Multiplied)
+    assert losses(Cut) == losses(lambda *about: nn.Sequential(nn.ReLU(), Base()))
+
+
 class Parted(nn.Module):
     """With a function between body and head, or in the body."""
 
