@@ -44,7 +44,7 @@ from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
-from fedrepro.run.results import RunRecord, read_run, reference_runs
+from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs
 from fedrepro.support.errors import refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.scoped_cache import read_once
@@ -173,14 +173,22 @@ def _without_page(
     written: Collection[RunKey],
     left_over: Iterable[Path],
 ) -> list[RunRecord]:
-    """This machine's runs whose pages are not made with their tables' pages, or link to none."""
+    """This machine's runs whose pages are not made with their tables' pages, or link to none.
+
+    Nor is a page that shows an earlier result of its run, whose manifest is beside it.
+    """
     many = {run for target in targets if len(target.runs) > MANY for run in target.runs}
     many.difference_update(written)
     links = [f"{page.parent.name}/{page.name}" for page in left_over]
 
     def is_due(run: RunRecord) -> bool:
         page = root / SITE / run.page
-        if run.run in many or not page.exists():
+        try:
+            shown = (page.with_suffix("") / MANIFEST).read_bytes()
+            current = shown == (root / run.folder / MANIFEST).read_bytes()
+        except OSError:
+            current = False
+        if run.run in many or not (current and page.exists()):
             return True
         return bool(links) and any(link in page.read_text(encoding="utf-8") for link in links)
 

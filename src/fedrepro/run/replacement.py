@@ -5,15 +5,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
+from fedrepro.run.record import DECISION_COLUMNS, MIXTURE_COLUMNS
 from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
-from fedrepro.support.errors import refusal, unreadable, writing
+from fedrepro.run.run_archive import read_columns
+from fedrepro.run.store import KEY
+from fedrepro.support.errors import UserError, refusal, unreadable, writing
 from fedrepro.support.files import absorb, replace_folder, settle
 
-# What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
-# command. Nobody else gives these names.
 OF_A_RUN = re.compile(r"(manifest|timing)\.json|(rounds|clients)\.parquet|model\.safetensors")
-LEFT_BY_SNAKEMAKE = re.compile(r"decisions\.parquet|mixtures\.parquet|round\d+-\w+\.safetensors")
+# What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
+# command. The columns of tables by their names.
+TABLES = {"decisions.parquet": DECISION_COLUMNS, "mixtures.parquet": MIXTURE_COLUMNS}
+OF_A_ROUND = re.compile(r"round\d+-\w+\.safetensors")
 
 # The finished runs that a new one may replace: none, those of another configuration, code or data,
 # or all.
@@ -33,9 +39,22 @@ def _ours(folder: Path) -> set[str]:
 
     Those that its manifest lists; without one, those that Snakemake left of a run.
     """
-    names = (path.name for path in (folder.iterdir() if folder.is_dir() else ()))
-    left = {name for name in names if LEFT_BY_SNAKEMAKE.fullmatch(name)}
-    return files_of_run(folder) or left
+    files = folder.iterdir() if folder.is_dir() else ()
+    return files_of_run(folder) or {file.name for file in files if _left_by_snakemake(file)}
+
+
+def _left_by_snakemake(file: Path) -> bool:
+    """Return True for a file of a run by its name and content: a name may be someone's own too."""
+    try:
+        if columns := TABLES.get(file.name):
+            found = read_columns(file, file, lambda column: [])
+            return tuple(found)[: len(columns)] == columns
+        if not OF_A_ROUND.fullmatch(file.name):
+            return False
+        with safe_open(file, framework="np") as opened:
+            return KEY in (opened.metadata() or {})
+    except (UserError, SafetensorError, OSError):
+        return False
 
 
 def put_back(folder: Path) -> None:
@@ -64,7 +83,7 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
     """Refuse a folder that holds files, and no manifest of a run: they are someone's own.
 
     Args:
-        outside: whether it is no folder of a workbench, in which Snakemake may have left files.
+        outside: whether it is no folder of a workbench, in which Snakemake leaves files.
 
     Raises:
         UserError: with one of their names; also for the working directory, which a rename would
@@ -80,7 +99,7 @@ def refuse_foreign(folder: Path, *, outside: bool = False) -> None:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise unreadable(folder, error.strerror) from error
-    names = [name for name in names if outside or not LEFT_BY_SNAKEMAKE.fullmatch(name)]
+    names = [name for name in names if outside or not _left_by_snakemake(folder / name)]
     if not outside and folder.absolute().parts[-6:-4] == ("results", "runs"):
         # Someone's notes beside a run whose files Snakemake has removed: they stay.
         names = [name for name in names if OF_A_RUN.fullmatch(name)]

@@ -199,8 +199,8 @@ def test_two_pages_may_write_the_files_of_one_run_at_once(tmp_path: Path) -> Non
     renderer = Renderer(make_system(tmp_path, "ima"))
     folder = tmp_path / "reports/site/runs/x"
     folder.mkdir(parents=True)
-    for name in (".log.txt.12.tmp", "old.parquet", "log.txt", "notes.txt"):
+    for name in (".log.txt.12.tmp", "decisions.parquet", "own.parquet", "log.txt", "notes.txt"):
         (folder / name).touch()
     renderer.remove_others(Path("runs/x"), {"log.txt"}, OURS)
-    left = {".log.txt.12.tmp", "log.txt", "notes.txt"}
+    left = {".log.txt.12.tmp", "log.txt", "notes.txt", "own.parquet"}
     assert {file.name for file in folder.iterdir()} == left

@@ -321,11 +321,17 @@ def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) ->
         page.touch()
     left_over = site._left_over(tmp_path, {("mine", "known"), ("yours", "renamed")})
     assert left_over == [Path("reports/site/mine/renamed.html")]
-    runs: Any = [SimpleNamespace(run=n, page=Path(f"runs/{n}.html")) for n in range(3)]
-    for run, named in zip(runs[1:], ("renamed", "known"), strict=True):
+    runs: Any = [
+        SimpleNamespace(run=n, page=Path(f"runs/{n}.html"), folder=Path(f"results/runs/{n}"))
+        for n in range(4)
+    ]
+    for run, named in zip(runs[1:], ("known", "renamed", "known"), strict=True):
         page = tmp_path / "reports/site" / run.page
-        page.parent.mkdir(exist_ok=True)
+        for folder, what in ((page.with_suffix(""), 0), (tmp_path / run.folder, run.run == 1)):
+            folder.mkdir(parents=True)
+            (folder / "manifest.json").write_text(f'{{"rounds_done": {int(what)}}}')
         page.write_text(f'<a href="../mine/{named}.html#row-1">')
     due = site._without_page(tmp_path, [], runs, set(), left_over)
-    assert due == runs[:2]  # without a page, and with a link to the one that is to be removed
-    assert site._without_page(tmp_path, [], runs, set(), []) == runs[:1]
+    # Without a page, with one of an earlier result, and with a link to the one that is removed.
+    assert due == runs[:3]
+    assert site._without_page(tmp_path, [], runs, set(), []) == runs[:2]

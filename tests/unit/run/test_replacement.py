@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import fedrepro as fr
 from fedrepro.run import runner
+from fedrepro.run.record import DECISION_COLUMNS, MIXTURE_COLUMNS, Rows
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.results import FINISHED, partial_of
+from fedrepro.run.store import save_tree
 from support.refusals import refused
 from support.tiny_run import dataset, partition, run_spec
 
@@ -139,18 +143,33 @@ def test_files_beside_and_among_those_of_a_run_stay_when_it_is_replaced(tmp_path
 
 
 def test_what_snakemake_left_of_another_result_goes(tmp_path: Path) -> None:
-    """It removes the files that a rule names; the others, which only runs write, are of no use."""
-    folder = tmp_path / "seed1"
+    """It removes the files that a rule names; the others, which only runs write, are of no use.
+
+    Someone's own files of such names have another content, and stay.
+    """
+    folder = tmp_path / "results/runs/mine/own/fedavg/seed1"
     carry_out(folder)
     wanted = {name for name in content(folder) if name != "timing.json"}
     for name in wanted | {"timing.json"}:
         (folder / name).unlink()
-    for name in ("decisions.parquet", "mixtures.parquet", "round1-images.safetensors"):
-        write(folder, name, "of another result")
+    Rows(DECISION_COLUMNS).write(folder / "decisions.parquet")
+    Rows((*MIXTURE_COLUMNS, "ece")).write(folder / "mixtures.parquet")
+    save_tree(folder / "round1-images.safetensors", {"x": torch.ones(2)})
+    save_file({"x": torch.ones(2)}, folder / "round2-own.safetensors")
     with refused(file=str(folder), names="decisions.parquet"):
         carry_out(folder, replaces="none")  # in a notebook's folder they may be someone's own
     assert carry_out(folder) == 1
-    assert {name for name in content(folder) if name != "timing.json"} == wanted
+    left = {name for name in content(folder) if name != "timing.json"}
+    assert left == wanted | {"round2-own.safetensors"}
+    for name in wanted | {"timing.json"}:
+        (folder / name).unlink()
+    others = ("decisions.parquet", "mixtures.parquet", "round9-mine.safetensors")
+    for name in others:
+        write(folder, name, "mine")
+    Rows(("client", "weight")).write(folder / "mixtures.parquet")
+    assert carry_out(folder) == 1
+    left = {name for name in content(folder) if name != "timing.json"}
+    assert left == {*wanted, *others, "round2-own.safetensors"}
 
 
 def test_files_that_come_while_a_run_trains_stay(tmp_path: Path) -> None:

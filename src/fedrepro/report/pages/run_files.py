@@ -26,7 +26,9 @@ from fedrepro.support.typed_yaml import written
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
-OURS = re.compile(rf"manifest\.json|log\.txt|{re.escape(SETTING)}|[\w-]+\.parquet")
+OURS = re.compile(
+    rf"manifest\.json|log\.txt|{re.escape(SETTING)}|(rounds|clients|decisions|mixtures)\.parquet"
+)
 RUNS_HEADER = (
     "setting", "method", "seed", "state", "rounds", "commit", "dirty", "code", "numerics",
     "configuration", "data_sha256", "partition_sha256", "arithmetic", "processor",
