@@ -31,6 +31,13 @@ from fedrepro.measures.clients import SUMMARIES
 from fedrepro.provenance import fingerprint
 from fedrepro.run import runner, scoring
 from fedrepro.run.assembly import make_plan
+from fedrepro.run.record import (
+    CLIENT_COLUMNS,
+    ENSEMBLE_COLUMNS,
+    PERSONAL_CLIENT_COLUMNS,
+    PERSONAL_ROUND_COLUMNS,
+    VALIDATION_COLUMNS,
+)
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
 from fedrepro.workflow.graph import Graph
@@ -43,6 +50,7 @@ TEXT = (ROOT / "docs/measures.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (EXPERIMENT,) = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (OWN,) = re.findall(r"^    (plugins: .*)$", TEXT, re.MULTILINE)
+LISTED = TEXT.partition("## What there is")[2].partition("\n## ")[0]
 RECORDED = "measures: [macro_recall, drift, unevenness]"
 
 
@@ -58,6 +66,16 @@ def write(root: Path) -> Path:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
     return root
+
+
+def test_the_page_lists_every_measure() -> None:
+    named = set(re.findall(r"`(\w+)`", LISTED))
+    known = {name for per in ("client", "round", "run") for name in registry.packaged(per)}
+    assert known | {*registry.SETS} <= named
+    columns = {*PERSONAL_ROUND_COLUMNS, *VALIDATION_COLUMNS, *CLIENT_COLUMNS}
+    columns |= {*PERSONAL_CLIENT_COLUMNS, *ENSEMBLE_COLUMNS}
+    over = {f"{kind}_{name}" for kind in ("test", "client") for name in ("accuracy", "loss")}
+    assert columns - over <= named
 
 
 @pytest.fixture

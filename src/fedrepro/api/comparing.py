@@ -40,7 +40,8 @@ def compare(
 
     Args:
         runs: a run, or runs, or lists of runs that differ only in their seed; a mapping names them.
-        of: a column of ``rounds``; None for the accuracy on test samples, or else on clients' own.
+        of: a column of ``rounds``; None for the first that all have of test_accuracy,
+            client_accuracy and test_loss (:attr:`fedrepro.api.runs.Run.rounds` says of whom).
         last: the number of evaluated rounds to average, at most those that each run has.
         average_across: whether to average runs of different architectures or minor versions of
             PyTorch.

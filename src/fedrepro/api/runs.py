@@ -89,12 +89,21 @@ class Run:
 
     @cached_property
     def rounds(self) -> "pd.DataFrame":
-        """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ..."""
+        """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ...
+
+        ``test_`` columns are of the shared model on ``test``. Without it, or without a shared
+        model, they are over all samples that clients hold out, each scored by its client's model;
+        ``client_`` columns are the plain means over clients. docs/measures.md lists all columns.
+        """
         return self._table("rounds.parquet")
 
     @cached_property
     def clients(self) -> "pd.DataFrame":
-        """A row for each evaluated round and client: round, client, train_samples, ..."""
+        """A row for each evaluated round and client: round, client, train_samples, ...
+
+        A client's scores are those of its own model, where the method gives it one. These models
+        are not kept after the run.
+        """
         return self._table("clients.parquet")
 
     def _table(self, name: str) -> "pd.DataFrame":

@@ -135,14 +135,20 @@ def train(
             class 1; "regression", whose y are numbers [n] or [n, ...] and whose outputs have their
             shape (or [n, 1] for [n]), with the mean squared error as loss; or "multi_label", whose
             y [n, labels] are 0 and 1 and whose outputs are each label's logit.
+        rounds: the number of rounds.
+        participation: the share of the clients that take part in a round, at least one.
+        epochs: of a client over its samples, in each round.
+        batch_size: samples of a mini-batch; the last one of an epoch may have fewer.
         loss: (outputs, targets) -> losses of the samples, or their mean, in place of the task's:
             a function, or a module such as ``torch.nn.HuberLoss()``. It gets outputs before any
             softmax; with the tasks "regression", "multi_label" and "binary" in the shape of the
             targets, which are floats.
         class_weights: the weight of each class in the training loss, or "balanced". Test losses are
             not weighted.
-        lr: learning rate of the clients' optimizer.
-        momentum: of "sgd"; "adam" has ``betas`` instead.
+        optimizer: of the clients, new in every round: "sgd" with ``momentum``, or "adam" with
+            ``betas``.
+        lr: its learning rate.
+        weight_decay: the factor of the parameters that is added to the gradient.
         lr_decay: factor on the learning rate after each round, or {"factor": .5, "every": 10}.
         lr_schedule: factors on the learning rate: of each round (the last for all further ones), a
             function of the round, counted from 0, or "cosine".
@@ -153,15 +159,18 @@ def train(
             :class:`fedrepro.measures.base.Measure`, of each client on its test samples. More of a
             function's number is better.
         callbacks: one or several objects with hooks of
-            :class:`fedrepro.api.callbacks.Callback`.
+            :class:`fedrepro.api.callbacks.Callback`, such as a
+            :class:`fedrepro.api.callbacks.ProgressBar`: without one, nothing is printed.
         initial: the model's weights before the first round: a state dict, a module with one, or a
             file of safetensors.
         evaluate_every: number of rounds from one evaluation to the next; the last round is always
             evaluated.
+        seed: from which partition, initial weights, cohorts and random numbers follow.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: such as "vectorised", side by side
-            (:mod:`fedrepro.engine.executor_facts`); "auto" chooses.
+            (:mod:`fedrepro.engine.executor_facts`); "auto" chooses. All use one core here; several
+            seeds train side by side in processes of your own.
         weights: of a model that is passed as an object. "keep": those of the module; "draw":
             ``seed`` draws them, by the layers' default rules. Default: "keep", but a module that
             nobody seems to have trained, loaded or changed since it was made is drawn, with a
