@@ -1,6 +1,6 @@
 """fedrepro: a reproducibility workbench for federated learning under statistical heterogeneity.
 
-``import fedrepro as fr`` gives ``fr.train``, ``fr.load``, ``fr.methods``,
+``import fedrepro as fr`` gives ``fr.train``, ``fr.partition``, ``fr.load``, ``fr.methods``,
 ``fr.compare``, ``fr.plot``, ``fr.callbacks`` (:mod:`fedrepro.api`). They are imported on first use:
 every command imports this file, so it must stay light.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
     import fedrepro.api.callbacks as callbacks  # noqa: F401
     from fedrepro.api.comparing import compare, plot
     from fedrepro.api.methods import methods
+    from fedrepro.api.partitioning import partition
     from fedrepro.api.runs import Run, load
     from fedrepro.api.training import train
 
@@ -41,10 +42,10 @@ def code_files() -> dict[str, tuple[int, int]]:
 # Recorded before anything else is imported: manifests name the code that this process runs.
 CODE_FILES = code_files()
 
-__all__ = ("Run", "compare", "load", "methods", "plot", "train")
+__all__ = ("Run", "compare", "load", "methods", "partition", "plot", "train")
 _WHERE = {
     "Run": "runs", "load": "runs", "train": "training", "methods": "methods",
-    "compare": "comparing", "plot": "comparing",
+    "compare": "comparing", "plot": "comparing", "partition": "partitioning",
 }  # fmt: skip
 
 

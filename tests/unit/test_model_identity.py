@@ -7,6 +7,7 @@ import functools
 import importlib
 import itertools
 import math
+import operator
 import subprocess
 import sys
 import threading
@@ -491,31 +492,58 @@ def test_an_import_inside_of_a_function_counts(
         identity_of(Holds(notebook("def f():\n    import a_helper\n")["f"]), False)
 
 
-@pytest.mark.parametrize("way", ["held", "getattr(ops, 'scale')", "vars(ops)['scale']", "import"])
+WAYS = {
+    "held": "",
+    "by name": "getattr(ops, 'scale')(x)",
+    "as a dict": "vars(ops)['scale'](x)",
+    "by its dict": "ops.__dict__['scale'](x)",
+    "by an operator": "operator.attrgetter('scale')(ops)(x)",
+    "by another function": "taken(ops, 'scale')(x)",
+    "imported": "getattr(__import_it(), 'scale')(x)",
+    "plainly": "ops.scale(x) + getattr(x, 'grad', 0)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_what_a_module_uses_counts_where_nobody_names_what_it_gives(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file behind the one that a model's code refers to."""
+    """The file behind the one that a model's code refers to, and no other that is loaded."""
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "an_op.py").write_text("import a_deep_op\ndef scale(x): return a_deep_op.of(x)\n")
+    package = tmp_path / "a_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "an_op.py").write_text("from .deep import op\ndef scale(x): return op.of(x)\n")
+    (package / "deep").mkdir()
+    (package / "deep/__init__.py").touch()
+    (package / "other.py").write_text("from . import an_op\n")
 
-    def told(by: float) -> str:
-        (tmp_path / "a_deep_op.py").write_text(f"def of(x): return x * {by}\n")
-        for name in ("an_op", "a_deep_op"):
-            sys.modules.pop(name, None)
+    def taken(what: Any, name: str) -> Any:
+        return getattr(what, name)
+
+    def forget() -> None:
+        for name in [name for name in sys.modules if name.startswith("a_package")]:
+            del sys.modules[name]
+
+    def told(by: float, more: bool = False) -> str:
+        (package / "deep/op.py").write_text(f"def of(x): return x * {by}\n")
+        forget()
         importlib.invalidate_caches()
-        ops = importlib.import_module("an_op")
-        code = f"def f(x): return {way}(x)\n"
-        if way == "import":
-            code = "def f(x):\n    import an_op\n    return getattr(an_op, 'scale')(x)\n"
-        what = ops if way == "held" else notebook(code, ops=ops)["f"]
+        ops = importlib.import_module("a_package.an_op")
+        if more:
+            importlib.import_module("a_package.other")
+        code = f"def f(x):\n    return {WAYS[way]}\n"
+        if way == "imported":
+            code = "def f(x):\n    import a_package.an_op as o\n    return getattr(o, 'scale')(x)\n"
+        given = {"ops": ops, "taken": taken, "operator": operator}
+        what = ops if way == "held" else notebook(code, **given)["f"]
         return identity_of(Holds({"what": what}), False)
 
     try:
-        assert told(2) == told(2) != told(3.5)
+        first = told(2)
+        assert told(2) == told(2, more=True) == first != told(3.5)
     finally:
-        for name in ("an_op", "a_deep_op"):
-            sys.modules.pop(name, None)
+        forget()
 
 
 X = np.eye(3, dtype="float32")[[0, 1, 2, 0, 1, 2]]

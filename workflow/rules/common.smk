@@ -38,7 +38,7 @@ wildcard_constraints:
     setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.@-]+",
     method=r"[A-Za-z0-9_.@+-]+",
     # A run of seed 01 would be that of seed 1.
-    seed=r"0|[1-9][0-9]{0,9}",  # below 2^32
+    seed=r"0|[1-9][0-9]{0,9}",  # `fedrepro run` says what it may be
     scale=r"demo|compact|paper",
     system=r"[A-Za-z0-9_.-]+",
     item=r"[A-Za-z0-9_.-]+",

@@ -1,8 +1,10 @@
 """What a program gives :func:`fedrepro.train` as objects in place of plug-ins' files."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
 from fedrepro.api.runs import place_of
+from fedrepro.api.stored_model import kept_by_clients
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import values_in
 from fedrepro.engine.method import Method, Wrapper
@@ -26,6 +29,7 @@ from fedrepro.methods.registry import as_own, compose
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
+from fedrepro.run.results import manifest_in
 from fedrepro.run.store import KEY, load_tree, refuse_other_constants
 from fedrepro.support import rng
 from fedrepro.support.errors import bad_value, nearest, refusal
@@ -217,6 +221,8 @@ def starting_from(
             if name in tensors and tensors[name].shape != leaf.shape:
                 shapes = [*tensors[name].shape], [*leaf.shape]
                 raise bad_value(WHERE, f"initial.{name}", shapes[0], f"the shape {shapes[1]}")
+            if name in tensors and tensors[name].is_complex() > leaf.is_complex():
+                raise bad_value(WHERE, f"initial.{name}", str(tensors[name].dtype), "real numbers")
         for name in tensors.keys() - wanted.keys():
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)
         # Tied weights have two names, of which one will do; counters are of no run.
@@ -248,18 +254,34 @@ def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             if not isinstance(leaf, Tensor):
                 wanted = "a tensor: of a checkpoint, pass the state dict in it"
                 raise bad_value(WHERE, f"initial.{name}", type(leaf).__name__, wanted)
-            if leaf.is_meta or leaf.layout != strided or leaf.is_complex():
-                kind = "meta" if leaf.is_meta else f"{leaf.layout}, {leaf.dtype}"
-                raise bad_value(WHERE, f"initial.{name}", kind, "a dense tensor of real numbers")
+            if leaf.is_meta or leaf.layout != strided:
+                kind = "meta" if leaf.is_meta else str(leaf.layout)
+                raise bad_value(WHERE, f"initial.{name}", kind, "a dense tensor with numbers")
         return {name: leaf.detach().cpu().clone() for name, leaf in initial.items()}, {}
     file = place_of(initial, WHERE, "initial", "a state dict, or a file of safetensors")
     try:
         with safe_open(plain(file), framework="pt") as opened:
             ours = KEY in (opened.metadata() or {})
+        if ours:
+            _require_shared(file)
         return load_tree(file) if ours else (load_file(file), {})
     except (SafetensorError, OSError, ValueError) as error:
         said = f"can't be read as safetensors: {str(error).partition(chr(10))[0]}"
         raise refusal(WHERE, f"initial: {initial}: {said}", "initial", code="unreadable") from None
+
+
+def _require_shared(file: Path) -> None:
+    """Refuse the file of a run whose clients share no model, which has what they began with."""
+    try:
+        made = manifest_in(file.parent)
+    except (FileNotFoundError, ValueError):  # a copy
+        return
+    if file.name in made["files"] and (kept := kept_by_clients(made, NONE)):
+        what = "no model" if kept == "all" else "a part of it only"
+        line = f"initial: {file}: clients shared {what}: the rest is as that run began"
+        if kept == "all":
+            raise refusal(WHERE, line, "initial", code="missing")
+        warnings.warn(line, stacklevel=6)  # of who called fedrepro.train
 
 
 def by_part(

@@ -29,6 +29,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils.hooks import RemovableHandle
 
 from fedrepro.provenance import fingerprint
+from fedrepro.provenance.syntax import read_syntax
 from fedrepro.support.files import sha256_of
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -38,8 +39,8 @@ GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 # By which a function reads what it does not name.
 UNSEEN = {"__import__", "eval", "exec", "globals", "import_module"}
-# By which it takes attributes of a module that it does not name.
-UNNAMED = {"__dict__", "getattr", "getmembers", "vars"}
+# By which it may take attributes of a module that it imports itself and does not name.
+UNNAMED = {"__dict__", "attrgetter", "getattr", "getmembers", "vars"}
 # Attributes of classes that say nothing of what they do, or count classes.
 UNSAID = {
     "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__",
@@ -226,35 +227,35 @@ class _Walk:
             return
         named = _names(function.__code__)
         all_named = set[str]().union(*named.values())
-        literal = not UNNAMED & all_named
         attributes = {name for kind in ATTRIBUTES for name in named.get(kind, ())}
-        if unseen := UNSEEN & all_named:
+        unseen = UNSEEN & all_named
+        if space.get("sys") is sys and "modules" in attributes:
+            unseen = {"sys.modules"}
+        if unseen:
             raise UnknownError(f"a function with `{min(unseen)}`, by which it may read anything")
+        whole = _passed_on(function.__code__)
         for name in sorted({name for kind in GLOBALS for name in named.get(kind, ())}):
             if name in space:
                 self._say(name, 1)
-                self.add(space[name], named=literal)
+                self.add(space[name], named=name not in whole)
                 self._add_used(space[name], attributes)
             elif not hasattr(builtins, name):
                 self._say("undefined", name)
         for name in sorted(named.get("IMPORT_NAME", ())):
             module = _imported(name, space.get("__package__"))
-            if module and not literal:
+            if module and UNNAMED & all_named:
                 self.add(module)
             self._add_used(module, attributes)
 
     def _add_used_by(self, module: types.ModuleType) -> None:
-        """The files of yours from which a module of yours takes something, directly or not."""
-        if module.__name__ in self._whole or _is_installed(module.__name__):
+        """The files of yours that a module of yours imports, directly or not."""
+        name, file = module.__name__, _file_of(module.__name__)
+        if name in self._whole or _is_installed(name) or file is None or file.suffix != ".py":
             return
-        self._whole.add(module.__name__)
-        for value in vars(module).values():
-            name = value.__name__ if isinstance(value, types.ModuleType) else None
-            name = name or getattr(value, "__module__", None)
-            other = sys.modules.get(name) if isinstance(name, str) else None
-            if other is not None and other is not module and not _is_installed(other.__name__):
-                self._say("used", other.__name__, _version_of(other.__name__))
-                self._add_used_by(other)
+        self._whole.add(name)
+        for other in _imports_of(file, module.__package__ or ""):
+            self._say("used", other.__name__, _version_of(other.__name__))
+            self._add_used_by(other)
 
     def _add_used(self, module: object, attributes: set[str]) -> None:
         """Whatever a function may take from a module of yours: by the names of its attributes."""
@@ -342,6 +343,37 @@ def _names(code: types.CodeType) -> dict[str, set[str]]:
             if isinstance(instruction.argval, str):
                 names.setdefault(instruction.opname, set()).add(instruction.argval)
     return names
+
+
+def _passed_on(code: types.CodeType) -> set[str]:
+    """The global names that some code, or a function inside of it, uses without an attribute.
+
+    Of a module that it passes on, it may take any.
+    """
+    names, waiting = set[str](), [code]
+    while waiting:
+        part = waiting.pop()
+        waiting += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+        instructions = list(dis.get_instructions(part))
+        for one, following in zip(instructions, [*instructions[1:], None], strict=True):
+            if one.opname in GLOBALS:
+                attribute = following and following.opname in ATTRIBUTES and following.argval
+                if not attribute or attribute.startswith("__"):
+                    names.add(one.argval)
+    return names
+
+
+def _imports_of(file: Path, package: str) -> list[types.ModuleType]:
+    """The loaded modules of yours that a file's import statements name, in their order."""
+    found = dict[str, types.ModuleType]()
+    for level, name in read_syntax(file.read_bytes(), file).names:
+        inside = package.split(".") if package else []
+        parts = [*(inside[: len(inside) - level + 1] if level else ()), *name.split(".")]
+        for end in range(1, len(parts) + 1):
+            module = sys.modules.get(".".join(parts[:end]))
+            if module is not None and not _is_installed(module.__name__):
+                found[module.__name__] = module
+    return list(found.values())
 
 
 def _imported(name: str, package: str | None) -> types.ModuleType | None:

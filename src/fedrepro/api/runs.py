@@ -91,9 +91,10 @@ class Run:
     def rounds(self) -> "pd.DataFrame":
         """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ...
 
-        ``test_`` columns are of the shared model on ``test``. Without it, or without a shared
-        model, they are over all samples that clients hold out, each scored by its client's model;
-        ``client_`` columns are the plain means over clients. docs/measures.md lists all columns.
+        With ``test``, accuracy, loss, AUROC and errors of numbers in ``test_`` columns are of the
+        shared model on it. Without it or without a shared model, and of all other scores, they are
+        over all samples that clients hold out, each scored by its client's model; ``client_``
+        columns are the plain means over clients. docs/measures.md lists all columns.
         """
         return self._table("rounds.parquet")
 

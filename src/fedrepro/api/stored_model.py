@@ -1,7 +1,8 @@
 """Build the model of a finished run from its file."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -18,6 +19,7 @@ from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.store import load_tree, refuse_other_constants
 from fedrepro.support import rng
 from fedrepro.support.errors import UserError, refusal
+from fedrepro.support.plugins import Folders
 from fedrepro.support.rng import drawing_on, stream
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ def read_model(run: "Run") -> nn.Module:
         UserError: if it has none, or its name is unknown.
     """
     tensors, facts = load_tree(run.folder / MODEL)
-    if facts.get("part") != "" or facts["clients"] is not None or _shares_no_model(run):
+    kept = kept_by_clients(run.manifest, run.plugins)
+    if facts.get("part") != "" or facts["clients"] is not None or kept == "all":
         raise refusal(run.folder, f"{run.method} has no shared model", code="missing")
     shape, outputs = shapes_from(facts["input_shape"]), int(facts["outputs"])
     name, recorded = facts["model"], numerics.recorded(run.manifest.get("numerics", {}))
@@ -51,20 +54,22 @@ def read_model(run: "Run") -> nn.Module:
         _refuse_another(run, run.architecture, shape, outputs, known)
     fill(module, tensors)
     LOADED[id(module)] = module
-    if run.manifest.get("shares_part_of_model"):
+    if kept:
         line = f"model: with {run.method} each client keeps a part of it: that is as initially here"
         warnings.warn(line, stacklevel=4)
     return module.eval()
 
 
-def _shares_no_model(run: "Run") -> bool:
-    """Return True if each client keeps the whole model: the file then has the initial one."""
-    made = run.manifest["run"]
+def kept_by_clients(manifest: Mapping[str, Any], plugins: Folders) -> Literal["all", "part", ""]:
+    """What each client keeps of a run's model: its file then has the initial one, or that part."""
+    made = manifest["run"]
     try:
-        method, _ = compose(made["composition"], made["hyperparameters"], run.plugins)
+        method, _ = compose(made["composition"], made["hyperparameters"], plugins)
     except UserError:  # of a method that only the program that made the run knows
-        return False
-    return method.own_classifier
+        return "part" if manifest.get("shares_part_of_model") else ""
+    if method.own_classifier:
+        return "all"
+    return "part" if manifest.get("shares_part_of_model") else ""
 
 
 def _refuse_another(run: "Run", build: Any, shape: Shapes, outputs: int, recorded: str) -> None:

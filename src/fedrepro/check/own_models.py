@@ -210,21 +210,25 @@ def _unreached(outputs: Tensor, leaves: Mapping[str, Tensor]) -> frozenset[str]:
     return frozenset(name for name, gradient in pairs if gradient is None)
 
 
+class _NotOutputsError(TypeError):
+    """A forward pass returns something else than outputs."""
+
+
 def _refuse_returned(returned: Any, outputs: Any) -> None:
     """Refuse what a forward pass returned, if it is not one tensor of outputs.
 
     Raises:
-        TypeError: also for auxiliary outputs, as torchvision's Inception has them in training.
+        _NotOutputsError: also for auxiliary outputs, as torchvision's Inception has in training.
     """
     if not isinstance(outputs, Tensor) or not outputs.ndim:
         wanted = "a tensor [n, outputs], or an object whose `logits` are one"
         what = "a number" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
-        raise TypeError(f"its forward pass returns {what}: expected {wanted}")
+        raise _NotOutputsError(f"its forward pass returns {what}: expected {wanted}")
     fields = getattr(returned, "_fields", ())
     for name in fields:
         if name.startswith("aux_logits") and getattr(returned, name) is not None:
             wanted = "a model built with aux_logits=False, as no loss would train them"
-            raise TypeError(f"its forward pass returns {name}: expected {wanted}")
+            raise _NotOutputsError(f"its forward pass returns {name}: expected {wanted}")
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
@@ -276,14 +280,12 @@ def refuse_unaccepted(
     shape = tuple(tested.outputs.shape)
     try:
         alone = tuple(_called(module, arguments(x[:1]), training=False).outputs.shape)
-    except TypeError:
+    except _NotOutputsError:
         alone = ()
     except Exception:  # of a model that needs several
         return shape
     if len(x) > 1 and alone != (1, *shape[1:]):
-        wanted = (
-            f"{[1, *shape[1:]]}: say squeeze(-1) for squeeze(), so that samples keep their axis"
-        )
+        wanted = f"{[1, *shape[1:]]}, with an axis of samples: name the axis that squeeze() removes"
         raise bad_value(where, "outputs", f"{[*alone]} for one sample", wanted)
     return shape
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from fedrepro.engine.task import Task, by_sample
 from fedrepro.support.copies import copied
 from fedrepro.support.errors import bad_value, refusal
-from fedrepro.support.rng import stream
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+MOST_TRIED = 2 * 10**8  # outputs, in a trial of a loss
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,12 @@ class OwnLoss:
     Attributes:
         function: (outputs, targets) -> losses [n], [n, ...], or their mean.
         task: whose outputs and targets the function gets.
+        whole: as the user gave it: the same, or one that returns its own mean.
     """
 
     function: Loss
     task: Task
+    whole: Loss
 
     def __call__(self, outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
         losses = self.function(*aligned(self.task, outputs, targets))
@@ -49,17 +51,10 @@ def aligned(task: Task, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
     return task.shaped(outputs, targets), targets
 
 
-def with_loss(
-    task: Task, name: str, function: Loss, device: str, targets: Tensor, outputs: int
-) -> Task:
+def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
     """The task with a loss of the user's own.
 
-    A function of PyTorch, or one with its keyword ``reduction``, is asked for each sample's loss,
-    if its own mean is the plain mean of these.
-
-    Args:
-        targets: of the training samples, on which that is tried.
-        outputs: of the model for one sample.
+    A function of PyTorch, or one with its keyword ``reduction``, is asked for each sample's loss.
 
     Raises:
         UserError: for a sum over samples, and for parameters, which nothing would train.
@@ -81,27 +76,37 @@ def with_loss(
             vars(each)["reduction"] = "none"
     elif _averages(function):
         each = cast(Loss, partial(cast(Any, function), reduction="none"))
-    if each is not function and not _is_plain(OwnLoss(function, task), each, targets, outputs):
-        each = function
-    return task._replace(losses=OwnLoss(each, task))
+    return task._replace(losses=OwnLoss(each, task, function))
 
 
-def _is_plain(own: OwnLoss, each: Loss, targets: Tensor, outputs: int) -> bool:
-    """Whether a function's own mean is the plain mean of what it returns for each sample.
+def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
+    """The task whose loss is only known as its own mean, if that is not the plain mean.
 
-    One over what is not masked, or with weights, differs with any outputs.
+    One over what is not missing, say, or with weights. Where no plain mean is seen, as in numbers
+    that are not finite, the function's own counts.
+
+    Args:
+        outputs: the initial model's for some samples [m, ...].
+        targets: of all training samples, which are tried with these outputs, m at a time.
     """
-    rng, task = stream(0, "loss"), own.task
-    for y in targets.split(1000):
-        shape = y.shape if task.alike else (*y.shape, outputs)
-        made = torch.randn(shape, generator=rng).to(y.device)
+    loss = cast(OwnLoss, task.losses)
+    if loss.function is loss.whole:
+        return task
+    # A copy: what a module counts is not counted in a trial.
+    own, each = (
+        OwnLoss(copied(one) if isinstance(one, nn.Module) else one, task, one)
+        for one in (loss.whole, loss.function)
+    )
+    chunks = targets.split(len(outputs))
+    for y in chunks[:: -(-len(chunks) * outputs.numel() // MOST_TRIED)]:
         try:
-            mean, plain = (OwnLoss(loss, task)(made, y, "mean") for loss in (own.function, each))
-        except Exception:  # of the user's code, which is tried with the model's outputs later
-            return False
-        if not torch.allclose(mean, plain, rtol=1e-4, equal_nan=True):
-            return False
-    return True
+            mean, plain = (one(outputs[: len(y)], y, "mean") for one in (own, each))
+            alike = torch.allclose(mean, plain, rtol=1e-4)
+        except Exception:  # of the user's code
+            alike = False
+        if not alike:
+            return task._replace(losses=OwnLoss(loss.whole, task, loss.whole))
+    return task
 
 
 def _averages(function: Loss) -> bool:

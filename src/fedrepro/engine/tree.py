@@ -163,8 +163,7 @@ def subtract(left: Branch, right: Branch) -> Branch:
 
 
 def scale(tree: Branch, factor: float | Tensor) -> Branch:
-    # A leaf without axes would else take the type of a factor in float64.
-    return apply(lambda leaf: (leaf * factor).to(leaf.dtype), tree)
+    return apply(lambda leaf: _typed(leaf * factor, leaf), tree)
 
 
 def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
@@ -176,7 +175,12 @@ def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
         >>> tree.mix({"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 0.0])}, 0.25)
         {'w': tensor([1., 3.])}
     """
-    return apply(lambda a, b: (a + weight * (b - a)).to(a.dtype), left, right)
+    return apply(lambda a, b: _typed(a + weight * (b - a), a), left, right)
+
+
+def _typed(value: Tensor, leaf: Tensor) -> Tensor:
+    """A value in the type of its leaf: one without axes takes that of a factor in float64."""
+    return value if leaf.ndim or not leaf.is_floating_point() else value.to(leaf.dtype)
 
 
 def where(mask: Tensor, left: Branch, right: Branch) -> Branch:

@@ -300,9 +300,11 @@ def made(name: str, function: Make, input_shape: Shapes, outputs: int) -> "nn.Mo
     try:
         return copied(module)
     except (TypeError, RuntimeError) as error:  # a lock, a file or a generator in it
-        with import_module("torch").random.fork_rng([]):
+        with import_module("fedrepro.support.rng").seeded(0):
             again = function(input_shape, outputs)
-        if again is module:
+        if {*map(id, again.state_dict(keep_vars=True).values())} & {
+            *map(id, module.state_dict(keep_vars=True).values())
+        }:
             why = f"can't be copied ({error}): expected a function that builds a new one each time"
             raise refusal(f"model {name}", why) from error
         return module

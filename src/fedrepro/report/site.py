@@ -293,6 +293,8 @@ class Writer:
                 for need, source in inputs_of(workbench, run).items()
             }
             needed, asked = uses.get(run, []), cells.get(run, [])
+            # Without it, a call that is killed between these files and their page is made good.
+            (workbench.root / SITE / record.page).unlink(missing_ok=True)
             files = write_files(self.renderer, record)
             content = run_page(record, partition, needed, asked, inputs, files, workbench.plugins)
             self.renderer.write(record.page, "run.html.j2", content)

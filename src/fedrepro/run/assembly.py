@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
 from fedrepro.check.own_measures import repeatable
@@ -24,6 +25,7 @@ from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executor_facts import FACTS, STACKED, first_with
 from fedrepro.engine.executors import EXECUTORS, Executor, choose
 from fedrepro.engine.graphs import record_on
+from fedrepro.engine.losses import with_own_mean
 from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
@@ -196,7 +198,7 @@ def make_plan(
     attack_on = _attack(attack, attacking)
     federation = _federation(setting, seed, method, context, clients, execute, attack_on)
     if setting.loss and method.classifies:
-        _try_loss(setting.loss, federation, training, about.arithmetic == STACKED)
+        federation = _with_loss(setting.loss, federation, training, about.arithmetic == STACKED)
     return _tested(
         Plan(
             spec,
@@ -215,14 +217,29 @@ def make_plan(
     )
 
 
-def _try_loss(name: str, federation: Federation, training: TensorSamples, stacked: bool) -> None:
-    """Refuse a loss that does not fit some samples and the initial model's outputs for them."""
-    ctx = federation.context
-    x, y = training.at(torch.arange(min(3, len(training)), device=training.y.device))
-    outputs = ctx.net.predict(ctx.net.bind(federation.initial), x)
+def _with_loss(
+    name: str, federation: Federation, training: TensorSamples, stacked: bool
+) -> Federation:
+    """The federation with what is known of a loss after a trial on the initial model's outputs.
+
+    Raises:
+        UserError: if it does not fit some samples and these outputs.
+    """
+    ctx, params = federation.context, federation.context.net.bind(federation.initial)
+
+    def outputs_of(samples: int) -> Tensor:
+        rows = torch.linspace(0, len(training) - 1, samples, device=training.y.device).long()
+        return ctx.net.predict(params, training.at(rows)[0])
+
+    few = min(3, len(training))
+    outputs, y = outputs_of(few), training.y[:few]
     if outputs.shape[-1] == len(y):  # [n] and [n, n] would fit each other by accident
         outputs, y = outputs[:-1], y[:-1]
-    refuse_unfit(ctx.task, name, outputs, y, stacked)
+    refuse_unfit(ctx.task, name, outputs, y, stacked=False)
+    more = min(len(training), max(few, min(256, 10**6 // outputs[0].numel())))
+    task = with_own_mean(ctx.task, outputs_of(more), training.y)
+    refuse_unfit(task, name, outputs, y, stacked)
+    return replace(federation, context=replace(ctx, task=task))
 
 
 def _refuse_misfit(setting: Setting, seed: int, dataset: Dataset, partition: Partition) -> None:

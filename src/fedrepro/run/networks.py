@@ -60,11 +60,9 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             if measure.from_outputs
         }
     )
-    outputs = dataset.outputs if method.outputs is None else method.outputs
     if setting.loss:
-        function = _own_loss(setting.loss, spec.plugins)
-        y = torch.from_numpy(np.array(dataset.train.y)).to(device)
-        task = with_loss(task, setting.loss, function, device, y, outputs)
+        task = with_loss(task, setting.loss, _own_loss(setting.loss, spec.plugins), device)
+    outputs = dataset.outputs if method.outputs is None else method.outputs
     weights = weights_sha256 = None
     if spec.weights:
         name, entry = spec.weights

@@ -67,9 +67,13 @@ def put_in_place(staged: Path, folder: Path, token: str) -> None:
     """Rename a finished run's folder to ``folder``, as :func:`replace_folder` does.
 
     Raises:
-        UserError: if ``folder`` has files that no run of ours wrote.
+        UserError: if ``folder`` has files that no run of ours wrote, or one of someone's own whose
+            name a file of the new result has.
     """
     refuse_foreign(folder)
+    names = {path.name for path in (folder.iterdir() if folder.exists() else ())}
+    if taken := sorted((names - _ours(folder)) & {path.name for path in staged.iterdir()}):
+        raise refusal(folder, f"expected no {taken[0]} but a run's: move yours away", taken[0])
     replace_folder(staged, folder, token, _ours)
 
 

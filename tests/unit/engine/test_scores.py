@@ -4,16 +4,17 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fedrepro.engine import metrics
 from fedrepro.engine.evaluate import Scores, evaluate, evaluate_clients, score
-from fedrepro.engine.losses import with_loss
+from fedrepro.engine.losses import with_loss, with_own_mean
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import TASKS, WORDLESS, Task
 from fedrepro.support.rng import stream
@@ -226,7 +227,7 @@ def test_the_auroc_of_labels_is_a_mean_over_those_that_differ_in_a_client() -> N
 def of_each(task: Task, function: Any) -> tuple[list[float], float]:
     """A loss's value for each of three samples, and their mean as training takes it."""
     outputs, targets = outputs_and_targets(task.name, 3)
-    made = with_loss(task, "own", function, "cpu", targets, outputs.shape[-1])
+    made = with_own_mean(with_loss(task, "own", function, "cpu"), outputs, targets)
     values = made.losses(outputs, targets, "none")
     assert values.shape == (3,)
     return values.tolist(), float(made.losses(outputs, targets, "mean"))
@@ -288,6 +289,42 @@ def test_a_loss_whose_mean_is_another_knows_only_its_mean() -> None:
             values, mean = of_each(task, function)
             assert mean == pytest.approx(wanted)
             assert (values == pytest.approx([mean] * 3)) != alone
+
+
+def test_a_mean_that_is_no_number_or_of_few_samples_is_told() -> None:
+    """Whatever outputs it needs, and whichever sample is missing; a trial counts nothing."""
+    task, calls = TASKS["regression"], []
+
+    class Counted(nn.Module):
+        reduction = "mean"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.reduction, self.calls = "mean", 0
+
+        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+            self.calls += 1
+            calls.append(self)
+            there = targets > -1
+            each = functional.binary_cross_entropy(outputs, targets.clamp(0), reduction="none")
+            each = torch.where(there, each, 0)
+            return each.sum() / there.sum() if self.reduction == "mean" else each
+
+    outputs = torch.rand(64, 1, generator=stream(1, "own")).double()
+    targets = torch.rand(3000, 1, generator=stream(2, "own")).double()
+    for missing, alone in (([], True), ([2999], False)):
+        targets[missing] = -1
+        made = with_own_mean(with_loss(task, "own", Counted(), "cpu"), outputs, targets)
+        assert (made.losses(outputs, targets[:64], "none").std() > 0) == alone
+        assert cast(Any, made.losses).function.calls == 1 < len(calls)
+    logs = partial(masked_logs, least=0.5)
+    made = with_own_mean(with_loss(task, "own", logs, "cpu"), -outputs, targets)
+    assert made.losses(-outputs, targets[:64], "none").isnan().all()
+
+
+def masked_logs(outputs: Tensor, targets: Tensor, least: float, reduction: str = "mean") -> Any:
+    each = outputs.log() * (targets > least)
+    return each.sum() / (targets > least).sum() if reduction == "mean" else each
 
 
 def test_a_loss_that_cannot_be_copied_is_refused() -> None:

@@ -144,6 +144,8 @@ def test_a_model_of_one_s_own_is_a_copy_where_it_can_be() -> None:
         layer.lock = threading.Lock()  # type: ignore[assignment]
         return layer
 
+    with refused(names=("mine", "copied")):  # nor may a part of it be
+        models.made("mine", lambda shape, outputs: nn.Sequential(locked, nn.Linear(2, 2)), (3,), 2)
     before = torch.get_rng_state()
     one = models.made("mine", build, (3,), 2)
     after = torch.get_rng_state()

@@ -170,6 +170,10 @@ def test_what_snakemake_left_of_another_result_goes(tmp_path: Path) -> None:
     assert carry_out(folder) == 1
     left = {name for name in content(folder) if name != "timing.json"}
     assert left == {*wanted, *others, "round2-own.safetensors"}
+    write(folder, "round1-global.safetensors")  # which the next result has too
+    with refused(names="round1-global.safetensors"):
+        carry_out(folder, rounds=2, **KEEPS)
+    assert content(folder)["round1-global.safetensors"] == b"mine"
 
 
 def test_files_that_come_while_a_run_trains_stay(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""`fr.partition`: the partitions of experiment files, of whatever holds the samples."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedrepro as fr
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Dirichlet
+from support.refusals import refused
+
+Y = np.random.default_rng(1).integers(0, 4, 80)
+X = np.arange(80.0)[:, None]
+
+
+def rows(clients: list[tuple[Any, Any]]) -> list[list[int]]:
+    return [np.asarray(x)[:, 0].astype(int).tolist() for x, _ in clients]
+
+
+def test_a_partition_is_that_of_a_run_with_its_seed() -> None:
+    spec = Dirichlet(scheme="dirichlet", clients=5, alpha=0.3, minimum=4)
+    for seed in (1, 2):
+        made = make_partition(Y, None, spec, seed)
+        found = fr.partition(X, Y, clients=5, alpha=0.3, minimum=4, seed=seed)
+        assert rows(found) == [part.tolist() for part in made.train]
+        assert all((Y[np.asarray(x)[:, 0].astype(int)] == y).all() for x, y in found)
+    assert sum(map(len, rows(found))) == 80
+    words = np.array(["a", "b", "c", "d"])[Y]
+    assert rows(fr.partition(X, words, clients=5, alpha=0.3, minimum=4, seed=2)) == rows(found)
+
+
+def test_samples_stay_what_they_are() -> None:
+    x = {"a": torch.as_tensor(X), "b": pd.DataFrame(X), "c": X.tolist()}
+    several = fr.partition((X, X + 1), Y, "iid", clients=3)
+    for (given, y), ((one, other), _) in zip(
+        fr.partition(x, torch.as_tensor(Y), "iid", clients=3), several, strict=True
+    ):
+        assert isinstance(given["a"], torch.Tensor) and isinstance(y, torch.Tensor)
+        assert isinstance(given["b"], pd.DataFrame) and len(given["b"]) == len(y)
+        assert given["a"].tolist() == given["b"].to_numpy().tolist() == given["c"].tolist()
+        assert one.tolist() == (other - 1).tolist() == given["c"].tolist()
+
+
+def test_natural_clients_are_those_of_the_group() -> None:
+    group = [f"hospital {number % 3}" for number in range(80)]
+    found = rows(fr.partition(X, Y / 3, "natural", group=group))
+    assert found == [list(range(start, 80, 3)) for start in range(3)]
+
+
+def test_clients_are_trained_on() -> None:
+    clients = fr.partition(X / 80, Y, "shards", clients=4, classes_per_client=2)
+    assert len(fr.train("fedavg", "logistic", clients, rounds=1).clients) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ({"alpa": 0.1}, ("alpa", "alpha")),
+        ({"scheme": "dirichle"}, "dirichlet"),
+        ({"clients": 0}, "clients"),
+        ({"test_fraction": 0.2}, "test_fraction"),
+        ({"scheme": "natural", "clients": None}, "natural"),
+        ({"scheme": "iid", "clients": 90}, "90"),
+        ({"seed": -1}, "seed"),
+        ({"x": X[:7]}, ("7 samples", "80")),
+        ({"group": [1, 2]}, ("group", "2 samples")),
+        ({"y": Y / 3}, "scheme"),
+    ],
+)
+def test_what_cannot_be_divided_is_one_line(more: dict[str, Any], names: Any) -> None:
+    asked = {"x": X, "y": Y, "scheme": "dirichlet", "clients": 4, "alpha": 0.5, **more}
+    if asked["scheme"] != "dirichlet":
+        del asked["alpha"]
+    with refused(names=names):
+        fr.partition(**asked)
