@@ -11,15 +11,11 @@ import enum
 import functools
 import hashlib
 import importlib.util
-import site
 import sys
-import sysconfig
 import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +24,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils.hooks import RemovableHandle
 
-from fedrepro.provenance import fingerprint
-from fedrepro.provenance.syntax import read_syntax
-from fedrepro.support.files import sha256_of
+from fedrepro.api.user_modules import (
+    file_of,
+    imports_of,
+    is_binary,
+    is_in_packages,
+    is_installed,
+    version_of,
+)
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, np.dtype, range, slice)
@@ -145,12 +146,12 @@ class _Walk:
                 self._each("method", value.__func__, value.__self__)
             case types.BuiltinFunctionType():
                 bound = value.__self__
-                self._say("built in", value.__module__, _version_of(value.__module__))
+                self._say("built in", value.__module__, version_of(value.__module__))
                 self._each(value.__name__, None if isinstance(bound, types.ModuleType) else bound)
             case types.CellType():
                 self._each("cell", *_content_of(value))
             case types.ModuleType():
-                self._say("module", value.__name__, _version_of(value.__name__))
+                self._say("module", value.__name__, version_of(value.__name__))
             case type():
                 self._add_class(value)
             case weakref.ReferenceType():
@@ -222,8 +223,8 @@ class _Walk:
         self._each("closure", *(function.__closure__ or ()))
         self._each("attributes", vars(function))
         space = function.__globals__
-        if _is_installed(space.get("__name__")):
-            self._say(space["__name__"], _version_of(space["__name__"]))
+        if is_installed(space.get("__name__")):
+            self._say(space["__name__"], version_of(space["__name__"]))
             return
         named = _names(function.__code__)
         all_named = set[str]().union(*named.values())
@@ -249,17 +250,17 @@ class _Walk:
 
     def _add_used_by(self, module: types.ModuleType) -> None:
         """The files of yours that a module of yours imports, directly or not."""
-        name, file = module.__name__, _file_of(module.__name__)
-        if name in self._whole or _is_installed(name) or file is None or file.suffix != ".py":
+        name, file = module.__name__, file_of(module.__name__)
+        if name in self._whole or is_installed(name) or file is None or file.suffix != ".py":
             return
         self._whole.add(name)
-        for other in _imports_of(file, module.__package__ or ""):
-            self._say("used", other.__name__, _version_of(other.__name__))
+        for other in imports_of(file, module.__package__ or ""):
+            self._say("used", other.__name__, version_of(other.__name__))
             self._add_used_by(other)
 
     def _add_used(self, module: object, attributes: set[str]) -> None:
         """Whatever a function may take from a module of yours: by the names of its attributes."""
-        if not isinstance(module, types.ModuleType) or _is_installed(module.__name__):
+        if not isinstance(module, types.ModuleType) or is_installed(module.__name__):
             return
         for name in sorted(attributes & vars(module).keys()):
             inner = vars(module)[name]
@@ -277,8 +278,8 @@ class _Walk:
     def _add_class(self, cls: type) -> None:
         """An installed one by name; your own by its bases and everything in its body."""
         name = f"{_module_of(cls)}.{cls.__qualname__}"
-        if _is_installed(_module_of(cls)) and _is_found(cls):
-            self._say("class", name, _version_of(_module_of(cls)))
+        if is_installed(_module_of(cls)) and _is_found(cls):
+            self._say("class", name, version_of(_module_of(cls)))
             return
         self._each("class", type(cls), *cls.__bases__)
         for key, value in sorted(vars(cls).items()):
@@ -301,7 +302,7 @@ class _Walk:
             self._each("items", *(part for item in items(value) for part in item))
         elif base is not None:
             self._each("items", *(list if base is list else tuple).__iter__(value))
-        own = not _is_installed(_module_of(cls))
+        own = not is_installed(_module_of(cls))
         if cls not in CONTAINERS and (not own or _holds_more(cls)):
             try:
                 reduced = value.__reduce_ex__(4)
@@ -363,19 +364,6 @@ def _passed_on(code: types.CodeType) -> set[str]:
     return names
 
 
-def _imports_of(file: Path, package: str) -> list[types.ModuleType]:
-    """The loaded modules of yours that a file's import statements name, in their order."""
-    found = dict[str, types.ModuleType]()
-    for level, name in read_syntax(file.read_bytes(), file).names:
-        inside = package.split(".") if package else []
-        parts = [*(inside[: len(inside) - level + 1] if level else ()), *name.split(".")]
-        for end in range(1, len(parts) + 1):
-            module = sys.modules.get(".".join(parts[:end]))
-            if module is not None and not _is_installed(module.__name__):
-                found[module.__name__] = module
-    return list(found.values())
-
-
 def _imported(name: str, package: str | None) -> types.ModuleType | None:
     """The module that an import inside of a function loads; None if an installed one would be.
 
@@ -387,7 +375,7 @@ def _imported(name: str, package: str | None) -> types.ModuleType | None:
             return sys.modules[full]
     top = name.partition(".")[0]
     spec = None if not top or top in sys.stdlib_module_names else importlib.util.find_spec(top)
-    if top not in sys.stdlib_module_names and not (spec and _is_in_packages(spec.origin or "")):
+    if top not in sys.stdlib_module_names and not (spec and is_in_packages(spec.origin or "")):
         raise UnknownError(f"a function that imports {name or package}")
     return None
 
@@ -401,8 +389,8 @@ def _slots_of(value: object) -> Iterator[tuple[str, Any]]:
 
 def _holds_more(cls: type) -> bool:
     """Return True if instances of your class hold more than attributes, as with a base in C."""
-    installed = (base for base in cls.__mro__ if _is_installed(_module_of(base)))
-    return _is_binary(_module_of(cls)) or any(
+    installed = (base for base in cls.__mro__ if is_installed(_module_of(base)))
+    return is_binary(_module_of(cls)) or any(
         base not in (object, *CONTAINERS) for base in installed
     )
 
@@ -413,59 +401,3 @@ def _is_found(cls: type) -> bool:
     for name in cls.__qualname__.split("."):
         place = getattr(place, name, None)
     return place is cls
-
-
-@cache
-def _installed_in() -> tuple[Path, ...]:
-    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(Path(path).resolve() for path in {*paths, *site.getsitepackages()} if path)
-
-
-def _is_in_packages(file: str) -> bool:
-    path = Path(file).resolve()
-    return any(path.is_relative_to(folder) for folder in _installed_in())
-
-
-@cache
-def _is_installed(module: str | None) -> bool:
-    """Return True for a module of Python or an installed package: its version tells its code.
-
-    This package counts as one.
-    """
-    if module is None or module == "__main__":
-        return False
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == fingerprint.PACKAGE.name:
-        return True
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if file is None:
-        return top != module and _is_installed(top)
-    return _is_in_packages(file)
-
-
-def _file_of(module: str | None) -> Path | None:
-    file = getattr(sys.modules.get(module or ""), "__file__", None)
-    return Path(file) if file else None
-
-
-def _is_binary(module: str | None) -> bool:
-    """Return True if a module of yours is compiled."""
-    file = _file_of(module)
-    return file is not None and file.suffix != ".py" and not _is_installed(module)
-
-
-def _version_of(module: str | None) -> str:
-    """The version of an installed package, or the hash of your file: it tells a module's code."""
-    if module and _is_installed(module):
-        return _version_of_installed(module)
-    file = _file_of(module)
-    return sha256_of(file) if file and file.is_file() else ""
-
-
-@cache
-def _version_of_installed(module: str) -> str:
-    top = module.partition(".")[0]
-    file = _file_of(module)
-    if top == fingerprint.PACKAGE.name and file:
-        return fingerprint.of_closure([file])
-    return str(getattr(sys.modules.get(top), "__version__", ""))
