@@ -37,8 +37,8 @@ wildcard_constraints:
     partition=r"[A-Za-z0-9_.-]+",
     setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.@-]+",
     method=r"[A-Za-z0-9_.@+-]+",
-    # A run of seed 01 would be that of seed 1.
-    seed=r"0|[1-9][0-9]{0,9}",  # `fedrepro run` says what it may be
+    # A run of seed 01 would be that of seed 1. Seeds are below 2^32, as `fedrepro run` says.
+    seed=r"0|[1-9][0-9]{0,9}",
     scale=r"demo|compact|paper",
     system=r"[A-Za-z0-9_.-]+",
     item=r"[A-Za-z0-9_.-]+",

@@ -222,7 +222,8 @@ def _refuse_returned(returned: Any, outputs: Any) -> None:
     """
     if not isinstance(outputs, Tensor) or not outputs.ndim:
         wanted = "a tensor [n, outputs], or an object whose `logits` are one"
-        what = "a number" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
+        what = f"a {type(outputs).__name__}"
+        what += " without axes" if isinstance(outputs, Tensor) else ""
         raise _NotOutputsError(f"its forward pass returns {what}: expected {wanted}")
     fields = getattr(returned, "_fields", ())
     for name in fields:
@@ -279,7 +280,7 @@ def refuse_unaccepted(
         raise bad_value(where, "outputs", str(tested.outputs.dtype), "real numbers")
     shape = tuple(tested.outputs.shape)
     try:
-        alone = tuple(_called(module, arguments(x[:1]), training=False).outputs.shape)
+        alone = tuple(_called(module, arguments(x[-1:]), training=False).outputs.shape)
     except _NotOutputsError:
         alone = ()
     except Exception:  # of a model that needs several
