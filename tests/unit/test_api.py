@@ -644,7 +644,7 @@ def test_the_notebook_of_an_own_method_plays_it(play: Any) -> None:
 def test_the_notebook_of_a_claim_reads_what_landed(play: Any) -> None:
     """It reaches the lead that pages show."""
     space = play("notebook_claim.ipynb")
-    papers, bench, target = published.load(ROOT), space["bench"], space["table"]
+    papers, bench, target = published.load(ROOT), load_workbench(ROOT), space["table"]
     (claim,) = (each for each in papers.claims if each.name == space["claim"]["name"])
     computed = {("aaggff", target.item): tables.compute(bench, target, papers)}
     found = judge_compact(bench, claim, computed, 0.5)

@@ -120,6 +120,7 @@ WHOSE = {
     "report/pages/standalone.py without_dead_links write_atomically": RESULT,
     "report/pages/templates.py Renderer.write_file write_atomically": RESULT,
     "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
+    "report/site.py Writer.runs (workbench.root / SITE / record.page).unlink": RESULT,
     # no names in a folder
     "engine/processes.py Stacked._mapped os.ftruncate": "memory that this process has made",
 }

@@ -26,12 +26,12 @@ class OwnLoss:
     Attributes:
         function: (outputs, targets) -> losses [n], [n, ...], or their mean.
         task: whose outputs and targets the function gets.
-        whole: as the user gave it: the same, or one that returns its own mean.
+        whole: as the user gave it, if that returns its own mean and ``function`` does not.
     """
 
     function: Loss
     task: Task
-    whole: Loss
+    whole: Loss | None = None
 
     def __call__(self, outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
         losses = self.function(*aligned(self.task, outputs, targets))
@@ -76,7 +76,8 @@ def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
             vars(each)["reduction"] = "none"
     elif _averages(function):
         each = cast(Loss, partial(cast(Any, function), reduction="none"))
-    return task._replace(losses=OwnLoss(each, task, function))
+    whole = None if each is function else function
+    return task._replace(losses=OwnLoss(each, task, whole))
 
 
 def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
@@ -90,11 +91,11 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
         targets: of all training samples, which are tried with these outputs, m at a time.
     """
     loss = cast(OwnLoss, task.losses)
-    if loss.function is loss.whole:
+    if loss.whole is None:
         return task
     # A copy: what a module counts is not counted in a trial.
     own, each = (
-        OwnLoss(copied(one) if isinstance(one, nn.Module) else one, task, one)
+        OwnLoss(copied(one) if isinstance(one, nn.Module) else one, task)
         for one in (loss.whole, loss.function)
     )
     chunks = targets.split(len(outputs))
@@ -105,7 +106,7 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
         except Exception:  # of the user's code
             alike = False
         if not alike:
-            return task._replace(losses=OwnLoss(loss.whole, task, loss.whole))
+            return task._replace(losses=OwnLoss(loss.whole, task))
     return task
 
 
