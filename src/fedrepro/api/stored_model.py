@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
@@ -61,14 +62,12 @@ def read_model(run: "Run") -> nn.Module:
 
 
 def kept_by_clients(manifest: Mapping[str, Any], plugins: Folders) -> Literal["all", "part", ""]:
-    """What each client keeps of a run's model: its file then has the initial one, or that part."""
+    """How much of a run's model each client keeps; the run's file has that as it was initially."""
     made = manifest["run"]
-    try:
+    with suppress(UserError):  # of a method that only the program that made the run knows
         method, _ = compose(made["composition"], made["hyperparameters"], plugins)
-    except UserError:  # of a method that only the program that made the run knows
-        return "part" if manifest.get("shares_part_of_model") else ""
-    if method.own_classifier:
-        return "all"
+        if method.own_classifier:
+            return "all"
     return "part" if manifest.get("shares_part_of_model") else ""
 
 

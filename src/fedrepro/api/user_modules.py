@@ -70,12 +70,12 @@ def _version_of_installed(module: str) -> str:
 
 def imports_of(file: Path, package: str) -> list[types.ModuleType]:
     """The loaded modules of yours that a file's import statements name, in their order."""
-    found = dict[str, types.ModuleType]()
+    modules = dict[str, types.ModuleType]()
     for level, name in read_syntax(file.read_bytes(), file).names:
         inside = package.split(".") if package else []
         parts = [*(inside[: len(inside) - level + 1] if level else ()), *name.split(".")]
         for end in range(1, len(parts) + 1):
             module = sys.modules.get(".".join(parts[:end]))
             if module is not None and not is_installed(module.__name__):
-                found[module.__name__] = module
-    return list(found.values())
+                modules[module.__name__] = module
+    return list(modules.values())

@@ -111,7 +111,7 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
 
 
 def _averages(function: Loss) -> bool:
-    """Whether a function has a keyword ``reduction`` whose default is the mean."""
+    """Return True for a function with a keyword ``reduction`` whose default is the mean."""
     try:
         named = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -47,8 +47,8 @@ def _left_by_snakemake(file: Path) -> bool:
     """Return True for a file of a run by its name and content: a name may be someone's own too."""
     try:
         if columns := TABLES.get(file.name):
-            found = read_columns(file, file, lambda column: [])
-            return tuple(found)[: len(columns)] == columns
+            names = tuple(read_columns(file, file, lambda column: []))
+            return names[: len(columns)] == columns
         if not OF_A_ROUND.fullmatch(file.name):
             return False
         with safe_open(file, framework="np") as opened:
