@@ -143,7 +143,7 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
     """The standard deviation of clients' accuracies in the last round, in percent."""
     mix = cell.column.mix or "fixed"
     if mix != "fixed" and record.mixtures:
-        accuracies, _ = mixed(record.mixtures, "accuracy", mix)
+        accuracies, _ = mixed(record.mixtures, "accuracy", "accuracy", mix)
     else:
         accuracies = by_client(record.clients, "accuracy")[-1][1]
     return float(100 * np.nanstd(accuracies))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedrepro.check.world import Data, Memory, data
 from fedrepro.engine import tree
-from fedrepro.engine.round import Federation, choose_cohort, context_of, state_of, steps_of
+from fedrepro.engine.round import Federation, choose_cohort, context_of, state_with_draws, steps_of
 from support.image_worlds import energies
 from support.worlds import federation
 
@@ -61,13 +61,13 @@ def drawn(world: Federation, t: int, client: int) -> Hashable:
 
 def fresh(world: Federation, t: int, client: int) -> Hashable:
     """What a method draws once per round."""
-    state = state_of(world, context_of(world, t, [client]), Memory(), client)
+    state = state_with_draws(world, context_of(world, t, [client]), Memory(), client)
     return bits(*tree.leaves(state["start"]))
 
 
 def own(world: Federation, t: int, client: int) -> Hashable:
     """A client's own first weights, whenever it takes part for the first time."""
-    state = state_of(world, context_of(world, t, [client]), Memory(), client)
+    state = state_with_draws(world, context_of(world, t, [client]), Memory(), client)
     return bits(*tree.leaves(state["params"]))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedrepro.measures import over_clients, registry
 from fedrepro.measures.base import Measure
-from fedrepro.measures.clients import SUMMARIES, by_client, mixed
+from fedrepro.measures.clients import STATISTICS, by_client, mixed
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import Folders
 from support.refusals import refused
@@ -98,7 +98,7 @@ def test_what_is_said_of_clients_from_their_definitions(sizes: Any) -> None:
         assert over_clients.worst(VALUES, sizes, share) == pytest.approx(mean(ranked[:number]))
         assert over_clients.best(VALUES, sizes, share) == pytest.approx(mean(ranked[-number:]))
     for higher_is_better in (True, False):
-        tenths = {name: SUMMARIES[name].of(VALUES, sizes, higher_is_better) for name in SUMMARIES}
+        tenths = {name: STATISTICS[name].of(VALUES, sizes, higher_is_better) for name in STATISTICS}
         low, high = mean(ranked[:2]), mean(ranked[-2:])
         first, last = (low, high) if higher_is_better else (high, low)
         assert tenths["worst"] == pytest.approx(first) and tenths["best"] == pytest.approx(last)
@@ -108,7 +108,7 @@ def test_what_is_said_of_clients_from_their_definitions(sizes: Any) -> None:
     pairs = sum(abs(one - other) for one in whole for other in whole)
     gini = 100 * pairs / (2 * len(whole) * sum(whole))
     assert over_clients.gini(VALUES) == pytest.approx(gini)
-    assert SUMMARIES["gini"].of(VALUES, sizes, True) == pytest.approx(gini)
+    assert STATISTICS["gini"].of(VALUES, sizes, True) == pytest.approx(gini)
     centre = sum(whole) / len(whole)
     spread = (sum((each - centre) ** 2 for each in whole) / len(whole)) ** 0.5
     assert over_clients.deviation(VALUES) == pytest.approx(spread)
@@ -116,16 +116,16 @@ def test_what_is_said_of_clients_from_their_definitions(sizes: Any) -> None:
 
 def test_units_of_what_is_said_of_clients() -> None:
     accuracy, loss = registry.CLIENTS["accuracy"], registry.CLIENTS["loss"]
-    units = {name: (each.unit(accuracy), each.unit(loss)) for name, each in SUMMARIES.items()}
+    units = {name: (each.unit(accuracy), each.unit(loss)) for name, each in STATISTICS.items()}
     percent, gap = ("%", ""), ("points", "")
     assert units == {
         "average": percent, "worst": percent, "best": percent, "gini": ("", ""), "gap": gap,
     }  # fmt: skip
-    factors = {name: each.factor(accuracy) for name, each in SUMMARIES.items()}
+    factors = {name: each.factor(accuracy) for name, each in STATISTICS.items()}
     assert factors == {"average": 100, "worst": 100, "best": 100, "gini": 1, "gap": 100}
-    assert {name for name, each in SUMMARIES.items() if not each.weighable} == {"gini"}
+    assert {name for name, each in STATISTICS.items() if not each.weighable} == {"gini"}
     nobody = np.full(3, np.nan)
-    assert all(np.isnan(each.of(nobody, None, True)) for each in SUMMARIES.values())
+    assert all(np.isnan(each.of(nobody, None, True)) for each in STATISTICS.values())
     assert over_clients.gini(np.zeros(4)) == 0 == over_clients.gini(np.ones(5))
     small = np.array([0, 1e-5, 3e-5, 0])  # losses may be
     assert over_clients.gini(small) == pytest.approx(over_clients.gini(small * 1e5))

@@ -27,7 +27,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.round import begin, play_round
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure
-from fedrepro.measures.clients import SUMMARIES
+from fedrepro.measures.clients import STATISTICS
 from fedrepro.provenance import fingerprint
 from fedrepro.run import runner, scoring
 from fedrepro.run.assembly import make_plan
@@ -351,7 +351,7 @@ def test_a_mistake_is_one_line(
 
 
 def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
-    for name in ("ece", "update_norm", "test_mine"):
+    for name in ("ece", "update_norm", "test_mine", "samples"):
         file = root / f"measures/{name}.py"
         file.write_text((root / "measures/drift.py").read_text())
         with refused("value", file=f"{name}.py", value=name):
@@ -399,6 +399,21 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     assert metric.of_a_run and metric.quantity.unit == "points"
 
 
+def test_a_measure_of_clients_is_read_at_the_mixture_that_is_most_accurate(root: Path) -> None:
+    folders = load(root).plugins
+    values = {"of": "macro_recall", "over_clients": "average", "mix": "best"}
+    metric = OverClients.model_validate(values, context=folders)
+    columns = {
+        "client": [0, 0, 1, 1], "weight": [0.0, 1.0] * 2, "test_samples": [3] * 4,
+        "accuracy": [0.1, 0.9] * 2, "loss": [1.0] * 4, "macro_recall": [0.2, 0.4, 0.6, 0.8],
+    }  # fmt: skip
+    done, rounds = {"rounds_done": 3}, {"round": [3]}
+    clients = {"macro_recall": [0.5]}
+    record: Any = SimpleNamespace(clients=clients, mixtures=columns, manifest=done, rounds=rounds)
+    ((number, value),) = metric.quantity.series(record)
+    assert (number, value) == (3.0, pytest.approx(60.0))
+
+
 @pytest.mark.parametrize(("seal", "calls"), [("one", [2, 3, 4]), (None, [2, 4, 6])])
 def test_a_measure_of_a_run_is_repeated_once_per_result(seal: str | None, calls: list[int]) -> None:
     """Unless one cannot tell whether it is the same result: it may draw."""
@@ -425,7 +440,7 @@ def test_a_measure_of_a_run_is_repeated_once_per_result(seal: str | None, calls:
 
 def test_the_worst_clients_of_a_falling_measure_have_most_of_it() -> None:
     values = np.array([1.0, 2.0, 5.0])
-    worst, best, gap = (SUMMARIES[name].of for name in ("worst", "best", "gap"))
+    worst, best, gap = (STATISTICS[name].of for name in ("worst", "best", "gap"))
     assert (worst(values, None, True), best(values, None, True)) == (1.0, 5.0)
     assert (worst(values, None, False), best(values, None, False)) == (5.0, 1.0)
     assert gap(values, None, True) == gap(values, None, False) == 4.0
@@ -450,7 +465,7 @@ def test_of_what_is_uneven_less_is_better() -> None:
     for of in ("accuracy", "loss"):
         measure = registry.CLIENTS[of]
         higher_is_better = {
-            name: each.higher_is_better(measure) for name, each in SUMMARIES.items()
+            name: each.higher_is_better(measure) for name, each in STATISTICS.items()
         }
         best = of == "accuracy"
         wanted = {"average": best, "worst": best, "best": best, "gini": False, "gap": False}

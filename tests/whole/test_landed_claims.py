@@ -33,9 +33,9 @@ from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.pages import fairness
+from fedrepro.report.pages import claim as one_claim
+from fedrepro.report.pages.claim import FORM
 from fedrepro.report.pages.claims import claims_page, summary, views_of
-from fedrepro.report.pages.fairness import FORM
 from fedrepro.report.pages.footer import software
 from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
@@ -740,8 +740,8 @@ def test_each_claim_has_a_page_on_which_its_authors_can_answer(
     )
     view = next(view for view in views if view.claim.anchor == "fedgo-without-server-data")
     view = replace(view, claim=view.claim.model_copy(update={"objections": [said]}))
-    monkeypatch.setattr(fairness, "repository", lambda: "https://host.example/us/fedrepro")
-    content = fairness.fairness_page(bench, papers.systems["fedgo"], view, views)
+    monkeypatch.setattr(one_claim, "repository", lambda: "https://host.example/us/fedrepro")
+    content = one_claim.claim_page(bench, papers.systems["fedgo"], view, views)
     assert content["form"].endswith(
         f"?template={FORM}&title=Objection%3A+{view.claim.anchor}&claim={view.claim.anchor}"
     )
@@ -750,7 +750,7 @@ def test_each_claim_has_a_page_on_which_its_authors_can_answer(
     templates = environment(ROOT / "reports/templates")
     common = {"up": "", "page": "", "software": software(), "is_clone": True, "has_league": True}
     for name, page in (
-        ("fairness", content),
+        ("claim", content),
         ("claims", {**claims_page(papers, [view]), "league": False}),
     ):
         text = templates.get_template(f"{name}.html.j2").render(**common, **page)

@@ -62,7 +62,7 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
 
     def score(params: Tree) -> tuple[float, float]:
         scores = evaluate(context.net, context.task, params, samples, len(samples))
-        return scores.loss, scores.accuracy
+        return scores["loss"], scores["accuracy"]
 
     rngs = stream(run.seed, "landscape", 0), stream(run.seed, "landscape", 1)
     axis = np.linspace(-REACH, REACH, POINTS).tolist()

@@ -189,9 +189,11 @@ def _named(
         raise bad_value("fedrepro", "runs", [*map(repr, names)], "names that differ as text")
     for name, group in named.items():
         identities = [Identity.of(run.manifest) for run in group]
-        if not may_average(identities, across=across):
+        if not may_average(identities, across_machines=across):
             classes = {identity.arithmetic for identity in identities}
-            words = (class_of(identity, across=len(classes) > 1) for identity in identities)
+            words = (
+                class_of(identity, across_machines=len(classes) > 1) for identity in identities
+            )
             differing = "; ".join(dict.fromkeys(words))
             why = f"{name}: seeds of arithmetic {differing}: not averaged"
             raise refusal("fedrepro", why, name)

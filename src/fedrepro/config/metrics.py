@@ -30,7 +30,7 @@ from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, under
 
-Summary = Literal["average", "worst", "best", "gini", "gap"]
+Statistic = Literal["average", "worst", "best", "gini", "gap"]
 
 
 def named(
@@ -46,7 +46,7 @@ def named(
             choices = sorted(name for name, each in known.items() if among(each))
             one_of = f"one of {', '.join(choices)}" if choices else "a file in plugins.measures"
             over = f", or of clients {{ of: accuracy, over_clients: {value} }}"
-            text = f"{one_of}{over if value in get_args(Summary) else nearest(value, choices)}"
+            text = f"{one_of}{over if value in get_args(Statistic) else nearest(value, choices)}"
             raise PydanticCustomError("expected", "{text}", {"text": text})
         return value
 
@@ -195,7 +195,7 @@ class OverClients(OfMeasure):
 
     kinds = ("client",)
     of: Annotated[str, *named("client")]
-    over_clients: Summary
+    over_clients: Statistic
     weighted: bool = True
     mix: Mix = "fixed"
 
@@ -205,15 +205,15 @@ class OverClients(OfMeasure):
 
     @property
     def quantity(self) -> Quantity:
-        from fedrepro.measures.clients import SUMMARIES
+        from fedrepro.measures.clients import STATISTICS
 
-        measure, summary = self.measure, SUMMARIES[self.over_clients]
+        measure, statistic = self.measure, STATISTICS[self.over_clients]
         samples = measure.weighed_by.replace("_", " ").replace("train ", "training ")
-        how = f", weighted by {samples}" if summary.weighable and self.weighted else ""
+        how = f", weighted by {samples}" if statistic.weighable and self.weighted else ""
         return Quantity(
-            f"{measure.words}, {summary.words}{how}",
-            summary.unit(measure),
-            summary.higher_is_better(measure),
+            f"{measure.words}, {statistic.words}{how}",
+            statistic.unit(measure),
+            statistic.higher_is_better(measure),
             self._series,
             measure.without,
             remark=self._without_value,
@@ -225,24 +225,24 @@ class OverClients(OfMeasure):
         return without_value(record.clients, self.of) if self.of in record.clients else ""
 
     def _series(self, record: Record) -> Series:
-        from fedrepro.measures.clients import SUMMARIES, by_client, mixed
+        from fedrepro.measures.clients import STATISTICS, by_client, mixed
 
         if self.of not in record.clients:
             return []
-        measure, summary = self.measure, SUMMARIES[self.over_clients]
+        measure, statistic = self.measure, STATISTICS[self.over_clients]
         if self.mix != "fixed" and self.of in record.mixtures:
-            values, sizes = mixed(record.mixtures, self.of, self.mix)
+            values, sizes = mixed(record.mixtures, self.of, measure.guide, self.mix)
             # After the last round that it played, not of those that a summary takes.
             done = record.manifest.get("rounds_done", record.rounds["round"][-1])
             rows = [(float(done), values, sizes)]
         else:
             rows = by_client(record.clients, self.of, measure.weighed_by)
-        factor = summary.factor(measure)
+        factor = statistic.factor(measure)
         series = [
             (
                 number,
                 factor
-                * summary.of(values, sizes if self.weighted else None, measure.higher_is_better),
+                * statistic.of(values, sizes if self.weighted else None, measure.higher_is_better),
             )
             for number, values, sizes in rows
         ]

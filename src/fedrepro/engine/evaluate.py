@@ -1,8 +1,8 @@
 """Evaluate a model on samples."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,10 @@ BATCH = 500  # samples at a time; larger batches are no faster on a CPU
 
 # (first, last) -> inputs and targets of that slice, on the run's device
 Samples = Callable[[int, int], tuple[Tensor, Tensor]]
+# By name: mean "loss", "accuracy" (0 to 1), and the task's further measures.
+Score = dict[str, float]
+# The same of many clients, each [clients], after their "samples"; NaN for a client without any.
+Scores = dict[str, NDArray[Any]]
 
 
 class ClientSamples(Protocol):
@@ -38,38 +42,6 @@ class ClientSamples(Protocol):
         """Inputs and targets at ``rows``, on the run's device."""
 
 
-class Score(NamedTuple):
-    """Mean loss and accuracy (0 to 1) over ``samples`` samples.
-
-    ``more`` contains the task's further measures by name, if requested.
-    """
-
-    samples: int
-    loss: float
-    accuracy: float
-    more: Mapping[str, float] = {}
-
-
-class Scores(NamedTuple):
-    """Many clients' scores, each as in :class:`Score`; NaN for a client without samples."""
-
-    samples: NDArray[np.int64]
-    loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64]
-    more: Mapping[str, NDArray[np.float64]]
-
-    def table(self) -> NDArray[np.float64]:
-        """All columns, [clients, columns]."""
-        return np.stack([self.samples, self.loss, self.accuracy, *self.more.values()], axis=1)
-
-    @classmethod
-    def of(cls, table: NDArray[np.float64], more: Iterable[str]) -> "Scores":
-        """The scores in a :meth:`table`; ``more`` are the names of its further columns."""
-        samples, loss, accuracy, *rest = table.T
-        further = dict(zip(more, rest, strict=True))
-        return cls(samples.astype(np.int64), loss, accuracy, further)
-
-
 @torch.inference_mode()
 def evaluate(
     net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
@@ -85,12 +57,11 @@ def evaluate(
     """
     kept: list[tuple[Tensor, Tensor]] | None = [] if measured and task.measures else None
     loss, hits, predictions = _totals(net, task, params, samples, total, kept).tolist()
-    accuracy = hits / predictions if predictions > 0 else math.nan
-    more: dict[str, float] = {}
+    score = {"loss": loss / total, "accuracy": hits / predictions if predictions > 0 else math.nan}
     if kept:
         outputs, targets = _joined(kept)
-        more = {name: take(outputs, targets) for name, take in task.measures.items()}
-    return Score(total, loss / total, accuracy, more)
+        score |= {name: take(outputs, targets) for name, take in task.measures.items()}
+    return score
 
 
 def _totals(
@@ -160,12 +131,13 @@ def evaluate_clients(
             net, task, shared, samples, rows, sizes[together], kept
         )
     order = np.array([*alone, *together], dtype=np.int64)
-    more = {name: np.full(len(clients), np.nan) for name in task.measures}
+    scores = {"samples": sizes, "loss": loss, "accuracy": accuracy}
+    scores |= {name: np.full(len(clients), np.nan) for name in task.measures}
     if kept:
         bounds = np.concatenate([[0], np.cumsum(sizes[order])])
         for name, values in task.measured(*_joined(kept), bounds).items():
-            more[name][order] = values
-    return Scores(sizes, loss, accuracy, more)
+            scores[name][order] = values
+    return scores
 
 
 def _means(
@@ -209,7 +181,7 @@ def score(task: Task, logits: Tensor, y: Tensor) -> Score:
     """Score given outputs ``logits`` [n, outputs] on targets ``y`` [n]."""
     loss = task.losses(logits, y, "none").sum(dtype=torch.float64)
     hits, predictions = task.hits(logits, y).sum(dtype=torch.float64), task.predictions(y).sum()
-    return Score(len(y), float(loss) / len(y), float(hits / predictions))
+    return {"loss": float(loss) / len(y), "accuracy": float(hits / predictions)}
 
 
 def _device(params: Tree) -> torch.device:

@@ -208,7 +208,7 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     )
 
 
-def state_of(
+def state_with_draws(
     federation: Federation, ctx: Context, client_states: ClientStates, client: int
 ) -> Tree:
     """A client's state, with what the client draws for the round."""
@@ -255,9 +255,9 @@ def play_round(
     cohort = arriving(federation, round, asked)
     ctx = context_of(federation, round, cohort)
     message = method.broadcast(ctx, server)
-    before = OfCohort(cohort, partial(state_of, federation, ctx, client_states))
+    states = OfCohort(cohort, partial(state_with_draws, federation, ctx, client_states))
     steps = OfCohort(cohort, partial(steps_of, federation, ctx))
-    updates, after = federation.execute(Training(method, ctx, message, before, steps))
+    updates, after = federation.execute(Training(method, ctx, message, states, steps))
     updates, reported_by_clients = without_metrics(updates)
     for client, client_state in zip(cohort, after, strict=True):
         client_states.put(client, client_state)

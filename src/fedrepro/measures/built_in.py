@@ -13,8 +13,7 @@ class OfClient(Measure):
     """A score of each client's model."""
 
     per = "client"
-    weighed_by = "test_samples"
-    validated = True
+    from_outputs = True
 
 
 class Accuracy(OfClient):

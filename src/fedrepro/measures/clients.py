@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.measures import over_clients, registry
+from fedrepro.measures import over_clients
 from fedrepro.measures.base import Columns, Measure, Mix
 
 
 @dataclass(frozen=True)
-class OverAll:
+class Statistic:
     """A statistic over clients.
 
     Attributes:
@@ -40,20 +40,20 @@ class OverAll:
         return measure.higher_is_better and not self.even
 
 
-SUMMARIES: Mapping[str, OverAll] = {
-    "average": OverAll(
+STATISTICS: Mapping[str, Statistic] = {
+    "average": Statistic(
         "average over clients",
         lambda values, sizes, higher_is_better: over_clients.average(values, sizes),
     ),
-    "worst": OverAll(
+    "worst": Statistic(
         "worst tenth of clients",
         lambda values, sizes, higher_is_better: _tenth(values, sizes, not higher_is_better),
     ),
-    "best": OverAll(
+    "best": Statistic(
         "best tenth of clients",
         lambda values, sizes, higher_is_better: _tenth(values, sizes, higher_is_better),
     ),
-    "gini": OverAll(
+    "gini": Statistic(
         "Gini coefficient over clients × 100",
         # It is none of values below 0, such as those of R²: they cancel to all shares.
         lambda values, sizes, higher_is_better: (
@@ -64,7 +64,7 @@ SUMMARIES: Mapping[str, OverAll] = {
         bare=True,
     ),
     # In the cross-silo tables between two clients, as a tenth is at least one; else two tenths.
-    "gap": OverAll(
+    "gap": Statistic(
         "best tenth of clients less the worst",
         lambda values, sizes, higher_is_better: (
             _tenth(values, sizes, True) - _tenth(values, sizes, False)
@@ -102,19 +102,20 @@ def without_value(columns: Columns, of: str) -> str:
     return ""
 
 
-def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
+def mixed(columns: Columns, of: str, guide: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     """Every client's value [clients] at a chosen interpolation, and its test samples.
 
     ``columns`` are those of mixtures.parquet; :data:`fedrepro.measures.base.Mix` lists the rules.
-    Among equally good weights the smallest is used. A mean over mini-batches is taken at the weight
-    with the best accuracy computed in the same way.
+    Among equally good weights the smallest is used.
+
+    Args:
+        guide: the accuracy that chooses: for a mean over mini-batches one computed in the same way.
     """
     weights = np.unique(columns["weight"])
 
     def by_client(name: str) -> np.ndarray:
         return np.array(columns[name]).reshape(-1, len(weights))
 
-    guide = registry.the(of, "client").guide
     accuracy, values = by_client(guide), by_client(of)
     if np.isnan(accuracy).all():  # predictions are neither right nor wrong
         accuracy = -by_client("loss")

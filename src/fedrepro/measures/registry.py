@@ -24,7 +24,7 @@ BUILT_IN = {*CLIENTS, *ROUNDS, *SETS}
 # Columns of clients.parquet and rounds.parquet that are not measures.
 NOT_SCORES = {
     "round", "client", "train_samples", "test_samples", "participations", "update_norm",
-    "learning_rate", "bytes_down", "bytes_up",
+    "learning_rate", "bytes_down", "bytes_up", "samples",
 }  # fmt: skip
 TAKEN = {*NOT_SCORES, *CLIENTS, *ROUNDS, "accuracy_std"}
 PARTS = ("client_", "test_", "validation_")  # prefixes of further columns

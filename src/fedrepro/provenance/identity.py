@@ -246,23 +246,23 @@ def minor(version: str) -> str:
     return ".".join(str(version).split(".")[:2])
 
 
-def class_of(identity: Identity, *, across: bool = False) -> str:
+def class_of(identity: Identity, *, across_machines: bool = False) -> str:
     """The class of results that are averaged with each other, in words.
 
     Args:
-        across: whether to average over architectures and minor versions of PyTorch, on request.
+        across_machines: whether architectures and minor versions of PyTorch are averaged over.
     """
     facts = [identity.arithmetic]
-    if not across and "torch" in identity.packages:
+    if not across_machines and "torch" in identity.packages:
         facts.append(f"PyTorch {minor(identity.packages['torch'])}")
-    if not across and "machine" in identity.machine:
+    if not across_machines and "machine" in identity.machine:
         facts.append(str(identity.machine["machine"]))
     return ", ".join(facts)
 
 
-def may_average(identities: Collection[Identity], *, across: bool = False) -> bool:
+def may_average(identities: Collection[Identity], *, across_machines: bool = False) -> bool:
     """True if numbers with these identities may be averaged: one class, which is known."""
-    classes = {class_of(identity, across=across) for identity in identities}
+    classes = {class_of(identity, across_machines=across_machines) for identity in identities}
     known = all(identity.arithmetic != arithmetic.UNKNOWN for identity in identities)
     return len(identities) < 2 or (len(classes) == 1 and known)
 

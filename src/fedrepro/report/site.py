@@ -21,6 +21,7 @@ from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import cells_of_runs
+from fedrepro.report.pages.claim import claim_page
 from fedrepro.report.pages.claims import ClaimView, claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
@@ -31,7 +32,6 @@ from fedrepro.report.pages.downloads import (
     standalone,
 )
 from fedrepro.report.pages.export import texts_of
-from fedrepro.report.pages.fairness import fairness_page
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
@@ -303,9 +303,9 @@ class Writer:
         """A page for each claim: what its authors need to check the verdict, and to object."""
         for view in views:
             system = self.published.systems[view.claim.system]
-            content = fairness_page(self.workbench, system, view, views)
+            content = claim_page(self.workbench, system, view, views)
             page = Path("claims", f"{view.claim.anchor}.html")
-            self.renderer.write(page, "fairness.html.j2", content)
+            self.renderer.write(page, "claim.html.j2", content)
 
     def comparisons(self, compared: Mapping[str, Mapping[str, Any]]) -> None:
         """A page for each method beside all others, one for each two methods, and their list."""

@@ -98,22 +98,27 @@ class Plan:
         return measures_of(self.spec.setting, "round", self.spec.plugins)
 
     @cached_property
-    def computed_of_round(self) -> dict[str, OfOutputs]:
-        """Those of them that are computed from outputs."""
-        computed = (each for each in self.measures_of_round if each.from_outputs)
-        return {each.name: repeatable(each.name, each.checked) for each in computed}
+    def test_columns(self) -> dict[str, OfOutputs]:
+        """What the test set measures besides loss and accuracy, by column of rounds.parquet."""
+        task = self.federation.context.task
+        return {
+            **{
+                f"test_{name}": measure
+                for name, measure in task.measures.items()
+                if task.alike or name in task.on_test
+            },
+            **{
+                each.name: repeatable(each.name, each.checked)
+                for each in self.measures_of_round
+                if each.from_outputs
+            },
+        }
 
     @property
-    def reported(self) -> list[str]:
+    def reported_by_clients(self) -> list[str]:
         """Names of the measures of clients' updates that the setting asks for."""
         wanted = measures_of(self.spec.setting, "client", self.spec.plugins)
         return [measure.name for measure in wanted if not measure.from_outputs]
-
-    @property
-    def tested(self) -> list[str]:
-        """Columns of the measures that are taken on the test set."""
-        task = self.federation.context.task
-        return [f"test_{name}" for name in task.measures if task.alike or name in task.on_test]
 
     @property
     def distills(self) -> bool:
@@ -199,7 +204,7 @@ def make_plan(
     federation = _federation(setting, seed, method, context, clients, execute, attack_on)
     if setting.loss and method.classifies:
         federation = _with_loss(setting.loss, federation, training, about.arithmetic == STACKED)
-    return _tested(
+    return _with_test_samples(
         Plan(
             spec,
             federation,
@@ -330,11 +335,14 @@ def _federation(
     )
 
 
-def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: TensorSamples) -> Plan:
+def _with_test_samples(
+    plan: Plan, dataset: Dataset, partition: Partition, training: TensorSamples
+) -> Plan:
     """The plan with the samples that it is tested on.
 
     Raises:
-        UserError: if a measure needs test samples, of clients or of no client, and there are none.
+        UserError: if there are no test samples, or none of clients or of no client, which a measure
+            needs.
     """
     spec, setting, method = plan.spec, plan.spec.setting, plan.federation.method
     personal = setting.evaluate.clients and (method.classifies or method.own_classifier)
@@ -347,6 +355,12 @@ def _tested(plan: Plan, dataset: Dataset, partition: Partition, training: Tensor
     if named and dataset.test is None and method.classifies:
         wanted = "measures per client, as no test samples belong to no client"
         raise bad_value(f"setting {setting.name}", "evaluate.measures", named[0], wanted)
+    if method.classifies and dataset.test is None and not (personal and partition.test):
+        why = (
+            "there are no test samples: the data set has no test set: expected a "
+            "partition with a `test_fraction`, and `evaluate: {clients: true}`"
+        )
+        raise refusal("evaluate", why, "test_fraction", code="missing")
     together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))

@@ -38,7 +38,7 @@ CLIENTS = "clients"
 HOLDER = "holder-"  # and the token of a lock
 A_HOLDERS = re.compile(rf"{HOLDER}[0-9a-f]{{{TOKEN}}}")
 ASIDE = ".aside-"  # the same, in the name of a folder that was moved aside
-BESIDE = "beside"  # folder for the files of single rounds until the run is finished
+ROUND_FILES = "beside"  # folder for the files of single rounds until the run is finished
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
 COUNTERS = (
@@ -183,7 +183,7 @@ def is_as_left(aside: Path) -> bool:
     """True if a folder has nothing but what a holder writes."""
     for path in aside.rglob("*"):
         first, *inside = path.relative_to(aside).parts
-        if first not in (CHECKPOINT, CLIENTS, BESIDE, FINISHED) or len(inside) > 1:
+        if first not in (CHECKPOINT, CLIENTS, ROUND_FILES, FINISHED) or len(inside) > 1:
             return False
         if inside and path.suffix not in (".safetensors", ".parquet", ".json"):
             return False
@@ -236,7 +236,7 @@ def _so_far_in(file: Path, saved: Mapping[str, Any], facts: Mapping[str, Any]) -
 def _refuse_others(partial: Path, state: State) -> None:
     """Raises UserError unless the files of single rounds are those that this run wrote."""
     for name, digest in state.beside.items():
-        file = partial / BESIDE / name
+        file = partial / ROUND_FILES / name
         if not file.is_file() or sha256_of(file) != digest:
             raise damaged(file, ValueError("missing, or of another run"))
 

@@ -131,7 +131,7 @@ def run(
             _refuse_other_arithmetic(folder, spec)
         data = data_of_plan(plan, dataset, partition, given or {})
         identity_keys = manifest.identity_keys(plan, fingerprint, numerics) | {"data": data}
-        own, finished = _claim(folder, identity_keys, lock, replaces)
+        own, finished = _take_folder(folder, identity_keys, lock, replaces)
         if finished:
             _leave(partial, own, folder)
             return finished
@@ -180,7 +180,7 @@ def _ready(
     return replace(plan, federation=watched(plan.federation))
 
 
-def _claim(
+def _take_folder(
     folder: Path, identity_keys: Mapping[str, Any], lock: Held, replaces: Replaces
 ) -> tuple[Path, dict[str, Any] | None]:
     """The lock holder's folder of checkpoints, and the manifest of a finished run that is kept.
@@ -322,9 +322,11 @@ def _play(
     started_at, first = time.perf_counter(), state.done
     wall, cpu, warming_up = time.perf_counter(), _cpu_seconds(), True
     while state.done < rounds and not state.ended:
-        before, clients = state.server, state.client_states
+        server_before, client_states = state.server, state.client_states
         try:
-            state.server, played = play_round(plan.federation, before, clients, state.done)
+            state.server, played = play_round(
+                plan.federation, server_before, client_states, state.done
+            )
         except Exception as error:
             if stop.signal_number is None:
                 raise
@@ -335,8 +337,8 @@ def _play(
                 stop.signal_number,
             ) from error
         state.done += 1
-        scoring.record(plan, state, before, played)
-        _keep(scoring.beside(plan, state, before, played), own, state)
+        scoring.record(plan, state, server_before, played)
+        _keep(scoring.files_of_round(plan, state, server_before, played), own, state)
         now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -381,10 +383,10 @@ def _cpu_seconds() -> float:
 
 
 def _keep(files: Iterator[tuple[str, Tree]], own: Path, state: State) -> None:
-    """Write the files of a round to ``BESIDE``. A round that is replayed writes the same files."""
+    """Write the files of a round. A round that is replayed writes the same files."""
     for name, what in files:
-        (own / checkpoint.BESIDE).mkdir(exist_ok=True)
-        file = own / checkpoint.BESIDE / f"{name}.safetensors"
+        (own / checkpoint.ROUND_FILES).mkdir(exist_ok=True)
+        file = own / checkpoint.ROUND_FILES / f"{name}.safetensors"
         save_tree(file, what)
         state.beside[file.name] = sha256_of(file)
 
@@ -414,7 +416,7 @@ def _finish(
     if len(state.decisions):
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
-    for file in (own / checkpoint.BESIDE / name for name in state.beside):
+    for file in (own / checkpoint.ROUND_FILES / name for name in state.beside):
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
     described = {**known, **manifest.describe(plan, state, staged)}

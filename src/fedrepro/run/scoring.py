@@ -1,8 +1,7 @@
 """Record rounds: scores of models, decisions, interpolations."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
 from fedrepro.run.state import State, reported
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import bad_value
 
 # Between the shared model (0) and the client's own (1), for methods that interpolate the two.
 MIXTURES = tuple(number / 10 for number in range(11))
@@ -61,7 +60,9 @@ def _evaluates(plan: Plan, state: State) -> bool:
     return last or state.done % plan.spec.setting.evaluate.every == 0
 
 
-def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tuple[str, Tree]]:
+def files_of_round(
+    plan: Plan, state: State, before: Tree, played: Round
+) -> Iterator[tuple[str, Tree]]:
     """The files of the round just played, ``state.done``: pairs of name and tree.
 
     For a round that the setting keeps: every client's model, and the server's model after the
@@ -105,6 +106,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         "learning_rate": played.learning_rate,
         "bytes_down": 0 if federation.method.centralized else played.bytes_down,
         "bytes_up": 0 if federation.method.centralized else played.bytes_up,
+        **{measure.name: math.nan for measure in plan.measures_of_round},
     }
     if plan.scores_clients:
         row |= _record_clients(plan, state, ctx, played)
@@ -114,54 +116,32 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if not classifies:
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
         row |= {"validation_loss": math.nan, "validation_accuracy": math.nan}
-        row |= dict.fromkeys(plan.tested, math.nan)
+        row |= dict.fromkeys(plan.test_columns, math.nan)
     elif plan.test is not None and not federation.method.own_classifier:
         params = federation.method.eval_model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
-        more = bool(plan.tested)
-        scores = [evaluate(ctx.net, ctx.task, params, part, len(part), more) for part in parts]
-        row |= {
-            column: _mean(result.more[column.removeprefix("test_")] for result in scores)
-            for column in plan.tested
-        }
-        row["test_loss"] = _mean(result.loss for result in scores)
-        row["test_accuracy"] = _mean(result.accuracy for result in scores)
+        task = ctx.task._replace(measures=plan.test_columns)
+        scores = [evaluate(ctx.net, task, params, part, len(part), measured=True) for part in parts]
+        means = {name: float(np.mean([score[name] for score in scores])) for name in scores[0]}
+        row |= {f"test_{name}": means.pop(name) for name in ("loss", "accuracy")} | means
         if plan.validation is not None:
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
-            row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
-    elif not plan.scores_clients:
-        why = (
-            "there are no test samples: the data set has no test set: expected a "
-            "partition with a `test_fraction`, and `evaluate: {clients: true}`"
-        )
-        raise refusal("evaluate", why, "test_fraction", code="missing")
+            row |= {f"validation_{name}": value for name, value in kept.items()}
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
-    row |= _of_round(plan, ctx, state.server, played)
+    row |= _reported_by_server(plan, played)
     state.rounds.add(row | reported(federation.method, ctx, state.server))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 
 
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean([*values]))
-
-
-def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
-    """The server's measures that the setting names: reported, or of its model on the test set."""
-    method, test = plan.federation.method, plan.test
-    row = {measure.name: math.nan for measure in plan.measures_of_round}
-    reported = {
-        name: _number(method, name, leaf) for name, leaf in played.reported_by_server.items()
-    }
-    computed = plan.computed_of_round
-    if computed and test is not None and method.classifies and not method.own_classifier:
-        params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
-        parts = plan.group_tests or [test]
-        scores = [evaluate(ctx.net, task, params, part, len(part), True) for part in parts]
-        row |= {name: _mean(result.more[name] for result in scores) for name in computed}
-    return row | {name: reported[name] for name in row if name in reported}
+def _reported_by_server(plan: Plan, played: Round) -> dict[str, float]:
+    """The measures that the method's server reports, of those that the setting names."""
+    method, given = plan.federation.method, played.reported_by_server
+    numbers = {name: _number(method, name, leaf) for name, leaf in given.items()}
+    wanted = {measure.name for measure in plan.measures_of_round}
+    return {name: value for name, value in numbers.items() if name in wanted}
 
 
 def _reported_by_clients(
@@ -171,7 +151,7 @@ def _reported_by_clients(
     method, cohort = plan.federation.method, played.cohort
     holders = np.array([_holder(plan.federation, client) for client in clients], dtype=np.int64)
     columns = {}
-    for name in plan.reported:
+    for name in plan.reported_by_clients:
         values = np.full(plan.federation.context.clients, math.nan)
         for client, leaf in zip(cohort, played.reported_by_clients.get(name, ()), strict=False):
             values[client] = _number(method, name, leaf)
@@ -198,8 +178,8 @@ def _score_ensemble(
     """The score of the round's clients as an ensemble, on the test set (FedGO's Tables 7 and 9)."""
     given = LoadedArtifact({"x": test.x}, scaling=test.scaling)
     logits = federation.method.ensemble(ctx, before, played.updates, played.weights, given)
-    total = score(ctx.task, logits, test.y)
-    return {"ensemble_loss": total.loss, "ensemble_accuracy": total.accuracy}
+    scored = score(ctx.task, logits, test.y)
+    return {f"ensemble_{name}": value for name, value in scored.items()}
 
 
 def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> dict[str, float]:
@@ -209,19 +189,17 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
     kept = None
     if plan.client_validations is not None:
         kept = _score_clients(plan, state, ctx, plan.client_validations)
-    clients = range(len(scores.samples))
+    clients = range(len(scores["samples"]))
     holders = [_holder(plan.federation, client) for client in clients]
     state.clients.put(
         {
             "round": state.done,
             "client": np.array(clients),
             "train_samples": plan.client_sizes,
-            "test_samples": scores.samples,
+            "test_samples": scores["samples"],
             "participations": participations(plan.federation, state)[holders],
-            "loss": scores.loss,
-            "accuracy": scores.accuracy,
-            **scores.more,
-            **({f"validation_{name}": each for name, each in _columns(kept)} if kept else {}),
+            **scores,
+            **({f"validation_{name}": each for name, each in kept.items()} if kept else {}),
             **_reported_by_clients(plan, played, clients),
         }
     )
@@ -232,12 +210,6 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
             f"validation_{name}": chosen_by[f"test_{name}"] for name in ("loss", "accuracy")
         }
     return summary
-
-
-def _columns(scores: Scores) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Scores by name of the column."""
-    yield from (("samples", scores.samples), ("loss", scores.loss), ("accuracy", scores.accuracy))
-    yield from scores.more.items()
 
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
@@ -295,16 +267,8 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
         lambda place: f"client {clients[place]} at weight {weights[place]:g}",
     )
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
-    rows.put(
-        {
-            "client": clients,
-            "weight": weights,
-            "test_samples": scores.samples,
-            "loss": scores.loss,
-            "accuracy": scores.accuracy,
-            **scores.more,
-        }
-    )
+    test_samples = scores.pop("samples")
+    rows.put({"client": clients, "weight": weights, "test_samples": test_samples, **scores})
     return rows
 
 
@@ -349,15 +313,15 @@ def _dealt_out(
     Args:
         name_of: what a place stands for, in errors.
     """
-    names = tuple(plan.federation.context.task.measures)
     if plan.workers == 1:
-        return Scores.of(np.concatenate([score_of(group).table() for group in groups]), names)
+        scored = [score_of(group) for group in groups]
+        return {name: np.concatenate([each[name] for each in scored]) for name in scored[0]}
     numbers = Stacked(sum(map(len, groups)))
 
     def keep(number: int) -> None:
-        table = score_of(groups[number]).table()
-        for place, row in zip(groups[number].tolist(), table, strict=True):
-            numbers.put(place, torch.from_numpy(row))
+        scores = score_of(groups[number])
+        for row, place in enumerate(groups[number].tolist()):
+            numbers.put(place, {name: torch.as_tensor(each[row]) for name, each in scores.items()})
 
     with numbers:
         distribute(
@@ -367,7 +331,7 @@ def _dealt_out(
             lambda number: f"the scores from {name_of(int(groups[number][0]))} on",
         )
         numbers.refuse_gaps(name_of)
-    return Scores.of(numbers.tree.numpy(), names)
+    return {name: column.numpy() for name, column in numbers.tree.items()}
 
 
 def _client_state_of(plan: Plan, state: State, ctx: Context, client: int) -> Tree:
@@ -409,18 +373,17 @@ def _summary(scores: Scores) -> dict[str, float]:
     Further measures are aggregated both ways: plain (``client_``) and weighted by samples
     (``test_``).
     """
-    tested = scores.samples > 0
-    samples, losses = scores.samples[tested], scores.loss[tested]
-    accuracies, sizes = scores.accuracy[tested], samples.astype(np.float64)
+    tested = scores["samples"] > 0
+    of = {name: values[tested] for name, values in scores.items()}
+    samples, losses = of.pop("samples"), of.pop("loss")
+    sizes = samples.astype(np.float64)
     return {
         "client_loss": float(losses.mean()),
-        "client_accuracy": over_clients.average(accuracies),
-        "client_accuracy_std": over_clients.deviation(accuracies),
+        "client_accuracy_std": over_clients.deviation(of["accuracy"]),
         "test_loss": float(np.average(losses, weights=samples)),
-        "test_accuracy": over_clients.average(accuracies, sizes),
         **{
-            f"{kind}_{name}": over_clients.average(values[tested], sizes if weighted else None)
-            for name, values in scores.more.items()
-            for kind, weighted in (("client", False), ("test", True))
+            f"{kind}_{name}": over_clients.average(values, weights)
+            for name, values in of.items()
+            for kind, weights in (("client", None), ("test", sizes))
         },
     }

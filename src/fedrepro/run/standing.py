@@ -88,7 +88,7 @@ def differences_now(bench: Workbench, record: RunRecord) -> list[Difference]:
     Raises:
         UserError: for an unknown setting or method.
     """
-    spec, committed = bench.spec_of(record.run), record.reference or record.archived
+    spec, committed = bench.spec_of(record.run), record.reference
     if not record.manifest:
         return []
     data, upstream = ({}, []) if committed else data_now(bench, spec)

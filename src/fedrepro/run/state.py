@@ -72,7 +72,7 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
     :class:`Rows` keeps these and nothing else, so a new number of a round is named here, too.
     """
     rounds, clients = _every_column(plan, server)
-    rounds = (*rounds, *(name for name in plan.tested if name not in rounds))
+    rounds = (*rounds, *(name for name in plan.test_columns if name not in rounds))
     left_out = set() if plan.federation.context.task.has_accuracy else ACCURACIES
     kept = (tuple(name for name in each if name not in left_out) for each in (rounds, clients))
     rounds, clients = kept
@@ -107,11 +107,11 @@ def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str,
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
     own = (*own, *(each.name for each in plan.measures_of_round if each.name not in own))
     if not plan.scores_clients:
-        return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported)
+        return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported_by_clients)
     further = tuple(federation.context.task.measures)
     over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
     clients = (*PERSONAL_CLIENT_COLUMNS, *further)
     if plan.client_validations:
         scores = ("samples", "loss", "accuracy", *further)
         clients = (*clients, *(f"validation_{name}" for name in scores))
-    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*clients, *plan.reported)
+    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*clients, *plan.reported_by_clients)

@@ -24,7 +24,7 @@ from fedrepro.engine.round import (
     client_state_of,
     context_of,
     play_round,
-    state_of,
+    state_with_draws,
     steps_of,
     update_norms,
 )
@@ -128,7 +128,7 @@ def test_a_part_of_a_cohort_has_the_same_steps_and_states() -> None:
     ctx = context_of(world, 1, cohort)
     known = Memory({2: {"rounds": torch.tensor([7.0])}})
     steps = OfCohort(cohort, partial(steps_of, world, ctx))
-    states = OfCohort(cohort, partial(state_of, world, ctx, known))
+    states = OfCohort(cohort, partial(state_with_draws, world, ctx, known))
     for whole in (steps, states):
         part: Any = whole[1:3]  # type: ignore[index]
         assert isinstance(part, Sequence) and len(part) == 2 and len(whole) == 4

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.engine import metrics
-from fedrepro.engine.evaluate import Scores, evaluate, evaluate_clients, score
+from fedrepro.engine.evaluate import evaluate, evaluate_clients, score
 from fedrepro.engine.losses import with_loss, with_own_mean
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import TASKS, WORDLESS, Task
@@ -151,40 +151,34 @@ def test_clients_scored_together_and_alone_are_scored_by_their_samples(
     scores = evaluate_clients(
         net, task, lambda client: models.get(client, shared), samples, ASKED, shared
     )
-    assert scores.samples.tolist() == [SIZES[client] for client in ASKED]
-    assert scores.more.keys() == task.measures.keys()
+    sizes = scores.pop("samples")
+    assert sizes.tolist() == [SIZES[client] for client in ASKED] and sizes.dtype == np.int64
+    assert scores.keys() == {"loss", "accuracy", *task.measures}
     for place, client in enumerate(ASKED.tolist()):
         rows = samples.rows(ASKED[[place]])
         if not len(rows):
-            found = (scores.loss, scores.accuracy, *scores.more.values())
-            assert all(np.isnan(each[place]) for each in found)
+            assert all(np.isnan(values[place]) for values in scores.values())
             continue
         factor = float(models.get(client, shared)["factor"])
         of = [of_sample(name, (factor * x[row]).tolist(), y[row].tolist()) for row in rows]
         losses, hits, predictions = (np.sum(each) for each in zip(*of, strict=True))
-        assert scores.loss[place] == pytest.approx(losses / len(rows))
+        assert scores["loss"][place] == pytest.approx(losses / len(rows))
         wanted = hits / predictions if predictions else math.nan
-        assert scores.accuracy[place] == pytest.approx(wanted, nan_ok=True)
+        assert scores["accuracy"][place] == pytest.approx(wanted, nan_ok=True)
         model = {"factor": torch.tensor([factor], dtype=torch.float64)}
         own = evaluate(net, task, model, samples.of(client), len(rows), measured=True)
-        assert (own.samples, own.loss) == (len(rows), pytest.approx(losses / len(rows)))
-        assert own.accuracy == pytest.approx(wanted, nan_ok=True)
+        assert own["loss"] == pytest.approx(losses / len(rows))
+        assert own["accuracy"] == pytest.approx(wanted, nan_ok=True)
         again = score(task, factor * x[rows], y[rows])
-        assert again.loss == pytest.approx(own.loss)
-        assert again.accuracy == pytest.approx(wanted, nan_ok=True)
+        assert again["loss"] == pytest.approx(own["loss"])
+        assert again["accuracy"] == pytest.approx(wanted, nan_ok=True)
         for key, measure in task.measures.items():
             outputs = factor * x[rows].numpy()
             value = measure(
                 outputs.reshape(y[rows].shape) if task.alike else outputs, y[rows].numpy()
             )
-            assert own.more[key] == pytest.approx(value, nan_ok=True)
-            assert scores.more[key][place] == pytest.approx(value, nan_ok=True)
-    back = Scores.of(scores.table(), scores.more)
-    assert back.samples.dtype == np.int64
-    for one, other in zip(back[:3], scores[:3], strict=True):
-        np.testing.assert_array_equal(one, other)
-    for key, values in scores.more.items():
-        np.testing.assert_array_equal(back.more[key], values)
+            assert own[key] == pytest.approx(value, nan_ok=True)
+            assert scores[key][place] == pytest.approx(value, nan_ok=True)
 
 
 def test_errors_of_numbers_at_each_place_from_their_definitions() -> None:

@@ -152,7 +152,7 @@ def test_runs_of_different_precision_are_never_averaged() -> None:
     ]
     identities = [Identity(arithmetic=each) for each in (*words, "per client, cuda")]
     for one, other in combinations(identities, 2):
-        assert not may_average([one, other], across=True)
+        assert not may_average([one, other], across_machines=True)
         (found,) = other_numbers(differences(one, other))
         assert (found.recorded, found.wanted) == (repr(one.arithmetic), repr(other.arithmetic))
 

@@ -143,7 +143,7 @@ def test_runs_are_averaged_within_a_class(
 ) -> None:
     both = [Identity.of(MANIFEST), changed(section, key, value)]
     assert identity.may_average(both) == averaged
-    assert identity.may_average(both, across=True) == on_request
+    assert identity.may_average(both, across_machines=True) == on_request
 
 
 def test_a_run_of_unknown_arithmetic_is_averaged_with_no_other() -> None:

@@ -9,7 +9,7 @@ from fedrepro.config.config_file import Config
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import CellIndex, Finding, judge_claim
-from fedrepro.report.pages import fairness
+from fedrepro.report.pages import claim as one_claim
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest, Single, Word, holm
@@ -332,6 +332,6 @@ def test_an_old_key_of_claims_is_read(tmp_path: Path) -> None:
 def test_a_claims_page_names_the_folder_that_is_there(tmp_path: Path) -> None:
     """A workbench's own runs are in results; those of a clone are landed."""
     bench = Workbench(tmp_path, Config(), {}, {}, {}, {})
-    assert fairness._folder(bench, "own/compact-a") == "results/runs/own/compact-a"
+    assert one_claim._folder(bench, "own/compact-a") == "results/runs/own/compact-a"
     (tmp_path / folder_of("own/compact-a")).mkdir(parents=True)
-    assert fairness._folder(bench, "own/compact-a") == folder_of("own/compact-a").as_posix()
+    assert one_claim._folder(bench, "own/compact-a") == folder_of("own/compact-a").as_posix()

@@ -323,4 +323,4 @@ def test_next_words_count_only_where_there_is_a_word() -> None:
     def samples(first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.arange(first, last), targets[first:last]
 
-    assert evaluate(net, NEXT_WORD, {"w": logits}, samples, 1).accuracy == 0.5
+    assert evaluate(net, NEXT_WORD, {"w": logits}, samples, 1)["accuracy"] == 0.5

@@ -13,7 +13,7 @@ import yaml
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.clients import SUMMARIES
+from fedrepro.measures.clients import STATISTICS
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable, comparable
 from fedrepro.report.cells.league import league_of
@@ -267,7 +267,7 @@ def test_a_printed_number_is_read_in_its_unit_and_digits(tmp_path: Path) -> None
 
 def test_a_gini_coefficient_of_values_below_0_is_none() -> None:
     """Those of R² cancelled, and were called equal."""
-    gini = SUMMARIES["gini"]
+    gini = STATISTICS["gini"]
     assert np.isnan(gini.of(np.array([0.5, -0.6]), None, True))
     assert gini.of(np.array([0.5, 0.5]), None, True) == 0.0
 

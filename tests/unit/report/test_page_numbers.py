@@ -28,13 +28,15 @@ from fedrepro.report.pages import (
     about,
     compare,
     cost,
-    fairness,
     interpretation,
     method,
     overview,
     printed,
     row_figures,
     run,
+)
+from fedrepro.report.pages import (
+    claim as one_claim,
 )
 from fedrepro.report.pages import league as league_page
 from fedrepro.report.pages.method import MethodText
@@ -348,9 +350,9 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
         table=lambda *_: SimpleNamespace(cells=cells),
     )  # fmt: skip
     (tmp_path / "reports/papers/s/compact/z").mkdir(parents=True)
-    monkeypatch.setattr(fairness, "repository", lambda: "https://a.org/r")
+    monkeypatch.setattr(one_claim, "repository", lambda: "https://a.org/r")
     pages = {
-        name: fairness.fairness_page(bench, None, view, views)  # type: ignore[arg-type]
+        name: one_claim.claim_page(bench, None, view, views)  # type: ignore[arg-type]
         for name, view in zip(runs, views, strict=True)
     }
     named = {
@@ -373,16 +375,16 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
     assert place == "https://a.org/r/issues/new" and asked["claim"] == ["s-b"]
     assert (ROOT / pages["b"]["file"]).name == asked["template"][0] and asked["title"]
     assert (ROOT / pages["b"]["file"]).is_file()
-    monkeypatch.setattr(fairness, "repository", lambda: None)
-    alone = fairness.fairness_page(bench, None, views[0], views)  # type: ignore[arg-type]
+    monkeypatch.setattr(one_claim, "repository", lambda: None)
+    alone = one_claim.claim_page(bench, None, views[0], views)  # type: ignore[arg-type]
     nothing: Any = SimpleNamespace(experiments={}, root=tmp_path)
-    unplanned = fairness.fairness_page(nothing, system_of("s"), views[-1], views)
+    unplanned = one_claim.claim_page(nothing, system_of("s"), views[-1], views)
     assert unplanned["searches"] == [] and unplanned["system"].name == "S"
     assert alone["form"] == ""
 
 
 def test_the_page_of_a_claim_has_words_for_every_quantifier() -> None:
-    template = (ROOT / "reports/templates/fairness.html.j2").read_text(encoding="utf-8")
+    template = (ROOT / "reports/templates/claim.html.j2").read_text(encoding="utf-8")
     words = template.partition("quantifiers = {")[2].partition("}")[0]
     assert re.findall(r'^  "(\w+)":', words, re.MULTILINE) == [*get_args(Quantifier)]
 

@@ -99,8 +99,8 @@ def clients_swapped(mine: Path, others: Path) -> None:
 
 
 def kept_model_more(mine: Path, others: Path) -> None:
-    file = next((others / "seed" / checkpoint.BESIDE).iterdir())
-    shutil.copyfile(file, mine / checkpoint.BESIDE / "round7-client0.safetensors")
+    file = next((others / "seed" / checkpoint.ROUND_FILES).iterdir())
+    shutil.copyfile(file, mine / checkpoint.ROUND_FILES / "round7-client0.safetensors")
 
 
 def strays(mine: Path, others: Path) -> None:
@@ -153,9 +153,9 @@ THINGS: dict[str, Thing] = {
     "another seed's checkpoint": with_arguments(in_place_of, checkpoint.CHECKPOINT, "seed"),
     "another rate's checkpoint": with_arguments(in_place_of, checkpoint.CHECKPOINT, "rate"),
     "another seed's client states": with_arguments(in_place_of, checkpoint.CLIENTS, "seed"),
-    "another seed's kept models": with_arguments(in_place_of, checkpoint.BESIDE, "seed"),
+    "another seed's kept models": with_arguments(in_place_of, checkpoint.ROUND_FILES, "seed"),
     "a kept model more": kept_model_more,
-    "no kept models": lambda mine, others: shutil.rmtree(mine / checkpoint.BESIDE),
+    "no kept models": lambda mine, others: shutil.rmtree(mine / checkpoint.ROUND_FILES),
     "no client states": lambda mine, others: shutil.rmtree(mine / checkpoint.CLIENTS),
     "no checkpoint": lambda mine, others: (mine / checkpoint.CHECKPOINT).unlink(),
     "stray files": strays,
@@ -217,7 +217,7 @@ def test_who_lost_the_lock_writes_no_more(
     assert "\n" not in str(caught.value)
     assert not folder.exists()
     after = {file: file.read_bytes() for file in mine.rglob("*.safetensors")}
-    own = (checkpoint.BESIDE, FINISHED)
+    own = (checkpoint.ROUND_FILES, FINISHED)
     assert {f: c for f, c in after.items() if f.parent.name not in own} == {
         f: c for f, c in before.items() if f.parent.name not in own
     }

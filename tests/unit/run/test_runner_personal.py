@@ -1,6 +1,7 @@
 """Runs whose clients keep something: local models, mixtures of two, parts of a model."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.measures import registry
+from fedrepro.measures.base import Mix
 from fedrepro.measures.clients import mixed
 from fedrepro.run import runner
 from support.refusals import Fault, refused
@@ -194,22 +197,26 @@ MIXTURES = {
 }
 
 
+def at_mix(of: str, mix: Mix, columns: Mapping[str, list[float]] = MIXTURES) -> tuple[Any, Any]:
+    return mixed(columns, of, registry.the(of, "client").guide, mix)
+
+
 def test_the_best_common_mixture() -> None:
-    accuracy, sizes = mixed(MIXTURES, "accuracy", "best")
+    accuracy, sizes = at_mix("accuracy", "best")
     np.testing.assert_array_equal(accuracy, [0.5, 0.8, np.nan])  # the least of equally good ones
     np.testing.assert_array_equal(sizes, [10, 5, 0])
-    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "best")[0], [0.1, 0.4, np.nan])
+    np.testing.assert_array_equal(at_mix("ece", "best")[0], [0.1, 0.4, np.nan])
 
 
 def test_the_released_mixture() -> None:
     """Item 23: each client's best. Item 24: all else at the worst of what any client chose."""
-    np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "released")[0], [0.9, 0.8, np.nan])
-    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])
+    np.testing.assert_array_equal(at_mix("accuracy", "released")[0], [0.9, 0.8, np.nan])
+    np.testing.assert_array_equal(at_mix("ece", "released")[0], [0.3, 0.6, np.nan])
 
 
 def test_each_clients_own_mixture() -> None:
-    np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "own")[0], [0.9, 0.8, np.nan])
-    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "own")[0], [0.3, 0.4, np.nan])
+    np.testing.assert_array_equal(at_mix("accuracy", "own")[0], [0.9, 0.8, np.nan])
+    np.testing.assert_array_equal(at_mix("ece", "own")[0], [0.3, 0.4, np.nan])
 
 
 def test_who_has_no_test_samples_chooses_no_mixture() -> None:
@@ -217,11 +224,11 @@ def test_who_has_no_test_samples_chooses_no_mixture() -> None:
     accuracy = [0.5, 0.6, 0.9, 0.1, 0.7, 0.2, *[np.nan] * 3]
     ece = [0.9, 0.2, 0.3, 0.8, 0.5, 0.6, *[np.nan] * 3]
     values = {**MIXTURES, "accuracy": accuracy, "ece": ece}
-    np.testing.assert_array_equal(mixed(values, "ece", "released")[0], [0.3, 0.6, np.nan])
+    np.testing.assert_array_equal(at_mix("ece", "released", values)[0], [0.3, 0.6, np.nan])
 
 
 def test_what_is_counted_in_mini_batches_is_chosen_so() -> None:
-    found = mixed(MIXTURES, "accuracy_batch", "released")[0]
+    found = at_mix("accuracy_batch", "released")[0]
     np.testing.assert_array_equal(found, [0.95, 0.75, np.nan])
     # At the weights 0 and 0.5 that the clients chose, not at 1 and 0 as by plain accuracy.
-    np.testing.assert_array_equal(mixed(MIXTURES, "ece_batch", "released")[0], [0.3, 0.6, np.nan])
+    np.testing.assert_array_equal(at_mix("ece_batch", "released")[0], [0.3, 0.6, np.nan])

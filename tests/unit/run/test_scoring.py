@@ -13,11 +13,11 @@ import torch
 from fedrepro.config.evaluation import Evaluate
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine import tree
-from fedrepro.engine.evaluate import Scores, evaluate
+from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.scoring import _summary, beside, record
+from fedrepro.run.scoring import _summary, files_of_round, record
 from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
 from support import tiny_run
@@ -26,7 +26,8 @@ from support.refusals import refused
 
 def summary(*clients: tuple[int, float, float]) -> dict[str, float]:
     """Of clients with these numbers of samples, losses and accuracies."""
-    return _summary(Scores.of(np.array(clients, dtype=np.float64), ()))
+    columns = np.array(clients, dtype=np.float64).T
+    return _summary(dict(zip(("samples", "loss", "accuracy"), columns, strict=True)))
 
 
 def test_a_client_without_predictions_leaves_the_others_means_alone() -> None:
@@ -86,9 +87,9 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
     net, task = federation.context.net, federation.context.task
     scores = [evaluate(net, task, state.server["params"], each, len(each)) for each in parts]
     for name in ("accuracy", "loss"):
-        values = [getattr(score, name) for score in scores]
+        values = [score[name] for score in scores]
         assert state.rounds.last()[f"test_{name}"] == pytest.approx(sum(values) / 2)
-    assert scores[0].loss != scores[1].loss
+    assert scores[0]["loss"] != scores[1]["loss"]
 
 
 def test_models_of_a_round_are_those_that_its_clients_sent(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_models_of_a_round_are_those_that_its_clients_sent(tmp_path: Path) -> No
     state.server, played = play_round(plan.federation, before, state.client_states, 0)
     state.done = 1
     record(plan, state, before, played)
-    files = dict(beside(plan, state, before, played))
+    files = dict(files_of_round(plan, state, before, played))
     models = [files.pop(f"round1-client{client}") for client in played.cohort]
     (shared,) = files.values()
     rows = pd.DataFrame(state.clients.table, columns=state.clients.columns)
@@ -118,7 +119,7 @@ def test_models_of_a_round_are_those_that_its_clients_sent(tmp_path: Path) -> No
         assert float(torch.stack(parts).norm()) == pytest.approx(norm, rel=1e-4)
     assert rows["update_norm"].nunique() == len(models)
     state.done = 2
-    assert dict(beside(plan, state, before, played)) == {}  # that is the round of another method
+    assert dict(files_of_round(plan, state, before, played)) == {}  # another method's round
 
 
 @pytest.mark.parametrize("where", ["", "server", "client"])

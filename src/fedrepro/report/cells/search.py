@@ -168,6 +168,7 @@ def on_validation(quantity: Quantity) -> Quantity:
         series=lambda record: quantity.series(validated(record)),
         together=of_all and (lambda records: of_all([*map(validated, records)])),
         without="has no validation scores",
+        remark=lambda record: quantity.remark(validated(record)),
     )
 
 

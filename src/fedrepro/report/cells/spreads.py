@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.last_rounds import cut, until
+from fedrepro.report.cells.last_rounds import series_of
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import TWINS
@@ -92,7 +92,7 @@ def _of_rounds(workbench: Workbench, cell: Cell, result: Result) -> list[Borrowe
     assert result.chosen is not None
     (seed,) = result.by_seed
     record = find_run(workbench.root, RunKey(result.setting, result.chosen, seed))
-    series = until(cell.metric.quantity.series(cut(record, cell.summary)), cell.summary.up_to)
+    series = series_of(record, cell.metric.quantity, cell.summary)
     values = [
         value for _, value in series[-max(LAST, cell.summary.rounds) :] if math.isfinite(value)
     ]

@@ -62,6 +62,7 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
 
 def _compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
     table = target.table
+    # At scale demo the cells that are judged are those of scale paper; else they are the same.
     judged = workbench.table(target.system, target.item, "paper")
     rows = []
     for row in table.rows:
@@ -251,8 +252,8 @@ def result_of(
     for method, wanted in runs_of.items():
         records = [find_run(workbench.root, run) for run in wanted]
         runs = [_run(workbench, record, quantity, summary) for record in records]
-        across = workbench.config.average_across
-        runs = by_method[method] = _averaged_together(records, runs, across)
+        across_machines = workbench.config.average_across
+        runs = by_method[method] = _averaged_together(records, runs, across_machines)
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         if valued:
@@ -353,7 +354,7 @@ def _run(workbench: Workbench, record: RunRecord, quantity: Quantity, summary: S
 
 
 def _averaged_together(
-    records: Sequence[RunRecord], runs: Sequence[CellRun], across: bool
+    records: Sequence[RunRecord], runs: Sequence[CellRun], across_machines: bool
 ) -> list[CellRun]:
     """A method's runs, without the numbers that must not be averaged with the others.
 
@@ -371,9 +372,9 @@ def _averaged_together(
     same_arithmetic = len({identity.arithmetic for identity in identities.values()}) == 1
     data = {seed: identity.data.get("content_sha256") for seed, identity in identities.items()}
     apart: dict[int, str] = {}
-    if not may_average(identities.values(), across=across):
+    if not may_average(identities.values(), across_machines=across_machines):
         apart = {
-            seed: f"has arithmetic {class_of(identity, across=not same_arithmetic)!r}"
+            seed: f"has arithmetic {class_of(identity, across_machines=not same_arithmetic)!r}"
             for seed, identity in identities.items()
         }
     elif len({*data.values()} - {None}) > 1:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
-from fedrepro.measures.clients import SUMMARIES
+from fedrepro.measures.clients import STATISTICS
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
@@ -80,7 +80,7 @@ class Plot:
 
     @property
     def of_a_tenth(self) -> bool:
-        return any(SUMMARIES[name].words in self.metric for name in ("worst", "best"))
+        return any(STATISTICS[name].words in self.metric for name in ("worst", "best"))
 
     @property
     def decimals(self) -> int:

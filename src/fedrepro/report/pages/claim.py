@@ -23,7 +23,7 @@ class LandedRuns(NamedTuple):
     folder: str
 
 
-def fairness_page(
+def claim_page(
     workbench: Workbench, system: System, view: ClaimView, views: Iterable[ClaimView]
 ) -> dict[str, Any]:
     """The content of a claim's page.
