@@ -11,6 +11,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.differences import (
     Difference,
+    counterpart_of,
     of_claim,
     of_search,
     rows_of,
@@ -22,7 +23,7 @@ from fedrepro.report.papers.published import Published
 PAGE, SUMMARY = Path("docs/differences.md"), Path("docs/compact.md")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
-# By setting, then by key.
+# By setting, with the paper's if it is not the one that the setting stands for; then by key.
 Compared = dict[str, dict[str, Difference]]
 
 
@@ -31,7 +32,10 @@ def compared(bench: Workbench, papers: Published) -> Compared:
     found: Compared = {}
     for claim in papers.claims:
         for name, differences in of_claim(bench, claim).items():
-            _add(found.setdefault(name, {}), differences)
+            there = counterpart_of(bench, name, claim)
+            own = there == counterpart_of(bench, name)
+            key = name if own else f"{name} (for {there.partition('/')[2]})"
+            _add(found.setdefault(key, {}), differences)
     return found
 
 
@@ -66,6 +70,7 @@ def whole(bench: Workbench, papers: Published, found: Compared) -> str:
         lines += [
             f"- `{name.partition('/')[2]}` stands for `{bench.setting(name).stands_for}`"
             for name in names
+            if "(" not in name
         ]
         lines += ["", "| what | paper | here | ratio | settings |", "|---|---|---|---|---|"]
         rows = rows_of({name: found[name].values() for name in names})
@@ -78,7 +83,7 @@ def _tuned(bench: Workbench, found: Compared) -> list[str]:
     """What the paper tunes and these settings do not search."""
     where: dict[tuple[str, str], list[str]] = {}
     for name, mine in found.items():
-        for row in unsearched(bench, name, mine.values()).items():
+        for row in unsearched(bench, name.partition(" (")[0], mine.values()).items():
             where.setdefault(row, []).append(name.partition("/")[2])
     if not where:
         return ["All that the paper tunes is searched."]

@@ -17,7 +17,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
 from fedrepro.report.cells.compact import CENTRAL, pairs_of
-from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.run.schedules import schedule_of
 from fedrepro.support.errors import UserError, missing_value
 from fedrepro.support.names import Composition
@@ -50,24 +50,35 @@ class Difference:
         return float(self.here / self.there) if self.there else None
 
 
-def of_setting(
-    workbench: Workbench, name: str, methods: Iterable[str], seed: int
-) -> list[Difference]:
-    """All compared keys of a compact setting, with some of its methods.
-
-    Args:
-        name: the setting's full name. It says which of the paper's it stands for.
+def counterpart_of(workbench: Workbench, name: str, claim: Claim | None = None) -> str:
+    """The full name of the paper's setting that a compact one stands for, if for a claim.
 
     Raises:
         UserError: if it stands for none.
     """
-    here = workbench.setting(name)
-    if here.stands_for is None:
-        system, _, short = name.partition("/")
+    system, _, short = name.partition("/")
+    test = claim.compact if claim else ""
+    own = test.stands_for.get(short) if isinstance(test, CompactTest) else None
+    there = own or workbench.setting(name).stands_for
+    if there is None:
         key = f"settings.{short}.stands_for"
         wanted = "the paper's setting, as a claim is judged by it"
         raise missing_value(workbench.files[system], key, wanted)
-    there = workbench.setting(full_name(name.partition("/")[0], here.stands_for))
+    return full_name(system, there)
+
+
+def of_setting(
+    workbench: Workbench, name: str, methods: Iterable[str], seed: int, claim: Claim | None = None
+) -> list[Difference]:
+    """All compared keys of a compact setting, with some of its methods, if for a claim.
+
+    Args:
+        name: the setting's full name.
+
+    Raises:
+        UserError: as :func:`counterpart_of`.
+    """
+    here, there = workbench.setting(name), workbench.setting(counterpart_of(workbench, name, claim))
     printed, ours = _of(workbench, there), _of(workbench, here)
     keys = {**printed, **ours}
     differences = {key: Difference(key, printed.get(key), ours.get(key)) for key in keys}
@@ -86,7 +97,7 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
     """By setting, all compared keys of the settings that a claim is judged by.
 
     Raises:
-        UserError: as :func:`of_setting`.
+        UserError: as :func:`counterpart_of`.
     """
     if isinstance(claim.compact, str) or claim.system not in workbench.experiments:
         return {}
@@ -103,7 +114,7 @@ def of_claim(workbench: Workbench, claim: Claim) -> dict[str, list[Difference]]:
     summary = _of_summary(workbench, claim)
     return {
         name: [
-            *of_setting(workbench, name, names, target.seeds[0]),
+            *of_setting(workbench, name, names, target.seeds[0], claim),
             *_of_metrics(workbench, claim, name, metrics[name]),
             *summary,
         ]
@@ -167,7 +178,7 @@ def unsearched(
     for search in experiment.compact_search.values():
         if search.setting == short:
             for method in search.methods:
-                searched.update(method.keys)
+                searched.update(method.keys, (f"{method.method}.{key}" for key in method.keys))
                 for part, key in map(method.place_of, method.grid):
                     base, _ = experiment.part(workbench.setting(name), part)
                     searched.add(f"{base}.{key}")
@@ -190,7 +201,7 @@ def _of_metrics(
     targets = [
         workbench.table(claim.system, item, "paper") for item in claim.tables if item in tables
     ]
-    counterpart = full_name(claim.system, str(workbench.setting(name).stands_for))
+    counterpart = counterpart_of(workbench, name, claim)
     shown = [
         (cell.setting == counterpart, cell.metric.quantity.words)
         for target in targets

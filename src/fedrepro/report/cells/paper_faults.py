@@ -1,5 +1,6 @@
 """What is missing or doubtful in a paper's files, each in one line, before anything trains."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -318,6 +319,12 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             wanted = "the cells of scale compact that test it, or why none can"
             yield f"{where}: compact: missing: expected {wanted}"
     else:
+        settings = workbench.experiments[claim.system].settings
+        for name in itertools.chain.from_iterable(claim.compact.stands_for.items()):
+            if name not in settings:
+                at = f"{where}: compact"
+                wanted = "a setting of the paper"
+                yield str(bad_value(at, "stands_for", name, wanted, settings))
         try:
             small = list(compact.pairs_of(workbench, claim, claim.compact))
         except UserError as error:

@@ -19,6 +19,11 @@ class CompactTest(Typed):
     table: str = Field(description="A table of config/compact/<system>.yaml.")
     left: CompactSelector
     right: CompactSelector
+    stands_for: dict[str, str] = Field(
+        default_factory=dict,
+        description="By setting of the table: which of the paper's the claim is about, if another "
+        "than the setting itself stands for.",
+    )
     looked_at: str = Field(
         default="",
         description="What was looked at before the result was believed; a loss needs it. Its "
