@@ -174,7 +174,7 @@ def test_rounds_that_are_dropped_are_named(tmp_path: Path, monkeypatch: pytest.M
         return iter(())
 
     with monkeypatch.context() as patch:
-        patch.setattr(scoring, "beside", fails_in_round_12)
+        patch.setattr(scoring, "files_of_round", fails_in_round_12)
         with pytest.raises(ArithmeticError):
             train(30)
     lost = "to 10 .* 30, is 2"

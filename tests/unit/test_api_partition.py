@@ -1,5 +1,6 @@
 """`fr.partition`: the partitions of experiment files, of whatever holds the samples."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -66,13 +67,53 @@ def test_clients_are_trained_on() -> None:
         ({"scheme": "iid", "clients": 90}, "90"),
         ({"seed": -1}, "seed"),
         ({"x": X[:7]}, ("7 samples", "80")),
-        ({"group": [1, 2]}, ("group", "2 samples")),
+        ({"scheme": "natural", "group": [1, 2]}, ("group", "2 samples")),
         ({"y": Y / 3}, "scheme"),
+        ({"y": Y[:, None]}, ("y", "[80, 1]", "classes [n]")),
+        ({"y": np.eye(4, dtype=bool)[Y]}, ("y", "[80, 4]")),
+        ({"y": ["a", None] * 40}, ("y, row 1", "missing")),
+        ({"y": 3}, "y"),
+        ({"x": torch.utils.data.TensorDataset(torch.as_tensor(X))}, "TensorDataset"),
+        ({"x": [[1, 2], [3]] * 40}, "row 1"),
+        ({"x": pd.DataFrame(X).sample(frac=1, random_state=1), "y": pd.Series(Y)}, ("x", "index")),
+        ({"seed": None}, "seed"),
+        ({"group": Y}, ("group", "dirichlet")),
+        ({"scheme": "natural", "group": [1.0, np.nan] * 40}, ("group, row 1", "missing")),
+        ({"scheme": "natural", "group": ["a", None] * 40}, ("group, row 1", "missing")),
+        ({"scheme": "natural", "group": pd.Series([1, None] * 40, dtype="Int64")}, "missing"),
+        ({"scheme": "natural", "group": pd.DataFrame({"h": ["a"] * 80})}, "[80, 1]"),
+        ({"scheme": "natural", "group": ["n", "n "] * 40}, "look different"),
+        ({"scheme": "natural", "group": [1, "a"] * 40, "y": Y}, None),
+        ({"scheme": "natural", "group": "h"}, "group"),
     ],
 )
 def test_what_cannot_be_divided_is_one_line(more: dict[str, Any], names: Any) -> None:
     asked = {"x": X, "y": Y, "scheme": "dirichlet", "clients": 4, "alpha": 0.5, **more}
     if asked["scheme"] != "dirichlet":
         del asked["alpha"]
+    if asked["scheme"] == "natural":
+        del asked["clients"]
+    if names is None:
+        assert fr.partition(**asked)
+        return
     with refused(names=names):
         fr.partition(**asked)
+
+
+@pytest.mark.parametrize(("scheme", "keys"), [("iid", {}), ("dirichlet", {"alpha": 0.5}),
+                                              ("labels", {"classes_per_client": 2})])  # fmt: skip
+@pytest.mark.parametrize("codes", [[-1, 0, 1, 2], [10115, 20095, 80331, 10**9], list("dcba")])
+def test_no_sample_is_lost_whatever_classes_are_called(
+    codes: list[Any], scheme: str, keys: dict[str, Any]
+) -> None:
+    named = np.sort(codes)[Y]
+    found = fr.partition(X, named, scheme, clients=np.int64(4), **keys)
+    assert rows(found) == rows(fr.partition(X, Y, scheme, clients=4, **keys))
+    assert sorted(itertools.chain.from_iterable(rows(found))) == list(range(80))
+
+
+def test_natural_clients_may_be_in_another_order_if_their_index_is() -> None:
+    frame = pd.DataFrame({"x": X[:, 0], "y": Y, "h": Y % 3}).sample(frac=1, random_state=0)
+    made = fr.partition(frame[["x"]], frame["y"], "natural", group=frame["h"])
+    for number, (x, y) in enumerate(made):
+        assert set(frame.loc[x.index, "h"]) == {number} and x.index.equals(y.index)

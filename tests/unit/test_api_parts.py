@@ -269,7 +269,7 @@ def test_a_model_s_function_gets_the_shape_and_the_outputs_if_it_takes_them(
 
 
 def test_numbers_of_other_libraries_are_pythons_however_deep() -> None:
-    found = training._plain(
+    found = given.as_in_files(
         {"a": np.int64(3), "b": [np.float32(0.5), {"c": (np.bool_(True),)}],
          "d": torch.device("cuda:1"), "e": "x", "f": None}
     )  # fmt: skip

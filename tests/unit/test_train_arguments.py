@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -292,14 +293,39 @@ def test_training_begins_with_given_weights(tmp_path: Path) -> None:
             assert torch.allclose(one, other)
     module = nn.Linear(3, 3)
     given = {"weight": torch.ones(3, 3), "bias": torch.zeros(3)}
-    assert torch.allclose(
-        train(model=module, rounds=1, lr=1e-30, initial=given).model.weight, given["weight"]
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing of the module's own weights, which nobody uses
+        replaced = train(model=module, rounds=1, lr=1e-30, initial=given).model
+    assert torch.allclose(replaced.weight, given["weight"])
     folder = tmp_path / "run"
     train(rounds=1, folder=folder, initial=state)
     assert train(rounds=1, folder=folder, initial=file).folder == folder  # the same weights
     with pytest.raises(UserError):
         train(rounds=1, folder=folder, initial={name: 2 * leaf for name, leaf in state.items()})
+
+
+@pytest.mark.parametrize(
+    "around",
+    [nn.Sequential, lambda trained: nn.Sequential(*trained), lambda trained: Ours(trained[0])],
+)
+def test_trained_layers_keep_their_weights_in_another_module(around: Any) -> None:
+    network = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 3))
+    trained = train(model=network, lr=0.02, weights="keep").model
+    body = trained[0].weight.clone()
+    again = train(model=around(trained), rounds=1, lr=1e-30)
+    assert any(torch.equal(leaf, body) for leaf in again.model.parameters())
+
+
+class Ours(nn.Module):
+    """A trained body and a new head."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body, self.head = body, nn.Linear(5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.body(x))
+        return out
 
 
 @pytest.mark.parametrize(
@@ -358,6 +384,7 @@ def test_measures_are_functions_or_classes() -> None:
         run.clients["hinge"], run.clients["accuracy"] - 0.5, check_names=False
     )
     assert run.clients["macro_recall"].between(0, 1).all()
+    assert "hinge" in train(test=None, measures=partial(hinge)).clients
     assert run.manifest["run"]["evaluate"]["measures"] == ["hinge", "macro_recall"]
     with pytest.raises(UserError, match="measures"):
         train(test=None, measures=[3])
@@ -458,6 +485,8 @@ def test_a_measure_may_draw_from_a_seed() -> None:
         {"availability": 3},
         {"stop": {"at": 0.5}},
         {"weights": "draw", "initial": {}},
+        {"weights": "keep"},
+        {"measures": [partial(hinge, targets=0), partial(hinge, targets=1)], "test": None},
     ],
 )
 def test_wrong_values_are_refused_by_their_key(given: dict[str, Any]) -> None:

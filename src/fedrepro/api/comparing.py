@@ -93,9 +93,13 @@ def compare(
             "mean": end.mean(skipna=False),
             "std": end.std(skipna=False),
             # 0.0 is added so that none is -0.0.
-            "gain": 0.0 + better * (end - first).mean(skipna=False)
-            if set(end.index) == set(first.index)
-            else better * (end.mean(skipna=False) - first.mean(skipna=False)),
+            "gain": 0.0
+            + better
+            * (
+                (end - first).mean(skipna=False)
+                if set(end.index) == set(first.index)
+                else end.mean(skipna=False) - first.mean(skipna=False)
+            ),
         }
         for name, end in ends.items()
     }

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn, strided
@@ -63,6 +65,20 @@ def name_of(what: Any, otherwise: str) -> str:
     return name if name.isidentifier() else otherwise
 
 
+def as_in_files(value: Any) -> Any:
+    """Arguments with Python's numbers for numpy's, and a device's name for it, as in files."""
+    match value:
+        case torch.device():
+            return str(value)
+        case np.generic():
+            return value.item()
+        case dict():
+            return {key: as_in_files(item) for key, item in value.items()}
+        case list() | tuple():
+            return tuple(map(as_in_files, value))
+    return value
+
+
 def several(values: Any) -> list[Any]:
     """The values of an argument that takes several, one of which needs no list; none for None."""
     if values is None:
@@ -97,6 +113,10 @@ def listed(values: Any) -> Any:
 def objects_of(loss: Any, measures: Iterable[Any]) -> tuple[Object, ...]:
     """The objects in place of plug-ins: kind, name, object."""
     objects = [_measure(measure) for measure in measures]
+    named = [name for _, name, _ in objects]
+    if twice := [name for name in named if named.count(name) > 1]:
+        wanted = "functions of different names, as columns are called by them"
+        raise bad_value(WHERE, "measures", twice[0], wanted)
     if loss is None:
         return (*objects,)
     if not callable(loss) or isinstance(loss, type):
@@ -153,7 +173,7 @@ def _measure(what: Any) -> Object:
     if isinstance(what, type | Measure) or not callable(what):
         wanted = "functions of outputs and targets, or classes that extend Measure"
         raise bad_value(WHERE, "measures", what, wanted)
-    name = name_of(what, "measure")
+    name = name_of(getattr(what, "func", what), "measure")
     words = {"words": name.replace("_", " "), "higher_is_better": True, "per": "client"}
     return "measures", name, type(name, (Measure,), {**words, "of_outputs": staticmethod(what)})
 

@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedrepro.api.given import as_in_files
+from fedrepro.data.arrays import as_array
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
-from fedrepro.support.errors import bad_value
+from fedrepro.data.readers.tables import refuse_alike
+from fedrepro.data.reading import refuse_other_rows
+from fedrepro.support.errors import bad_value, missing_value
 from fedrepro.support.typed_yaml import Typed, validate
 
 WHERE = "fedrepro.partition"
@@ -26,7 +31,8 @@ def partition(
 
     Args:
         x: inputs [n, ...]: an array, a tensor, a data frame, or a tuple or a dict of several.
-        y: targets [n] or [n, ...], of which a scheme by class needs classes [n].
+        y: targets [n] or [n, ...], of which a scheme by class needs classes [n]: whole numbers,
+            words or truth values.
         scheme: its name, such as "iid", "shards" or "dirichlet" (docs/data.md has all).
         group: each sample's natural client or domain [n], for the schemes "natural" and "domains".
         seed: of the partition; it is no run's.
@@ -36,12 +42,14 @@ def partition(
         Each client's (x, y), as :func:`fedrepro.train` takes them.
 
     Raises:
-        UserError: for unknown keys, and for a scheme that cannot be applied to these samples.
+        UserError: for unknown keys, for samples that are no arrays or of other rows than y, and for
+            a scheme that cannot be applied to these samples.
 
     Examples:
         Ten samples of each of three classes, for three clients with one class each:
 
         >>> import numpy as np
+    import pandas as pd
         >>> import fedrepro as fr
         >>> x, y = np.arange(30.0).reshape(30, 1), np.repeat([0, 1, 2], 10)
         >>> clients = fr.partition(x, y, "shards", clients=3, classes_per_client=1)
@@ -51,27 +59,69 @@ def partition(
     for key in ("test_fraction", "stratified", "validation", "server", "given_test"):
         if key in keys:
             raise bad_value(WHERE, key, keys[key], "none here: fedrepro.train holds samples out")
+    if seed is None:
+        raise bad_value(WHERE, "seed", None, "a whole number")
     asked = {"scheme": scheme, **keys, "seed": seed}
-    spec = validate(_Asked, {"partition": asked}, WHERE).partition
-    labels = _array(y)
+    spec = validate(_Asked, {"partition": as_in_files(asked)}, WHERE).partition
+    labels = _array("y", y)
+    if spec.by_class and labels.ndim != 1:
+        wanted = f"classes [n], as {spec.scheme} divides by them"
+        raise bad_value(WHERE, "y", f"{list(labels.shape)}", wanted)
     for name, part in _parts("x", x):
-        if len(part) != len(labels):
-            raise bad_value(WHERE, name, f"{len(part)} samples", f"{len(labels)}, as in y")
-    names, groups = (
-        np.unique(_array(group), return_inverse=True) if group is not None else ((), None)
-    )
-    if groups is not None and len(groups) != len(labels):
-        raise bad_value(WHERE, "group", f"{len(groups)} samples", f"{len(labels)}, as in y")
-    if labels.dtype.kind not in "iuf":  # words, or truth values
-        labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)
-    made = make_partition(labels, groups, spec, seed, group_names=[str(name) for name in names])
+        _refuse_unlike(name, part, _array(name, part), y, labels)
+    if labels.ndim == 1 and labels.dtype.kind != "f":
+        labels = _numbered("y", labels)[1]
+    names: tuple[str, ...] = ()
+    groups = None
+    if group is not None:
+        if not spec.groups_from:
+            raise bad_value(WHERE, "group", type(group).__name__, f"none: {spec.scheme} has no use")
+        if np.ndim(group) != 1:
+            shape = f"{list(np.shape(group))}"
+            raise bad_value(WHERE, "group", shape, "one value for each sample [n]")
+        given = _array("group", group)
+        _refuse_unlike("group", group, given, y, labels)
+        names, groups = _numbered("group", given)
+    made = make_partition(labels, groups, spec, seed, group_names=names)
     if line := made.warning():
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     return [(_some(x, rows), _some(y, rows)) for rows in made.train]
 
 
-def _array(values: Any) -> NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """What holds samples, as an array [n, ...]."""
+    if not (isinstance(values, list | Tensor) or hasattr(values, "__array__")):
+        wanted = "an array, a tensor, a data frame or a list"
+        raise bad_value(WHERE, name, type(values).__name__, wanted)
+    dense = isinstance(values, Tensor) and not values.is_sparse
+    array = as_array(WHERE, name, values.detach().cpu() if dense else values)
+    if not array.ndim:
+        raise bad_value(WHERE, name, array.item(), "a value for each sample")
+    return array
+
+
+def _refuse_unlike(
+    name: str, values: Any, array: NDArray[Any], y: Any, labels: NDArray[Any]
+) -> None:
+    """Raises UserError unless these are of the same rows as y."""
+    if len(array) != len(labels):
+        raise bad_value(WHERE, name, f"{len(array)} samples", f"{len(labels)}, as in y")
+    refuse_other_rows(f"{WHERE}: {name}", values, y)
+
+
+def _numbered(name: str, values: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[Any]]:
+    """The different values as texts in their order, and the number of each sample's."""
+    if (lacking := pd.isna(values)).any():
+        raise missing_value(WHERE, f"{name}, row {lacking.argmax()}", "a value for each sample")
+    try:
+        known, numbers = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = " and ".join(sorted({type(value).__name__ for value in values}))
+        raise bad_value(WHERE, name, kinds, "values of one kind") from None
+    texts = tuple(map(str, known))
+    if values.dtype.kind in "OUS":
+        refuse_alike(texts, f"{WHERE}: {name}")
+    return texts, numbers
 
 
 def _parts(name: str, values: Any) -> list[tuple[str, Any]]:

@@ -217,13 +217,17 @@ def _trained(said: SimpleNamespace) -> Run:
     callbacks = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
-    chosen = validate(_Outside, _plain(_only(_Outside.model_fields, said)), WHERE)
+    chosen = validate(_Outside, given.as_in_files(_only(_Outside.model_fields, said)), WHERE)
     dataset = dataset_of(said.clients, said.test, chosen.task)
     share = said.test_fraction or 0.0
     share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share, said.validation)
     named = isinstance(said.model, str)
-    architecture = None if named else _architecture(said.model, chosen.weights)
+    if named and chosen.weights == "keep":
+        wanted = "none beside a model's name, whose weights `seed` draws: see `initial`"
+        raise bad_value(WHERE, "weights", chosen.weights, wanted)
+    replaced = said.initial is not None
+    architecture = None if named else _architecture(said.model, chosen.weights, replaced=replaced)
     if said.initial is not None:
         if chosen.weights == "draw":
             raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
@@ -296,11 +300,11 @@ def _spec_of(
     clients: int,
     plugins: Folders,
 ) -> "RunSpec":
-    written = with_new_keys("experiment", {"settings": {"": _plain(content)}}, WHERE)
+    written = with_new_keys("experiment", {"settings": {"": given.as_in_files(content)}}, WHERE)
     setting = validate(Setting, written["settings"][""], WHERE, plugins).following(dataset.task)
     setting._name = PROGRAMS
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
-    parts = given.by_part(method, _plain(hyperparameters), plugins, taken)
+    parts = given.by_part(method, given.as_in_files(hyperparameters), plugins, taken)
     shape = tuple(dataset.input_shape)
     size = DataSize(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
     execution = Execution(chosen.executor, chosen.device)
@@ -403,22 +407,11 @@ def _refuse_single(dataset: "Dataset", share: float, validation: float) -> None:
         raise refusal(WHERE, why, key)
 
 
-def _plain(value: Any) -> Any:
-    """Arguments with Python's numbers for numpy's, and a device's name for it, as in files."""
-    match value:
-        case torch.device():
-            return str(value)
-        case np.generic():
-            return value.item()
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return tuple(map(_plain, value))
-    return value
-
-
 def _architecture(
-    model: "nn.Module | Architecture", weights: Literal["keep", "draw"] | None
+    model: "nn.Module | Architecture",
+    weights: Literal["keep", "draw"] | None,
+    *,
+    replaced: bool = False,
 ) -> "Architecture":
     """A function that returns the module, or the function itself; ``weights`` as in :func:`train`.
 
@@ -443,10 +436,11 @@ def _architecture(
         return kept
 
     if weights is None and is_fresh(model):
-        _warn(
-            f"model {type(model).__name__}: its weights seem to be as its layers drew them, so "
-            "`seed` draws them anew: say weights='keep' if they are yours, else weights='draw'"
-        )
+        if not replaced:
+            _warn(
+                f"model {type(model).__name__}: its weights seem to be as its layers drew them, so "
+                "`seed` draws them anew: say weights='keep' if they are yours, else weights='draw'"
+            )
         weights = "draw"
     return _drawn_anew(build) if weights == "draw" else build
 

@@ -183,7 +183,7 @@ def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
 
 def _samples(key: str, samples: Columns, task: str) -> _Samples:
     """Inputs as whole numbers or finite float32, and classes [n] or float32 targets."""
-    y = _array(f"{key}.y", samples.y)
+    y = as_array(WHERE, f"{key}.y", samples.y)
     x = _inputs(key, samples.x, len(y) if y.ndim else 0)
     numbers = task in NUMBERS
     what = "targets [n] or [n, ...]" if numbers else "classes [n]"
@@ -214,7 +214,7 @@ def _inputs(key: str, x: Any, samples: int) -> _Inputs:
         inputs = {**dict(enumerate(x))}
     else:
         inputs = {ALONE: x}
-    return {name: _array(_of_x(key, name), values) for name, values in inputs.items()}
+    return {name: as_array(WHERE, _of_x(key, name), values) for name, values in inputs.items()}
 
 
 def _are_several(x: Any) -> bool:
@@ -230,22 +230,31 @@ def _of_x(key: str, name: str | int) -> str:
     return f"{key}.x" if name == ALONE else f"{key}.x.{name}"
 
 
-def _array(key: str, values: Any) -> NDArray[Any]:
-    """Values as an array.
+def as_array(where: str, key: str, values: Any) -> NDArray[Any]:
+    """Values as an array; a data frame's truth values beside numbers are 0 and 1.
 
     Raises:
-        UserError: for rows of different shapes, and for what is no array at all.
+        UserError: for rows of different shapes, for a column of a data frame that has no numbers
+            where others have, and for what is no array at all.
     """
     if np.ma.is_masked(values):
-        raise refusal(WHERE, f"{key}: a masked array: expected a value in every place", key)
+        raise refusal(where, f"{key}: a masked array: expected a value in every place", key)
+    if hasattr(values, "tocsr"):  # of scipy
+        raise refusal(where, f"{key}: a sparse matrix: expected an array: call toarray()", key)
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         for number, row in enumerate(values):
             if _shape(row) != _shape(values[0]):
                 wanted = f"the shape {_shape(values[0])} of row 0"
-                raise bad_value(WHERE, f"{key}, row {number}", _shape(row), wanted) from None
-        raise refusal(WHERE, f"{key}: expected an array: {error}", key) from None
+                raise bad_value(where, f"{key}, row {number}", _shape(row), wanted) from None
+        raise refusal(where, f"{key}: expected an array: {error}", key) from None
+    if array.dtype.kind == "O" and array.ndim == 2 and hasattr(values, "dtypes"):
+        for name, kind in zip(values.columns, values.dtypes, strict=True):
+            if not getattr(kind, "_is_numeric", getattr(kind, "kind", "O") in "fiub"):
+                raise bad_value(where, f"{key}: column {name}", str(kind), "numbers")
+        array = values.to_numpy(np.float64, na_value=np.nan)
+    return array
 
 
 def _shape(row: Any) -> list[int] | str:

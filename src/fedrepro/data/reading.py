@@ -101,11 +101,8 @@ def columns(where: str, samples: Any) -> Columns:
     parts = {".x": x} if not isinstance(x, Mapping) else {f".x.{name}": x[name] for name in x}
     for name, part in {**parts, ".y": y}.items():
         if hasattr(part, "columns"):
-            names[name] = [*map(str, part.columns)]
-        if not _same_rows(getattr(part, "index", None), getattr(y, "index", None)):
-            repair = "call reset_index(drop=True) on both if they are"
-            wanted = f"expected the same rows in the same order: {repair}"
-            raise refusal(f"{where}{name}", f"its index is not that of y: {wanted}")
+            names[name] = [*map(str, getattr(part, "column_names", part.columns))]  # of pyarrow
+        refuse_other_rows(f"{where}{name}", part, y)
     return Columns(x, y, draws, names)
 
 
@@ -118,10 +115,14 @@ def _keys(sample: Any) -> dict[str, list[str]]:
     return {"": sorted(str(name) for name in inputs if name not in labels)}
 
 
-def _same_rows(one: Any, other: Any) -> bool:
-    """Return True unless these are two different indexes of pandas."""
-    pandas = hasattr(one, "equals") and hasattr(other, "equals")
-    return not pandas or bool(one.equals(other))
+def refuse_other_rows(where: str, part: Any, y: Any) -> None:
+    """Raises UserError if these have two different indexes of pandas."""
+    one: Any = getattr(part, "index", None)
+    other: Any = getattr(y, "index", None)
+    if hasattr(one, "equals") and hasattr(other, "equals") and not one.equals(other):
+        repair = "call reset_index(drop=True) on both if they are"
+        wanted = f"expected the same rows in the same order: {repair}"
+        raise refusal(where, f"its index is not that of y: {wanted}")
 
 
 def _stacked(column: Sequence[Any]) -> Any:

@@ -168,7 +168,7 @@ def is_fresh(module: nn.Module) -> bool:
     also seen by weights that the layer hardly draws. Neither tells a copy that was loaded with the
     weights of an untrained module from one.
     """
-    if LOADED.get(id(module)) is module or any(
+    if any(LOADED.get(id(layer)) is layer for layer in module.modules()) or any(
         leaf.grad is not None or leaf.is_inference() for leaf in module.parameters()
     ):
         return False  # of tensors made in inference mode, torch does not count the writes

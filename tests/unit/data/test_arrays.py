@@ -48,6 +48,10 @@ def test_other_forms_give_the_same(of_fractions: float) -> None:
     ):
         assert trained(x) == of_fractions
     assert trained(X[::-1][::-1]) == of_fractions
+    mixed = pd.concat([frame.iloc[:, :1] > 0, frame.iloc[:, 1:]], axis=1)
+    assert trained(mixed) == trained(mixed.convert_dtypes()) == trained(mixed.astype(float))
+    with refused(key="clients.0.x: column word", value="str"):
+        trained(mixed.assign(word="a"))
     assert trained(frame, pd.Series(Y)) == of_fractions
 
 

@@ -444,6 +444,16 @@ def test_words_for_missing_values_are_as_empty_cells(tmp_path: Path) -> None:
     assert empty.meta["missing_sha256"] == other.meta["missing_sha256"]
     with refused(names=("'?'", "21", "missing")):
         prepared(tmp_path, "x,z,y", with_cells("?", "a"))
+    for value in ('"1,5"', '"1,004"', '"1,004.91"', '"1,234,567.5"'):
+        with refused(key="x", names="comma"):
+            prepared(
+                tmp_path,
+                "x,z,y",
+                [
+                    value + row.partition(",")[1] + row.partition(",")[2]
+                    for row in with_cells("1", "2")
+                ],
+            )
     with refused("value", key="label", value="y"):
         prepared(tmp_path, "x,z,y", rows, missing=["1"])
     assert "missing" not in meaning_of(entry("tabular_csv", path="x", label="y", missing=[]))

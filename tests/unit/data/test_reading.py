@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -169,6 +170,11 @@ def framed(columns: str, rows: range = range(24)) -> pd.DataFrame:
         ),
         ([(framed("abcdef", range(24, 48)), pd.Series(Y))], None, {"names": "clients.0.x"}),
         ([(X[:, :0], Y)], None, {"code": "value", "key": "clients.0"}),
+        (
+            [(pa.table({"a": X[:, 0]}), Y), (pa.table({"b": X[:, 0]}), Y)],
+            None,
+            {"names": "clients.1.x", "value": "b"},
+        ),
     ],
 )
 def test_inputs_of_other_names_or_rows_are_one_line(clients: Any, test: Any, fault: Fault) -> None:

@@ -277,7 +277,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         wrong = cells.abs() >= LARGEST
     else:
         text = cells.astype(str)
-        decimal = pd.to_numeric(text.str.replace(",", "."), errors="coerce").notna()
+        points, none = (text.str.replace(",", to) for to in (".", ""))  # of decimals, of thousands
+        decimal = pd.to_numeric(points.where(~text.str.contains(r"\."), none), "coerce").notna()
         numbers, known = int((decimal & cells.notna()).sum()), int(cells.notna().sum())
         if 2 * numbers <= known:
             return
