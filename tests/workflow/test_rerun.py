@@ -181,6 +181,20 @@ def test_records_are_not_believed_where_a_manifest_says_otherwise(project: Proje
     assert "the folder holds another run: ima/tiny fedavg seed 1" in said
 
 
+def test_a_table_of_another_definition_from_elsewhere_is_made_again(project: Project) -> None:
+    """As results merged from a colleague's workbench, or from a backup."""
+    path = "results/tables/demo/ima/table_1.json"
+    mine = (project.root / path).read_bytes()
+    project.edit("config/experiments/ima.yaml", "title: First", "title: Another")
+    assert project.fedrepro("table", "ima", "table_1").returncode == 0
+    assert (project.root / path).read_bytes() != mine
+    project.edit("config/experiments/ima.yaml", "title: Another", "title: First")
+    called = project.fedrepro("page", "ima", "table_1")
+    assert f"{path}: it is of another definition" in called.stdout
+    assert f"{path}: it is of another definition" in project.fedrepro("verify").stdout
+    assert project.due() == TABLE_1 | INDEX
+
+
 def test_data_of_another_entry_are_prepared_again(project: Project) -> None:
     shutil.rmtree(project.root / ".snakemake")
     project.edit("config/datasets.yaml", "mean: [0.1307]", "mean: [0.5]")

@@ -222,16 +222,7 @@ def _trained(said: SimpleNamespace) -> Run:
     share = said.test_fraction or 0.0
     share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share, said.validation)
-    named = isinstance(said.model, str)
-    if named and chosen.weights == "keep":
-        wanted = "none beside a model's name, whose weights `seed` draws: see `initial`"
-        raise bad_value(WHERE, "weights", chosen.weights, wanted)
-    replaced = said.initial is not None
-    architecture = None if named else _architecture(said.model, chosen.weights, replaced=replaced)
-    if said.initial is not None:
-        if chosen.weights == "draw":
-            raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
-        architecture = given.starting_from(said.model, architecture, said.initial, chosen.seed)
+    architecture = _architecture_of(said, chosen)
     objects = given.objects_of(said.loss, said.measures)
     given.refuse_unscored(objects, share)
     content = {
@@ -272,6 +263,18 @@ def _trained(said: SimpleNamespace) -> Run:
         run.manifest.update(made)
         callbacks.on_end(run)
     return run
+
+
+def _architecture_of(said: SimpleNamespace, chosen: "_Outside") -> "Architecture | None":
+    """What builds the model; None for a model's name without other initial weights."""
+    model, named, replaced = said.model, isinstance(said.model, str), said.initial is not None
+    if named and chosen.weights == "keep":
+        wanted = "none beside a model's name, whose weights `seed` draws: see `initial`"
+        raise bad_value(WHERE, "weights", chosen.weights, wanted)
+    if replaced and chosen.weights == "draw":
+        raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
+    build = None if named else _architecture(model, chosen.weights, replaced=replaced)
+    return given.starting_from(model, build, said.initial, chosen.seed) if replaced else build
 
 
 def _is_of_torch(layer: nn.Module) -> bool:

@@ -15,21 +15,24 @@ from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
-from fedrepro.workflow.rerun_checks import note_definition
+from fedrepro.workflow.rerun_checks import REDEFINED, note_definition, noted_definition
 
 
 def make_table(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.table(arguments.system, arguments.item, arguments.scale)
-    note_definition(workbench.root, target.path, Graph(workbench).definition_of(target))
-    _say(tables.write(workbench, target, published.load(workbench.root)))
+    definition = Graph(workbench).definition_of(target)
+    _say(tables.write(workbench, target, published.load(workbench.root), definition))
 
 
 def make_page(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.target(arguments.system, arguments.item, arguments.scale)
+    graph = Graph(workbench)
     if not isinstance(target, TableTarget):  # whose page shows the computed table
-        note_definition(workbench.root, target.page, Graph(workbench).entry_of(target))
+        note_definition(workbench.root, target.page, graph.entry_of(target))
+    elif noted_definition(target.path) not in (None, graph.definition_of(target)):
+        say(f"{target.path}: {REDEFINED}: `fedrepro table` makes it again")
     page = site.write_page(workbench, target, published.load(workbench.root))
     write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)

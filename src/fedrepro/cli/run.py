@@ -146,8 +146,8 @@ def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
     """The cells of printed tables that have the run, a line each; empty if there are none."""
     try:
         return [f"  {line}" for line in lines_of(workbench, run)]
-    except UserError as error:  # of other files: this run is finished
-        return [f"  no verdict: {error}"]
+    except Exception as error:  # of other files: this run is finished, and the workflow keeps it
+        return [f"  no verdict: {_in_words(error)}"]
 
 
 def _numbers(workbench: Workbench, run: RunKey) -> str:
@@ -156,8 +156,8 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     try:
         uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
         answers = headline(answers_of(read_run(workbench.root, run), uses))
-    except UserError as error:  # of a measure: this run is finished, and the workflow keeps it
-        return f"; no numbers: {error}"
+    except Exception as error:
+        return f"; no numbers: {_in_words(error)}"
     numbers = [
         f"{answer.use.table}: {answer.words} {answer.value:.2f} {answer.unit}".rstrip()
         for answer in answers[:MOST_NUMBERS]
@@ -165,6 +165,11 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     if more := len(answers[MOST_NUMBERS:]):
         numbers.append(f"and {more} more")
     return "".join(f"; {number}" for number in numbers)
+
+
+def _in_words(error: Exception) -> str:
+    kind = "" if isinstance(error, UserError) else f"internal error: {type(error).__name__}: "
+    return f"{kind}{error}"
 
 
 def _unread(workbench: Workbench, run: RunKey) -> str:

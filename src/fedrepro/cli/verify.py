@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.config.loading import load
+from fedrepro.config.values import SCALES
+from fedrepro.methods.files import part_files
 from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import runs_in
@@ -13,6 +14,8 @@ from fedrepro.run.standing import standing_of
 from fedrepro.support import commands
 from fedrepro.support.errors import UserError, bad_argument
 from fedrepro.support.terminal import say
+from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.rerun_checks import REDEFINED, noted_definition
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
 
@@ -94,14 +97,32 @@ def _other_results(results: Path) -> Iterator[str]:
         return
     stale: list[str] = []
     elsewhere: list[str] = []
+    unknown: list[str] = []
+    known = part_files(bench.plugins)
     for _, run in runs_in(results / "runs"):
-        with suppress(UserError):  # no experiment file has it any more
+        named = f"{run.setting} {run.method} --seed {run.seed}"
+        try:
+            parts = bench.spec_of(run).composition.split("+")
             standing = standing_of(bench, run)
-            for words, lines in ((standing.why, stale), (standing.elsewhere, elsewhere)):
-                if words:
-                    lines.append(f"{run.setting} {run.method} --seed {run.seed}: {words}")
+        except UserError:
+            parts = [""]
+        if not all(part in known for part in parts):
+            unknown.append(named)
+            continue
+        for words, lines in ((standing.why, stale), (standing.elsewhere, elsewhere)):
+            if words:
+                lines.append(f"{named}: {words}")
+    graph = Graph(bench)
+    yield from (
+        f"{table.path}: {REDEFINED}: it would be made again"
+        for scale in SCALES
+        for table in bench.tables(scale).values()
+        if table.path.exists()
+        if noted_definition(table.path) not in (None, graph.definition_of(table))
+    )
     for lines, what in (
         (stale, "would be made again"),
+        (unknown, "of a setting or a method that no experiment file has"),
         (elsewhere, "of other packages or of another machine, which are kept"),
     ):
         if lines:

@@ -101,17 +101,11 @@ class Plan:
     def test_columns(self) -> dict[str, OfOutputs]:
         """What the test set measures besides loss and accuracy, by column of rounds.parquet."""
         task = self.federation.context.task
+        names = task.measures if task.alike else task.on_test
+        mine = (each for each in self.measures_of_round if each.from_outputs)
         return {
-            **{
-                f"test_{name}": measure
-                for name, measure in task.measures.items()
-                if task.alike or name in task.on_test
-            },
-            **{
-                each.name: repeatable(each.name, each.checked)
-                for each in self.measures_of_round
-                if each.from_outputs
-            },
+            **{f"test_{name}": task.measures[name] for name in task.measures if name in names},
+            **{each.name: repeatable(each.name, each.checked) for each in mine},
         }
 
     @property

@@ -8,6 +8,7 @@ is made again.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.standing import prepared_differences, standing_of
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import exit_on_user_error
 from fedrepro.support.files import write_atomically
 from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
@@ -29,8 +31,9 @@ from fedrepro.workflow.snakemake_patches import (
 )
 
 UNRECORDED = "it is not recorded how the present one was made"
-REDEFINED = "the present one is of another definition in the experiment file than recorded"
+REDEFINED = "it is of another definition in the experiment file, or of other code"
 DEFINITIONS = Path(".snakemake/fedrepro-definitions")
+TABLES = Path("results/tables")
 
 Check = Callable[[Any], list[str]]  # an input function of a rule that finds no inputs
 
@@ -75,14 +78,14 @@ class RerunChecks:
     def unrecorded(self, output: str) -> Check:
         """The check that Snakemake has a record of an output, such as ``results/{study}.json``.
 
-        The record must be of the definition that the command noted, if it noted one.
+        The record must be of the definition that the file is of, if it is known.
         """
 
         def check(wildcards: Any) -> list[str]:
             path = Path(output.format(**dict(wildcards.items())))
             why = ""
             if path.exists():
-                record, noted = read_record(Path(), path), _noted_definition(path)
+                record, noted = read_record(Path(), path), noted_definition(path)
                 if not record:
                     why = UNRECORDED
                 elif noted is not None and not was_recorded_with(record, noted):
@@ -105,7 +108,7 @@ class RerunChecks:
 
 
 def note_definition(root: Path, output: Path, definition: str) -> None:
-    """Note of which definition a command has made a table or a page, for the workflow's next call.
+    """Note of which definition a command has made a page, for the workflow's next call.
 
     Snakemake records the definition that it read when it started. If the experiment file has been
     edited since, or the command was given by hand, the file may be of another one.
@@ -115,11 +118,14 @@ def note_definition(root: Path, output: Path, definition: str) -> None:
             temporary.write_text(definition, encoding="utf-8")
 
 
-def _noted_definition(output: Path) -> str | None:
-    try:
+def noted_definition(output: Path) -> str | None:
+    """The definition that a table, which has it in its file, or another output was made by."""
+    with suppress(OSError, ValueError):
+        if output.is_relative_to(TABLES):
+            known: str | None = checksummed_json.parsed(output).get("definition")
+            return known
         return (DEFINITIONS / output).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def reasons_of(bench: Workbench, run: RunKey) -> list[str]:

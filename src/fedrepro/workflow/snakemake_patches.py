@@ -88,7 +88,7 @@ def on_start(workflow: Any) -> bool:
         return False
     reset_future_mtimes()
     keep_outlived(workflow)
-    keep_results_of_others()
+    keep_finished_results()
     keep_asking_slurm(workflow)
     throttle_scheduler(workflow)
     return bool(workflow.local_exec)
@@ -326,27 +326,29 @@ def keep_outlived(workflow: Any) -> None:
         _save_result(job)
 
 
-def keep_results_of_others() -> None:
-    """Save the results of runs that others finish after Snakemake has found them missing.
+def keep_finished_results() -> None:
+    """Save the results of finished runs that Snakemake removes without having asked them.
 
-    Such as `fedrepro run` in another terminal. Snakemake removes a job's files before it starts it,
-    also those that were not there when it chose the job.
+    Before it starts a job it removes its files, also those that were not there when it chose the
+    job, as `fedrepro run` in another terminal has finished meanwhile. After a job has failed it
+    removes them, too, though the command may have been killed after the end of its run.
     """
     from snakemake.jobs import Job  # type: ignore[import-untyped]
 
-    if Job.remove_existing_output is not _save_and_remove:
-        _removed_by_snakemake.append(Job.remove_existing_output)
-        Job.remove_existing_output = _save_and_remove
+    for name in ("remove_existing_output", "cleanup"):
+        if getattr(Job, name).__name__ != "save_and_remove":
+            setattr(Job, name, _saving_first(getattr(Job, name), failed=name == "cleanup"))
 
 
-_removed_by_snakemake: list[Callable[[Any], Awaitable[None]]] = []  # Snakemake's own function
+def _saving_first(remove: Callable[..., Awaitable[None]], *, failed: bool) -> Any:
+    async def save_and_remove(job: Any, *arguments: Any) -> None:
+        is_run = _rule_of(job) == "run"
+        if is_run and (failed or job.output.manifest in job.dag.reason(job).missing_output):
+            _save_result(job)
+        with exit_on_user_error(), writing(f"outputs of rule {_rule_of(job)}"):
+            await remove(job, *arguments)
 
-
-async def _save_and_remove(job: Any) -> None:
-    if _rule_of(job) == "run" and job.output.manifest in job.dag.reason(job).missing_output:
-        _save_result(job)
-    with exit_on_user_error(), writing(f"outputs of rule {_rule_of(job)}"):
-        await _removed_by_snakemake[-1](job)
+    return save_and_remove
 
 
 def _save_result(job: Any) -> None:
@@ -378,8 +380,8 @@ def reset_future_mtimes(folders: Iterable[Path] = MADE) -> int:
     now, changed = time.time(), 0
     for path, about in (each for folder in folders for each in all_below(folder)):
         if stat.S_ISREG(about.st_mode) and about.st_mtime > now + AHEAD:
-            with suppress(FileNotFoundError):  # another process has removed it
-                os.utime(path, (now, now))
+            with suppress(OSError):  # another process has removed it, or it may not be written to
+                os.utime(path)
                 changed += 1
     if changed:
         say(f"fedrepro: {changed:,} files had future timestamps (clock error); reset to now")

@@ -127,6 +127,14 @@ def test_it_ends_with_a_line_for_each_printed_cell(
     assert main(RUN) == 0
     assert capsys.readouterr().err.endswith("seed1\n  no verdict: cells.csv: damaged\n")
 
+    def divides(*given: object) -> list[str]:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(run, "lines_of", divides)
+    assert main(RUN) == 0  # Snakemake would remove the run otherwise
+    line = "no verdict: internal error: ZeroDivisionError: by zero"
+    assert capsys.readouterr().err.endswith(f"seed1\n  {line}\n")
+
 
 def test_its_last_line_has_the_number_of_its_table(
     bench: Path, capsys: pytest.CaptureFixture[str]

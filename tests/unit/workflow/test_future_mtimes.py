@@ -24,3 +24,18 @@ def test_only_what_is_from_the_future_is_changed(
     found = {name: (tmp_path / name).stat().st_mtime - now for name in times}
     assert found == pytest.approx({**times, "a/b/tomorrow": 0.0}, abs=2)
     assert reset_future_mtimes([tmp_path]) == 0 and not capsys.readouterr().err
+
+
+def test_one_that_may_not_be_written_to_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A colleague's, in a group's workbench, or one on a file system that is read only."""
+    file = tmp_path / "tomorrow"
+    file.touch()
+    os.utime(file, (time.time() + 86_400.0,) * 2)
+
+    def refuses(path: Path, *given: object) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "utime", refuses)
+    assert reset_future_mtimes([tmp_path]) == 0 and not capsys.readouterr().err

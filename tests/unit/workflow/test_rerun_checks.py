@@ -289,12 +289,23 @@ def test_a_file_without_a_record_is_forced(
         assert forced == ({str(path)} if there and not recorded else set())
 
 
+def with_its_definition(root: Path, path: Path, definition: str) -> None:
+    (root / path).write_text(json.dumps({"definition": definition}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("output", "note"),
+    [
+        ("results/tables/{item}.json", with_its_definition),  # also one from another machine
+        ("reports/site/{item}.html", rerun_checks.note_definition),
+    ],
+)
 def test_a_file_of_another_definition_than_recorded_is_forced(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    output: str, note: Any, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a table made by hand, or during a call, while its experiment file was edited."""
+    """As one made by hand, or during a call, while its experiment file was edited."""
     monkeypatch.chdir(bench.root)
-    path = Path("results/tables/mine.json")
+    path = Path(output.format(item="mine"))
     path.parent.mkdir(parents=True)
     path.touch()
     record = patches._file_of(patches.RECORDS, path)
@@ -302,14 +313,14 @@ def test_a_file_of_another_definition_than_recorded_is_forced(
     wildcards = SimpleNamespace(items=lambda: [("item", "mine")])
     for noted, forced_then in ((None, False), ("now", True), ("then", False), ("", True)):
         if noted is not None:
-            rerun_checks.note_definition(bench.root, path, noted)
+            note(bench.root, path, noted)
         checks, forced = checks_of(bench)
-        assert checks.unrecorded("results/tables/{item}.json")(wildcards) == []
+        assert checks.unrecorded(output)(wildcards) == []
         assert forced == ({str(path)} if forced_then else set()), noted
     # Snakemake's older records have not all parameters.
     record.write_text('{"record_format_version": 5, "params": []}', encoding="utf-8")
     checks, forced = checks_of(bench)
-    assert checks.unrecorded("results/tables/{item}.json")(wildcards) == [] and not forced
+    assert checks.unrecorded(output)(wildcards) == [] and not forced
 
 
 def test_commands_note_the_definition_that_the_rule_has(
@@ -322,15 +333,12 @@ def test_commands_note_the_definition_that_the_rule_has(
     figure = next(target for target in bench.targets().values() if isinstance(target, FigureTarget))
     at = {"system": table.system, "item": table.item, "scale": table.scale}
     assert main(["table", table.system, table.item]) == 0
-    assert noted_of(table.path) == graph.table_definition(SimpleNamespace(**at))
+    made = graph.table_definition(SimpleNamespace(**at))
+    assert rerun_checks.noted_definition(table.path) == made
     assert main(["page", figure.system, figure.item]) == 0
     wildcards = SimpleNamespace(system=figure.system, item=figure.item)
-    assert noted_of(figure.page) == graph.page_definition(wildcards)
+    assert rerun_checks.noted_definition(figure.page) == graph.page_definition(wildcards)
 
     shutil.rmtree(".snakemake")
     assert main(["table", table.system, table.item]) == 0
     assert not Path(".snakemake").exists()
-
-
-def noted_of(path: Path) -> str:
-    return (rerun_checks.DEFINITIONS / path).read_text(encoding="utf-8")

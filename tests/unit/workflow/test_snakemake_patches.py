@@ -36,8 +36,9 @@ assert api  # which has to be imported before the others
         (patches.forget_dead_calls, FilePersistence, '"locks"'),
         (patches.keep_outlived, FilePersistence.incomplete, "async def incomplete("),
         (patches.keep_outlived, dag.DAG.needrun_jobs, "def needrun_jobs("),
-        (patches.keep_results_of_others, jobs.Job.prepare, "await self.remove_existing_output()"),
-        (patches.keep_results_of_others, jobs.Job.prepare, "self.dag.reason(self).missing_output"),
+        (patches.keep_finished_results, jobs.Job.prepare, "await self.remove_existing_output()"),
+        (patches.keep_finished_results, jobs.Job.prepare, "self.dag.reason(self).missing_output"),
+        (patches.keep_finished_results, jobs.Job.cleanup, "await f.remove()"),
         (patches.call_first, workflow.Workflow.onstart, "self._onstart = func"),
         (patches.call_first, workflow.Workflow.onerror, "self._onerror = func"),
         (patches.on_error, SCHEDULER, "self.failed"),
@@ -211,6 +212,6 @@ def test_places_where_commands_neither_write_nor_read_are_refused(
 @pytest.mark.parametrize("main", [True, False])
 def test_touching_moves_nothing(main: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It moved results of a killed call away, and said that all was done."""
-    for name in ("reset_future_mtimes", "keep_outlived", "keep_results_of_others"):
+    for name in ("reset_future_mtimes", "keep_outlived", "keep_finished_results"):
         monkeypatch.setattr(patches, name, lambda *given: pytest.fail("called"))
     assert not patches.on_start(SimpleNamespace(is_main_process=main, touch=True))

@@ -19,8 +19,8 @@ from fedrepro.workflow.snakemake_patches import (
     CALLS,
     LOCKS,
     forget_dead_calls,
+    keep_finished_results,
     keep_outlived,
-    keep_results_of_others,
 )
 
 assert api  # which has to be imported before `jobs`
@@ -111,11 +111,19 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     assert (partial_of(folder) / FINISHED / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("missed", [True, False])
-def test_a_run_that_somebody_else_has_finished_is_put_aside_before_it_is_removed(
-    missed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("removes", "missed", "kept"),
+    [
+        ("remove_existing_output", True, True),
+        ("remove_existing_output", False, False),  # one that is forced is to be made again
+        ("cleanup", True, True),  # of a job that failed after its run had ended
+        ("cleanup", False, True),
+    ],
+)
+def test_a_finished_run_is_put_aside_before_snakemake_removes_it(
+    removes: str, missed: bool, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it was missing when Snakemake chose the job; one that is forced is to be made again."""
+    """Somebody else has finished it, or its command failed or was killed after its end."""
     monkeypatch.chdir(tmp_path)
     folder = Path("results/runs/ima/tiny/fedavg/seed1")
     folder.mkdir(parents=True)
@@ -123,12 +131,13 @@ def test_a_run_that_somebody_else_has_finished_is_put_aside_before_it_is_removed
     manifest.touch()
     removed: list[bool] = []
 
-    async def remove(job: object) -> None:
+    async def remove(job: object, *arguments: object) -> None:
         removed.append(manifest.exists())
 
-    monkeypatch.setattr(Job, "remove_existing_output", remove)
+    for name in ("remove_existing_output", "cleanup"):
+        monkeypatch.setattr(Job, name, remove)
     for _ in range(2):  # two workflows of a process
-        keep_results_of_others()
+        keep_finished_results()
     reason = SimpleNamespace(missing_output={str(manifest)} if missed else set())
     job = SimpleNamespace(
         log=["results/logs/run/ima/tiny/fedavg/seed1.log"],
@@ -136,6 +145,6 @@ def test_a_run_that_somebody_else_has_finished_is_put_aside_before_it_is_removed
         dag=SimpleNamespace(reason=lambda job: reason),
     )
     with pytest.raises(StopIteration):  # it waits for nothing; another test's loop may run
-        Job.remove_existing_output(job).send(None)
-    assert removed == [not missed]
-    assert (partial_of(folder) / FINISHED / "manifest.json").exists() == missed
+        getattr(Job, removes)(job).send(None)
+    assert removed == [not kept]
+    assert (partial_of(folder) / FINISHED / "manifest.json").exists() == kept

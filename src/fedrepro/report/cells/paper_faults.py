@@ -248,8 +248,6 @@ def _of_spread(spread: Spread, cells: Sequence[PrintedCell], file: str) -> Itera
         yield f"{over}: no cell of cells.csv has a std"
     if spread.over == "none" and printed:
         yield f"{over}: {counted(len(printed), 'cell')} of cells.csv have a std"
-    if spread.over == "seeds" and spread.seeds < 2:
-        yield f"{file}: spread.seeds: {spread.seeds}: expected the number of seeds, at least 2"
     if spread.over == "seeds" and "ddof" not in said:
         wanted = "1 for the deviation of a sample, 0 of a population"
         yield f"{file}: spread.ddof: missing: expected {wanted}"

@@ -102,14 +102,21 @@ def _column(column: ColumnOfTable) -> TableColumn:
     return TableColumn(column.label, *((own.words, own.unit) if own else ()))
 
 
-def write(workbench: Workbench, target: TableTarget, published: Published) -> Path:
-    """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``."""
+def write(
+    workbench: Workbench, target: TableTarget, published: Published, definition: str = ""
+) -> Path:
+    """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``.
+
+    Args:
+        definition: the hash of its definition, which the workflow asks the file for; "": none.
+    """
     runs = {*target.runs, *workbench.table(target.system, target.item, "paper").runs}
     with read_once():
         seals = seals_of(workbench.root, sorted(runs, key=lambda run: run.name))
         content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
-    checksummed_json.write(path, {**content, "of": seals}, what)
+    own = {"definition": definition} if definition else {}
+    checksummed_json.write(path, {**content, "of": seals, **own}, what)
     return target.path
 
 

@@ -26,7 +26,7 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
         UserError: if it can't be read, or for other columns.
     """
     try:
-        with (root / path).open(encoding="utf-8", newline="") as file:
+        with (root / path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restval="")
             rows = list(reader)
     except OSError as error:
@@ -43,7 +43,7 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
         line, wanted = f"line {too_long}", f"{len(columns)} values"
         why = f"{line}: too many values: expected {wanted}; one with a comma is in double quotes"
         raise refusal(path, why, line)
-    return rows
+    return [row for row in rows if any(row.values())]  # spreadsheets leave empty ones
 
 
 def listed_in(root: Path, path: Path, needed: bool = False) -> list[Any]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Insight
@@ -143,6 +143,12 @@ class Spread(Typed):
     seeds: int = Field(default=1, ge=1)
     ddof: Literal[0, 1] = 1
     own_splits: OwnSplits | None = None
+
+    @model_validator(mode="after")
+    def _over_several(self) -> Self:
+        if self.over == "seeds" and self.seeds < 2:
+            raise ValueError("`seeds`, at least 2, as the spread is over them")
+        return self
 
 
 class System(Typed):
