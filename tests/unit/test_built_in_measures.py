@@ -183,7 +183,7 @@ def test_mixtures_from_their_rules(of: str, right_or_wrong: bool) -> None:
         ],
     }  # fmt: skip
     for mix, values in wanted.items():
-        found, counts = mixed(columns, of, mix)  # type: ignore[arg-type]
+        found, counts = mixed(columns, of, guide, mix)  # type: ignore[arg-type]
         np.testing.assert_allclose(found[there], values, err_msg=mix)
         assert counts.tolist() == sizes.tolist()
 

@@ -190,8 +190,8 @@ def test_a_table_of_another_definition_from_elsewhere_is_made_again(project: Pro
     assert (project.root / path).read_bytes() != mine
     project.edit("config/experiments/ima.yaml", "title: Another", "title: First")
     called = project.fedrepro("page", "ima", "table_1")
-    assert f"{path}: it is of another definition" in called.stdout
-    assert f"{path}: it is of another definition" in project.fedrepro("verify").stdout
+    assert path in called.stdout
+    assert path in project.fedrepro("verify").stdout
     assert project.due() == TABLE_1 | INDEX
 
 

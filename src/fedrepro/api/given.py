@@ -301,7 +301,7 @@ def _require_shared(file: Path) -> None:
         line = f"initial: {file}: clients shared {what}: the rest is as that run began"
         if kept == "all":
             raise refusal(WHERE, line, "initial", code="missing")
-        warnings.warn(line, stacklevel=6)  # of who called fedrepro.train
+        warnings.warn(line, stacklevel=7)  # of who called fedrepro.train
 
 
 def by_part(

@@ -49,7 +49,6 @@ def partition(
         Ten samples of each of three classes, for three clients with one class each:
 
         >>> import numpy as np
-    import pandas as pd
         >>> import fedrepro as fr
         >>> x, y = np.arange(30.0).reshape(30, 1), np.repeat([0, 1, 2], 10)
         >>> clients = fr.partition(x, y, "shards", clients=3, classes_per_client=1)

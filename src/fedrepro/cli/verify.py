@@ -15,7 +15,7 @@ from fedrepro.support import commands
 from fedrepro.support.errors import UserError, bad_argument
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
-from fedrepro.workflow.rerun_checks import REDEFINED, noted_definition
+from fedrepro.workflow.rerun_checks import noted_definition
 
 RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
 
@@ -113,19 +113,20 @@ def _other_results(results: Path) -> Iterator[str]:
             if words:
                 lines.append(f"{named}: {words}")
     graph = Graph(bench)
-    yield from (
-        f"{table.path}: {REDEFINED}: it would be made again"
+    tables = [
+        str(table.path)
         for scale in SCALES
         for table in bench.tables(scale).values()
         if table.path.exists()
         if noted_definition(table.path) not in (None, graph.definition_of(table))
-    )
-    for lines, what in (
-        (stale, "would be made again"),
-        (unknown, "of a setting or a method that no experiment file has"),
-        (elsewhere, "of other packages or of another machine, which are kept"),
+    ]
+    for lines, kind, what in (
+        (stale, "run", "would be made again"),
+        (unknown, "run", "of a setting or a method that no experiment file has"),
+        (elsewhere, "run", "of other packages or of another machine, which are kept"),
+        (tables, "table", "of another definition, or of other code, than today's"),
     ):
         if lines:
-            yield f"{len(lines):,} run{'s' * (len(lines) > 1)} {what}:"
+            yield f"{len(lines):,} {kind}{'s' * (len(lines) > 1)} {what}:"
             yield from (f"  {line}" for line in lines[:MOST])
             yield from [f"  and {len(lines) - MOST:,} more"] if lines[MOST:] else []

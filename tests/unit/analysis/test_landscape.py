@@ -167,7 +167,7 @@ def test_scorer_is_evaluation(name: str) -> None:
     x, y = torch.randn(130, *shape, generator=rng), torch.randint(10, (130,), generator=rng)
     loss, accuracy = scorer(net, CLASSIFICATION, x, y)(params)
     found = evaluate(net, CLASSIFICATION, params, lambda a, b: (x[a:b], y[a:b]), 130)
-    assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-6)
+    assert (loss, accuracy) == pytest.approx((found["loss"], found["accuracy"]), rel=1e-6)
     assert net.module.training
 
 
@@ -188,7 +188,7 @@ def test_pools_of_other_kinds_and_after_other_layers_are_scored_as_they_are() ->
     for task, targets in ((MULTI_LABEL, y.float()), (CLASSIFICATION, y.sum(1) % 4)):
         loss, accuracy = scorer(net, task, x, targets)(params)
         found = evaluate(net, task, params, lambda a, b, t=targets: (x[a:b], t[a:b]), 250)
-        assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-5)
+        assert (loss, accuracy) == pytest.approx((found["loss"], found["accuracy"]), rel=1e-5)
 
 
 EXPERIMENT = """\

@@ -82,6 +82,7 @@ def test_each_argument_is_in_its_place(
 
     monkeypatch.setattr("fedrepro.cli.analysis.open_kept", lambda *given: None)
     monkeypatch.setattr(function, record)
+    monkeypatch.setattr("fedrepro.cli.report.Graph.definition_of", lambda *given: None)
     with suppress(Stopped):
         main([*arguments])
     assert [each for each in seen if each is not None] == expected

@@ -214,11 +214,15 @@ def test_verify_counts_what_is_stale_and_what_is_of_another_machine(
     for count, words in ((stale, "other code"), (elsewhere, "other torch")):
         if count:
             wanted.append((f"{count} run{'s' if count > 1 else ''} ", words, count))
+    wanted.insert(bool(stale), ("1 run of a setting ", "", 0))
     heads = [line for line in lines if not line.startswith("  ")]
     assert len(heads) == len(wanted)
     for head, (start, _, _) in zip(heads, wanted, strict=True):
         assert head.startswith(start)
+    assert f"  own/s fedavg --seed {whole - 1}" in lines
     for _, words, count in wanted:
+        if not count:
+            continue
         named = [line for line in lines if line.endswith(f": {words}")]
         assert named == [
             f"  own/s fedavg --seed {seed}: {words}" for seed in range(min(count, verify.MOST))

@@ -57,7 +57,8 @@ def plan_with(name: str, entry: Weights) -> Plan:
     data = dataset()
     large = np.zeros((len(data.train), *SHAPE), np.uint8)
     train = Split(large, data.train.y, None)
-    return make_plan(spec, replace(data, train=train, test=None, input_shape=SHAPE), partition())
+    test = Split(large[:1], data.train.y[:1], None)
+    return make_plan(spec, replace(data, train=train, test=test, input_shape=SHAPE), partition())
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from fedrepro.config.tables import Summary
+from fedrepro.config.targets import RunKey
+from fedrepro.report.cells import spreads
 from fedrepro.report.cells.cell import CellRun, Result
 from fedrepro.report.cells.last_rounds import fewer, last, until
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
@@ -19,6 +21,7 @@ from fedrepro.report.papers.published import (
     Spread,
     System,
 )
+from fedrepro.run.results import RunRecord
 
 SEEDS = (5, 1, 3)  # the authors' own, on data set d
 SPREAD = Spread.model_validate({
@@ -114,13 +117,22 @@ def test_twins_are_told_by_the_unit_that_is_printed(apart: float, others: int) -
 # --- a spread of another row ----------------------------------------------------------------------
 def target(columns: list[Any], series: list[tuple[int, float]], **summary: Any) -> Any:
     """A table whose cells are in these columns, a row each, and whose runs have this curve."""
-    metric = SimpleNamespace(quantity=SimpleNamespace(series=lambda record: series))
+    quantity = SimpleNamespace(series=lambda record: series, of_a_run=False)
+    metric = SimpleNamespace(quantity=quantity)
     number: dict[str, Any] = {"metric": metric, "summary": Summary(**summary)}
     cells = [
         SimpleNamespace(row=SimpleNamespace(label=f"row {at}"), column=column, **number)
         for at, column in enumerate(columns)
     ]
     return SimpleNamespace(cells=cells)
+
+
+@pytest.fixture(autouse=True)
+def _finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(root: Path, run: RunKey) -> RunRecord:
+        return RunRecord(root, run, run.folder, False, "finished")
+
+    monkeypatch.setattr(spreads, "find_run", find)
 
 
 FIRST, SECOND = SimpleNamespace(label="first"), SimpleNamespace(label="second")
