@@ -111,7 +111,8 @@ def summary(found: Compared, papers: Published) -> str:
         )
     return "\n".join(
         [
-            f"Kept in all {len(found)} settings that a claim is judged by: {', '.join(kept)}.",
+            f"Kept in all {len(found)} pairs of a setting and the paper's that a claim is about: "
+            f"{', '.join(kept)}.",
             "",
             "| what | kept in | elsewhere, here by the paper's value |",
             "|---|---|---|",

@@ -83,7 +83,9 @@ def test_clients_are_trained_on() -> None:
         ({"scheme": "natural", "group": pd.Series([1, None] * 40, dtype="Int64")}, "missing"),
         ({"scheme": "natural", "group": pd.DataFrame({"h": ["a"] * 80})}, "[80, 1]"),
         ({"scheme": "natural", "group": ["n", "n "] * 40}, "'n '"),
-        ({"scheme": "natural", "group": [1, "a"] * 40, "y": Y}, None),
+        ({"scheme": "natural", "group": [1, "a"] * 40}, ("group", "int and str")),
+        ({"scheme": "natural", "group": ["a", np.nan] * 40}, ("group, row 1", "missing")),
+        ({"scheme": "natural", "group": [[1], [1, 2]] * 40}, ("group", "row 1")),
         ({"scheme": "natural", "group": "h"}, "group"),
     ],
 )
@@ -93,9 +95,6 @@ def test_what_cannot_be_divided_is_one_line(more: dict[str, Any], names: Any) ->
         del asked["alpha"]
     if asked["scheme"] == "natural":
         del asked["clients"]
-    if names is None:
-        assert fr.partition(**asked)
-        return
     with refused(names=names):
         fr.partition(**asked)
 
@@ -117,3 +116,17 @@ def test_natural_clients_may_be_in_another_order_if_their_index_is() -> None:
     made = fr.partition(frame[["x"]], frame["y"], "natural", group=frame["h"])
     for number, (x, y) in enumerate(made):
         assert set(frame.loc[x.index, "h"]) == {number} and x.index.equals(y.index)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        pd.DataFrame({"a": ["u"] * 80, "b": pd.Categorical(["v"] * 80)}),
+        torch.zeros(80, 2, dtype=torch.bfloat16),
+        np.array(["word"] * 80, dtype=object),
+    ],
+)
+def test_samples_of_any_kind_are_divided(x: Any) -> None:
+    """Whether a model can take them, `fedrepro.train` says."""
+    found = fr.partition(x, pd.DataFrame({"y": ["a"] * 80}), "iid", clients=3)
+    assert [len(part) for part, _ in found] == [len(y) for _, y in found] == [27, 27, 26]

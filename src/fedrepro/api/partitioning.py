@@ -32,9 +32,10 @@ def partition(
     Args:
         x: inputs [n, ...]: an array, a tensor, a data frame, or a tuple or a dict of several.
         y: targets [n] or [n, ...], of which a scheme by class needs classes [n]: whole numbers,
-            words or truth values.
+            words or truth values, which are numbered in their order, without gaps.
         scheme: its name, such as "iid", "shards" or "dirichlet" (docs/data.md has all).
-        group: each sample's natural client or domain [n], for the schemes "natural" and "domains".
+        group: each sample's natural client, domain or superclass [n], for the schemes "natural",
+            "domains" and "pachinko".
         seed: of the partition; it is no run's.
         keys: of the scheme, such as ``clients=10, alpha=0.1``.
 
@@ -62,23 +63,26 @@ def partition(
         raise bad_value(WHERE, "seed", None, "a whole number")
     asked = {"scheme": scheme, **keys, "seed": seed}
     spec = validate(_Asked, {"partition": as_in_files(asked)}, WHERE).partition
-    labels = _array("y", y)
+    labels = np.zeros(np.shape(y)) if np.ndim(y) > 1 and hasattr(y, "iloc") else _array("y", y)
     if spec.by_class and labels.ndim != 1:
         wanted = f"classes [n], as {spec.scheme} divides by them"
         raise bad_value(WHERE, "y", f"{list(labels.shape)}", wanted)
     for name, part in _parts("x", x):
-        _refuse_unlike(name, part, _array(name, part), y, labels)
+        counted = isinstance(part, Tensor) and part.ndim and not part.is_sparse
+        known = counted or hasattr(part, "iloc")  # of which only rows are taken, whatever they hold
+        _refuse_unlike(name, part, part if known else _array(name, part), y, labels)
     if labels.ndim == 1 and labels.dtype.kind != "f":
         labels = _numbered("y", labels)[1]
     names: tuple[str, ...] = ()
     groups = None
     if group is not None:
         if not spec.groups_from:
-            raise bad_value(WHERE, "group", type(group).__name__, f"none: {spec.scheme} has no use")
-        if np.ndim(group) != 1:
-            shape = f"{list(np.shape(group))}"
-            raise bad_value(WHERE, "group", shape, "one value for each sample [n]")
-        given = _array("group", group)
+            wanted = f"none, as {spec.scheme} does not use groups"
+            raise bad_value(WHERE, "group", type(group).__name__, wanted)
+        frame = getattr(group, "ndim", 1) > 1
+        given = np.zeros(np.shape(group)) if frame else _array("group", group)
+        if given.ndim != 1:
+            raise bad_value(WHERE, "group", [*given.shape], "one value for each sample [n]")
         _refuse_unlike("group", group, given, y, labels)
         names, groups = _numbered("group", given)
     made = make_partition(labels, groups, spec, seed, group_names=names)
@@ -89,19 +93,19 @@ def partition(
 
 def _array(name: str, values: Any) -> NDArray[Any]:
     """What holds samples, as an array [n, ...]."""
-    if not (isinstance(values, list | Tensor) or hasattr(values, "__array__")):
+    if not (isinstance(values, list | tuple | Tensor) or hasattr(values, "__array__")):
         wanted = "an array, a tensor, a data frame or a list"
         raise bad_value(WHERE, name, type(values).__name__, wanted)
     dense = isinstance(values, Tensor) and not values.is_sparse
     array = as_array(WHERE, name, values.detach().cpu() if dense else values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple) and array.ndim == 1:
+        array = np.array(values, dtype=object)  # numpy makes words of missing values and of numbers
     if not array.ndim:
         raise bad_value(WHERE, name, array.item(), "a value for each sample")
     return array
 
 
-def _refuse_unlike(
-    name: str, values: Any, array: NDArray[Any], y: Any, labels: NDArray[Any]
-) -> None:
+def _refuse_unlike(name: str, values: Any, array: Any, y: Any, labels: NDArray[Any]) -> None:
     """Raises UserError unless these are of the same rows as y."""
     if len(array) != len(labels):
         raise bad_value(WHERE, name, f"{len(array)} samples", f"{len(labels)}, as in y")

@@ -54,7 +54,8 @@ def read_model(run: "Run") -> nn.Module:
     if run.architecture and not known.startswith(UNKNOWN):
         _refuse_another(run, run.architecture, shape, outputs, known)
     fill(module, tensors)
-    LOADED.update((id(layer), layer) for layer in module.modules())
+    trained = (layer for layer in module.modules() if next(layer.parameters(), None) is not None)
+    LOADED.update((id(layer), layer) for layer in trained)
     if kept:
         line = f"model: with {run.method} each client keeps a part of it: that is as initially here"
         warnings.warn(line, stacklevel=4)

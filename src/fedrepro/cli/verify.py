@@ -2,17 +2,20 @@
 
 import argparse
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
+from fedrepro.config.workbench import Workbench
 from fedrepro.methods.files import part_files
 from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import runs_in
 from fedrepro.run.standing import standing_of
 from fedrepro.support import commands
-from fedrepro.support.errors import UserError, bad_argument
+from fedrepro.support.errors import UserError, bad_argument, bad_value
+from fedrepro.support.names import Composition
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
 from fedrepro.workflow.rerun_checks import noted_definition
@@ -86,7 +89,7 @@ def _accept(system: str) -> None:
 
 
 def _other_results(results: Path) -> Iterator[str]:
-    """Lines about this workbench's runs that would be made again, or are from another machine."""
+    """Yields lines about runs and tables that are not today's, or are from another machine."""
     if not CONFIG.exists():
         return
 
@@ -102,27 +105,20 @@ def _other_results(results: Path) -> Iterator[str]:
     for _, run in runs_in(results / "runs"):
         named = f"{run.setting} {run.method} --seed {run.seed}"
         try:
-            parts = bench.spec_of(run).composition.split("+")
+            for part in Composition.parse(bench.spec_of(run).composition).names:
+                if part not in known:
+                    raise bad_value("method", "name", part, "a name that `fedrepro methods` lists")
             standing = standing_of(bench, run)
-        except UserError:
-            parts = [""]
-        if not all(part in known for part in parts):
-            unknown.append(named)
+        except UserError as error:
+            unknown.append(f"{named}: {error}")
             continue
         for words, lines in ((standing.why, stale), (standing.elsewhere, elsewhere)):
             if words:
                 lines.append(f"{named}: {words}")
-    graph = Graph(bench)
-    tables = [
-        str(table.path)
-        for scale in SCALES
-        for table in bench.tables(scale).values()
-        if table.path.exists()
-        if noted_definition(table.path) not in (None, graph.definition_of(table))
-    ]
+    tables = sorted({str(path) for path in _redefined(bench)})
     for lines, kind, what in (
         (stale, "run", "would be made again"),
-        (unknown, "run", "of a setting or a method that no experiment file has"),
+        (unknown, "run", "of a setting or a method that is not here"),
         (elsewhere, "run", "of other packages or of another machine, which are kept"),
         (tables, "table", "of another definition, or of other code, than today's"),
     ):
@@ -130,3 +126,13 @@ def _other_results(results: Path) -> Iterator[str]:
             yield f"{len(lines):,} {kind}{'s' * (len(lines) > 1)} {what}:"
             yield from (f"  {line}" for line in lines[:MOST])
             yield from [f"  and {len(lines) - MOST:,} more"] if lines[MOST:] else []
+
+
+def _redefined(bench: Workbench) -> Iterator[Path]:
+    """Yields tables that were made by another definition or by other code than today's."""
+    graph = Graph(bench)
+    for table in (each for scale in SCALES for each in bench.tables(scale).values()):
+        noted = noted_definition(table.path)
+        with suppress(UserError):  # of a plug-in, which says nothing against the files
+            if noted is not None and noted != graph.definition_of(table):
+                yield table.path

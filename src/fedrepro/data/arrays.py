@@ -251,7 +251,7 @@ def as_array(where: str, key: str, values: Any) -> NDArray[Any]:
         raise refusal(where, f"{key}: expected an array: {error}", key) from None
     if array.dtype.kind == "O" and array.ndim == 2 and hasattr(values, "dtypes"):
         for name, kind in zip(values.columns, values.dtypes, strict=True):
-            if not getattr(kind, "_is_numeric", getattr(kind, "kind", "O") in "fiub"):
+            if not getattr(kind, "_is_numeric", False) and getattr(kind, "kind", "O") not in "fiub":
                 raise bad_value(where, f"{key}: column {name}", str(kind), "numbers")
         array = values.to_numpy(np.float64, na_value=np.nan)
     return array

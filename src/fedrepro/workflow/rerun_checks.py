@@ -119,7 +119,7 @@ def note_definition(root: Path, output: Path, definition: str) -> None:
 
 
 def noted_definition(output: Path) -> str | None:
-    """The definition that a table, which has it in its file, or another output was made by."""
+    """Returns the definition that an output was made by; a table has it in its own file."""
     with suppress(OSError, ValueError):
         if output.is_relative_to(TABLES):
             known: str | None = checksummed_json.parsed(output).get("definition")

@@ -219,7 +219,7 @@ def test_verify_counts_what_is_stale_and_what_is_of_another_machine(
     assert len(heads) == len(wanted)
     for head, (start, _, _) in zip(heads, wanted, strict=True):
         assert head.startswith(start)
-    assert f"  own/s fedavg --seed {whole - 1}" in lines
+    assert f"  own/s fedavg --seed {whole - 1}: gone" in lines
     for _, words, count in wanted:
         if not count:
             continue
@@ -229,6 +229,19 @@ def test_verify_counts_what_is_stale_and_what_is_of_another_machine(
         ]
     more = [line for line in lines if line.endswith(" more")]
     assert more == [f"  and {count - 10} more" for _, _, count in wanted if count > 10]
+
+
+def test_verify_names_the_runs_of_what_is_not_here(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those of released forms, which are no methods of their own."""
+    methods = ("fedprox@released", "ima+fedavg@released", "fedpraxx", "fedavg")
+    runs = [(None, RunKey("own/s", method, 1)) for method in methods]
+    monkeypatch.setattr(verify, "runs_in", lambda folder: runs)
+    current = SimpleNamespace(why="", elsewhere="")
+    monkeypatch.setattr(verify, "standing_of", lambda *given: current)
+    _, line = verify._other_results(Path("results"))
+    assert line.startswith("  own/s fedpraxx --seed 1: ")
 
 
 # --- estimate -------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ def test_other_forms_give_the_same(of_fractions: float) -> None:
     assert trained(X[::-1][::-1]) == of_fractions
     mixed = pd.concat([frame.iloc[:, :1] > 0, frame.iloc[:, 1:]], axis=1)
     assert trained(mixed) == trained(mixed.convert_dtypes()) == trained(mixed.astype(float))
+    assert trained(mixed.astype({0: "bool[pyarrow]"})) == trained(mixed)
     with refused(key="clients.0.x: column word", value="str"):
         trained(mixed.assign(word="a"))
     assert trained(frame, pd.Series(Y)) == of_fractions

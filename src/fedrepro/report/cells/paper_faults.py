@@ -1,6 +1,5 @@
 """What is missing or doubtful in a paper's files, each in one line, before anything trains."""
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -317,12 +316,16 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             wanted = "the cells of scale compact that test it, or why none can"
             yield f"{where}: compact: missing: expected {wanted}"
     else:
+        at = f"{where}: compact"
         settings = workbench.experiments[claim.system].settings
-        for name in itertools.chain.from_iterable(claim.compact.stands_for.items()):
-            if name not in settings:
-                at = f"{where}: compact"
-                wanted = "a setting of the paper"
-                yield str(bad_value(at, "stands_for", name, wanted, settings))
+        target = workbench.table(claim.system, claim.compact.table, "compact")
+        own = {cell.setting.partition("/")[2] for cell in target.cells}
+        for ours, theirs in claim.compact.stands_for.items():
+            if ours not in own:
+                wanted = f"a setting of {claim.compact.table}"
+                yield str(bad_value(at, "stands_for", ours, wanted, own))
+            if theirs not in settings:
+                yield str(bad_value(at, "stands_for", theirs, "a setting of the paper", settings))
         try:
             small = list(compact.pairs_of(workbench, claim, claim.compact))
         except UserError as error:
