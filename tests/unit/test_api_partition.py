@@ -29,7 +29,7 @@ def test_a_partition_is_that_of_a_run_with_its_seed() -> None:
         assert rows(found) == [part.tolist() for part in made.train]
         assert all((Y[np.asarray(x)[:, 0].astype(int)] == y).all() for x, y in found)
     assert sum(map(len, rows(found))) == 80
-    words = np.array(["a", "b", "c", "d"])[Y]
+    words = tuple(np.array(["a", "b", "c", "d"])[Y].tolist())
     assert rows(fr.partition(X, words, clients=5, alpha=0.3, minimum=4, seed=2)) == rows(found)
 
 
@@ -73,6 +73,7 @@ def test_clients_are_trained_on() -> None:
         ({"y": np.eye(4, dtype=bool)[Y]}, ("y", "[80, 4]")),
         ({"y": ["a", None] * 40}, ("y, row 1", "missing")),
         ({"y": 3}, "y"),
+        ({"y": [[1], [1, 2]] * 40, "scheme": "iid"}, ("y", "row 1")),
         ({"x": torch.utils.data.TensorDataset(torch.as_tensor(X))}, "TensorDataset"),
         ({"x": [[1, 2], [3]] * 40}, "row 1"),
         ({"x": pd.DataFrame(X).sample(frac=1, random_state=1), "y": pd.Series(Y)}, ("x", "index")),

@@ -63,7 +63,8 @@ def partition(
         raise bad_value(WHERE, "seed", None, "a whole number")
     asked = {"scheme": scheme, **keys, "seed": seed}
     spec = validate(_Asked, {"partition": as_in_files(asked)}, WHERE).partition
-    labels = np.zeros(np.shape(y)) if np.ndim(y) > 1 and hasattr(y, "iloc") else _array("y", y)
+    y = list(y) if isinstance(y, tuple) else y  # a tuple of inputs is several, of labels is one
+    labels = np.zeros(y.shape) if hasattr(y, "iloc") and y.ndim > 1 else _array("y", y)
     if spec.by_class and labels.ndim != 1:
         wanted = f"classes [n], as {spec.scheme} divides by them"
         raise bad_value(WHERE, "y", f"{list(labels.shape)}", wanted)
@@ -79,8 +80,8 @@ def partition(
         if not spec.groups_from:
             wanted = f"none, as {spec.scheme} does not use groups"
             raise bad_value(WHERE, "group", type(group).__name__, wanted)
-        frame = getattr(group, "ndim", 1) > 1
-        given = np.zeros(np.shape(group)) if frame else _array("group", group)
+        frame = hasattr(group, "iloc") and group.ndim > 1
+        given = np.zeros(group.shape) if frame else _array("group", group)
         if given.ndim != 1:
             raise bad_value(WHERE, "group", [*given.shape], "one value for each sample [n]")
         _refuse_unlike("group", group, given, y, labels)
