@@ -93,7 +93,7 @@ def partition(
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
-    """What holds samples, as an array [n, ...]."""
+    """Returns samples as an array [n, ...]."""
     if not (isinstance(values, list | tuple | Tensor) or hasattr(values, "__array__")):
         wanted = "an array, a tensor, a data frame or a list"
         raise bad_value(WHERE, name, type(values).__name__, wanted)

@@ -266,7 +266,7 @@ def _trained(said: SimpleNamespace) -> Run:
 
 
 def _architecture_of(said: SimpleNamespace, chosen: "_Outside") -> "Architecture | None":
-    """What builds the model; None for a model's name without other initial weights."""
+    """Returns what builds the model; None for a name without other initial weights."""
     model, named, replaced = said.model, isinstance(said.model, str), said.initial is not None
     if named and chosen.weights == "keep":
         wanted = "none beside a model's name, whose weights `seed` draws: see `initial`"

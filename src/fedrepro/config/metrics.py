@@ -30,7 +30,7 @@ from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, under
 
-Statistic = Literal["average", "worst", "best", "gini", "gap"]
+StatisticName = Literal["average", "worst", "best", "gini", "gap"]
 
 
 def named(
@@ -46,7 +46,8 @@ def named(
             choices = sorted(name for name, each in known.items() if among(each))
             one_of = f"one of {', '.join(choices)}" if choices else "a file in plugins.measures"
             over = f", or of clients {{ of: accuracy, over_clients: {value} }}"
-            text = f"{one_of}{over if value in get_args(Statistic) else nearest(value, choices)}"
+            hint = over if value in get_args(StatisticName) else nearest(value, choices)
+            text = f"{one_of}{hint}"
             raise PydanticCustomError("expected", "{text}", {"text": text})
         return value
 
@@ -195,7 +196,7 @@ class OverClients(OfMeasure):
 
     kinds = ("client",)
     of: Annotated[str, *named("client")]
-    over_clients: Statistic
+    over_clients: StatisticName
     weighted: bool = True
     mix: Mix = "fixed"
 

@@ -99,7 +99,7 @@ class Plan:
 
     @cached_property
     def test_columns(self) -> dict[str, OfOutputs]:
-        """What the test set measures besides loss and accuracy, by column of rounds.parquet."""
+        """The measures of the test set besides loss and accuracy, by column of rounds.parquet."""
         task = self.federation.context.task
         names = task.measures if task.alike else task.on_test
         mine = (each for each in self.measures_of_round if each.from_outputs)
