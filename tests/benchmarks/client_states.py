@@ -52,8 +52,16 @@ def world(clients: int) -> Federation:
     y = rng.integers(0, 62, clients * SAMPLES)
     samples = TensorSamples(torch.from_numpy(x), torch.from_numpy(y), Scaling(None, None))
     rows = list(np.arange(clients * SAMPLES).reshape(clients, SAMPLES))
-    context = Context(net=net, clients=clients, rounds=ROUNDS, optimizer=sgd(0.9, 1e-4))
-    return Federation(method, context, ClientData(samples, rows), COHORT, 10, seed=1)
+    context = Context(
+        net=net,
+        clients=clients,
+        rounds=ROUNDS,
+        batch_size=10,
+        cohort_size=COHORT,
+        optimizer=sgd(0.9, 1e-4),
+        seed=1,
+    )
+    return Federation(method, context, ClientData(samples, rows))
 
 
 def peak_memory() -> int:

@@ -110,6 +110,8 @@ class EngineLoop:
             clients=workload.clients,
             rounds=1_000_000,
             epochs=workload.epochs,
+            batch_size=workload.batch_size,
+            cohort_size=workload.cohort,
             optimizer=sgd(momentum),
             schedule=lambda round: workload.lr,
             server_optimizer=server_optimizer.build(),
@@ -119,9 +121,6 @@ class EngineLoop:
             method=made,
             context=context,
             clients=ClientData(TensorSamples(x, y, Scaling(None, None)), list(rows)),
-            cohort_size=workload.cohort,
-            batch_size=workload.batch_size,
-            seed=0,
             execute=EXECUTORS[executor](WORKERS, "cpu"),
         )
         self.server = begin(self.federation)

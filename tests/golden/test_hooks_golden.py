@@ -98,7 +98,7 @@ def world_of(name: str) -> Federation:
         net = type(made.context.net)(
             image_worlds.Classifier(body[:3], body[3]).double()
         )  # with running statistics
-        made = replace(made, batch_size=7, context=replace(made.context, net=net))
+        made = replace(made, context=replace(made.context, net=net, batch_size=7))
     return made
 
 

@@ -137,7 +137,7 @@ def test_a_cohort_and_its_attackers(share: str) -> None:
     plan = make_plan(run, data, make_partition(data.train.y, None, spec, 1))
     assert isinstance(plan.federation.attack, Attack)
     wanted = math.floor(Fraction(share) * 100)
-    assert plan.federation.cohort_size == len(plan.federation.attack.clients) == wanted
+    assert plan.federation.context.cohort_size == len(plan.federation.attack.clients) == wanted
 
 
 # --- samples that are held out: the nearest whole number --------------------------------------

@@ -37,16 +37,21 @@ class Pair(nn.Module):
 
 def world(method: Method, module: nn.Module, lr: float = 0.01, rounds: int = 4) -> Federation:
     base = federation("fedavg", method=method, cohort=6, lr=lr, rounds=rounds)
-    context = replace(base.context, net=Net(module.double()), optimizer=adam(0.5, 0.9))
-    return replace(base, context=context, batch_size=16)
+    net, optimizer = Net(module.double()), adam(0.5, 0.9)
+    context = replace(base.context, net=net, optimizer=optimizer, batch_size=16)
+    return replace(base, context=context)
 
 
 def of_server(method: WganGp, **changes: float) -> Federation:
     """All samples at one client; 96 are six full mini-batches an epoch."""
     made = world(method, Pair(), **changes)  # type: ignore[arg-type]
     x, y = (torch.cat(parts) for parts in zip(*data().tensors, strict=True))
-    context = replace(made.context, clients=1)
-    return replace(made, clients=Data([(x, y)]), cohort_size=1, context=context)
+    context = replace(made.context, clients=1, cohort_size=1)
+    return replace(made, clients=Data([(x, y)]), context=context)
+
+
+def in_batches(made: Federation, size: int) -> Federation:
+    return replace(made, context=replace(made.context, batch_size=size))
 
 
 def critic_world(rounds: int = 4) -> Federation:
@@ -64,7 +69,7 @@ WORLDS = {
     "fedcgan": adversaries,
     "fedcvae": autoencoders,
     "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
-    "fedgan": lambda: replace(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
+    "fedgan": lambda: in_batches(world(FedGAN(critic_steps=2), Pair()), 32),
     "discriminators": critic_world,
     "generated": images_world,
 }

@@ -250,7 +250,7 @@ def _privacy(
 
 def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
     """Megabytes per round, both directions; and FedAvg's, for the evaluator's classifier."""
-    manifest, cohort = opened.record.manifest, opened.plan.federation.cohort_size
+    manifest, cohort = opened.record.manifest, opened.plan.federation.context.cohort_size
     total = manifest["bytes_down"] + manifest["bytes_up"]
     leaves = (*classifier.module.parameters(), *classifier.module.buffers())
     size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())

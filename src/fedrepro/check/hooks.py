@@ -127,7 +127,11 @@ def refuse_lone_samples(federation: Federation) -> None:
     Raises:
         UserError: with the client and its round.
     """
-    net, sizes, width = federation.context.net, federation.clients.sizes, federation.batch_size
+    net, sizes, width = (
+        federation.context.net,
+        federation.clients.sizes,
+        federation.context.batch_size,
+    )
     lone = {client for client, size in enumerate(sizes) if size % width == 1 or width == 1}
     if not lone or not net.mixes_samples or not federation.method.classifies:
         return

@@ -139,8 +139,8 @@ def one_client_is_enough(trial: Trial) -> None:
     """A federation of one client, and thus a cohort of one."""
     world = trial.world
     alone = Data([world.clients.samples.at(world.clients.rows(0))])
-    context = replace(world.context, clients=1)
-    server, _, _ = play(replace(world, clients=alone, context=context, cohort_size=1), until=2)
+    context = replace(world.context, clients=1, cohort_size=1)
+    server, _, _ = play(replace(world, clients=alone, context=context), until=2)
     for key, leaf in tree.named(server):
         if leaf.is_floating_point() and not bool(leaf.isfinite().all()):
             raise Failed(f"the server's {key} is not finite")
@@ -195,7 +195,7 @@ def running_statistics_stay_among_those_of_the_clients(trial: Trial) -> None:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
     # Mini-batches of 7: for no client the last one has a single sample.
-    world = replace(world, context=replace(world.context, net=net), batch_size=7)
+    world = replace(world, context=replace(world.context, net=net, batch_size=7))
     if any(layer.requires for layer in world.method.layers()):
         raise NotApplicable("its server trains, too")
     try:

@@ -151,6 +151,8 @@ def federation(
         clients=everyone,
         rounds=rounds,
         epochs=2,
+        batch_size=8,
+        cohort_size=everyone if whole else min(cohort, everyone),
         optimizer=sgd(momentum, weight_decay),
         server_optimizer=server_optimizer or sgd(),
         schedule=lambda round: lr * 0.99**round,
@@ -158,16 +160,9 @@ def federation(
         nets={name: Net(net.double()) for name, net in method.nets((FEATURES,), CLASSES).items()},
         inputs=Inputs(shape=(FEATURES,), classes=CLASSES),
         artifacts=given([need for layer in method.layers() for need in layer.requires], everyone),
-    )
-    return Federation(
-        method=method,
-        context=context,
-        clients=clients,
-        cohort_size=everyone if whole else min(cohort, everyone),
-        batch_size=8,
         seed=seed,
-        execute=execute,
     )
+    return Federation(method=method, context=context, clients=clients, execute=execute)
 
 
 def play(world: Federation, until: int | None = None, state: State | None = None) -> State:

@@ -52,13 +52,8 @@ class Federation:
     """Everything about a run that stays the same from round to round.
 
     Attributes:
-        context: the part of the context that does not change: number of clients, rounds and local
-            epochs, device and so on.
+        context: the part of the context that does not change from round to round.
         clients: their training data.
-        cohort_size: clients per round.
-        batch_size: of local training.
-        seed: seed of all randomness.
-        flips: whether clients mirror each image with probability 1/2.
         redraw: seed, rows -> inputs [n, ...] drawn anew for an epoch; None: the stored ones.
         sample_cohort: round -> its clients, in order; None: sample uniformly, by ``seed``.
         availability: which clients can be asked, and how much they get done; None: all, everything.
@@ -68,11 +63,7 @@ class Federation:
     method: Method
     context: Context
     clients: Clients
-    cohort_size: int
-    batch_size: int
-    seed: int
     execute: Executor = sequential
-    flips: bool = False
     redraw: Callable[[int, Tensor], Tensor] | None = None
     sample_cohort: Callable[[int], list[int]] | None = None
     availability: Availability | None = None
@@ -81,7 +72,7 @@ class Federation:
     @cached_property
     def initial(self) -> Tree:
         """The parameters before the first round."""
-        return self.context.net.init(stream(self.seed, "init"))
+        return self.context.net.init(stream(self.context.seed, "init"))
 
 
 @dataclass
@@ -110,8 +101,7 @@ class Round:
 
 def begin(federation: Federation) -> Tree:
     """The server's state before the first round."""
-    ctx = replace(federation.context, seed=federation.seed)
-    return federation.method.init_server(ctx, federation.initial)
+    return federation.method.init_server(federation.context, federation.initial)
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
@@ -126,15 +116,15 @@ def arriving(federation: Federation, round: int, asked: list[int]) -> list[int]:
 
 def ask(federation: Federation, round: int) -> list[int]:
     """The clients that receive the model, in order of their ids: all of them, or a sample."""
-    everyone, available = federation.context.clients, federation.availability
-    size, undrawn = federation.cohort_size, list[int]()
+    ctx, available = federation.context, federation.availability
+    everyone, size, undrawn = ctx.clients, ctx.cohort_size, list[int]()
     if size == everyone:
         undrawn = list(range(everyone))
     elif federation.sample_cohort:
         undrawn = federation.sample_cohort(round)
     if undrawn and available is None:
         return undrawn
-    order = torch.randperm(everyone, generator=stream(federation.seed, "cohort", round)).tolist()
+    order = torch.randperm(everyone, generator=stream(ctx.seed, "cohort", round)).tolist()
     if available is None:
         return sorted(order[:size])
     # Others take the place of those who sleep.
@@ -150,10 +140,6 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
     return replace(
         base,
         initial=federation.initial,
-        seed=federation.seed,
-        flips=federation.flips,
-        batch_size=federation.batch_size,
-        cohort_size=federation.cohort_size,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),
@@ -169,40 +155,39 @@ def client_state_of(
     known = client_states.get(client)
     if known:  # an empty one is made again: a method may begin to need it in a later round
         return known
-    return federation.method.init_client(ctx, stream(federation.seed, "own", client))
+    return federation.method.init_client(ctx, stream(ctx.seed, "own", client))
 
 
 def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     """A client's mini-batches in a round. One stream shuffles first, then draws for the steps."""
     rows = federation.clients.rows(client)
-    rng = stream(federation.seed, "shuffle", ctx.round, client)
+    rng = stream(ctx.seed, "shuffle", ctx.round, client)
     orders = shuffle(rows, ctx.epochs, rng)
     if federation.availability:
-        done = federation.availability.steps_done(ctx.round, client) * federation.batch_size
+        done = federation.availability.steps_done(ctx.round, client) * ctx.batch_size
         orders = [order[:done] for order in orders]
-    total = steps_per_epoch(len(orders[0]), federation.batch_size) * ctx.epochs
+    total = steps_per_epoch(len(orders[0]), ctx.batch_size) * ctx.epochs
     drawn = tree.apply(
         lambda leaf: sent(leaf, ctx.net.device), federation.method.sample_steps(ctx, rng, total)
     )
     flips: list[Tensor] = []
-    if federation.flips:
-        coin = stream(federation.seed, "flip", ctx.round, client)
+    if ctx.flips:
+        coin = stream(ctx.seed, "flip", ctx.round, client)
         flips = [
             sent(torch.rand(len(order), generator=coin) < 0.5, rows.device) for order in orders
         ]
     redraws: list[Callable[[Tensor], Tensor]] = []
     if federation.redraw:
         seeds = [
-            number(federation.seed, "transform", ctx.round, client, epoch)
-            for epoch in range(ctx.epochs)
+            number(ctx.seed, "transform", ctx.round, client, epoch) for epoch in range(ctx.epochs)
         ]
         redraws = [partial(federation.redraw, seed) for seed in seeds]
     return Steps(
         federation.clients.samples,
         orders,
-        federation.batch_size,
+        ctx.batch_size,
         drawn,
-        layers_seed=number(federation.seed, "layers", ctx.round, client),
+        layers_seed=number(ctx.seed, "layers", ctx.round, client),
         flips=flips,
         redraws=redraws,
     )
@@ -212,7 +197,7 @@ def state_with_draws(
     federation: Federation, ctx: Context, client_states: ClientStates, client: int
 ) -> Tree:
     """A client's state, with what the client draws for the round."""
-    drawn = stream(federation.seed, "fresh", ctx.round, client)
+    drawn = stream(ctx.seed, "fresh", ctx.round, client)
     client_state = client_state_of(federation, ctx, client_states, client)
     return {**client_state, **federation.method.sample_round(ctx, drawn)}
 
@@ -263,7 +248,7 @@ def play_round(
         client_states.put(client, client_state)
     if federation.attack:
         updates = federation.attack(ctx, updates)
-    layers_seed = number(federation.seed, "layers", round)
+    layers_seed = number(ctx.seed, "layers", round)
     with torch.no_grad(), ctx.drawing_from(layers_seed):
         try:
             weights, server = method.aggregation_weights(ctx, server, updates)

@@ -185,7 +185,7 @@ def make_plan(
         for name, stored in (given or {}).items()
     }
     context = replace(
-        _context(setting, networks, server_optimizer, len(clients.sizes)),
+        _context(setting, seed, networks, server_optimizer, len(clients.sizes)),
         artifacts=changed(artifacts, setting, len(clients.sizes), seed),
         inputs=_inputs(dataset, partition, networks.scaling),
     )
@@ -269,7 +269,11 @@ def _attacking(attack: AttackSpec | None, seed: int, clients: int, where: str) -
 
 
 def _context(
-    setting: Setting, networks: Networks, server_optimizer: ServerOptimizer, clients: int
+    setting: Setting,
+    seed: int,
+    networks: Networks,
+    server_optimizer: ServerOptimizer,
+    clients: int,
 ) -> Context:
     return Context(
         net=networks.net,
@@ -284,6 +288,8 @@ def _context(
         schedule=schedule_of(setting),
         server_lr=server_optimizer.lr,
         nets=networks.nets,
+        seed=seed,
+        flips=setting.augment == "flip",
     )
 
 
@@ -317,11 +323,7 @@ def _federation(
         method=method,
         context=context,
         clients=clients,
-        cohort_size=context.cohort_size,
-        batch_size=setting.batch_size,
-        seed=seed,
         execute=execute,
-        flips=setting.augment == "flip",
         redraw=clients.samples.redrawn if clients.samples.redraw else None,
         sample_cohort=_sampler(setting, context.clients, context.cohort_size),
         availability=available,

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -340,8 +340,8 @@ def resume_from_parent(
         for file in (folder / CLIENTS).glob("*.safetensors"):
             _link(file, partial / CLIENTS / file.name)
         state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
-        context = replace(plan.federation.context, seed=plan.spec.seed)
-        state.server = plan.federation.method.from_parent(context, state.server)
+        federation = plan.federation
+        state.server = federation.method.from_parent(federation.context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0
         state.resumed = 0
         state.beside = {}

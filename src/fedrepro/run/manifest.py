@@ -58,9 +58,9 @@ def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
     """The outcome of a run, the same for every such run here; ``staged`` has its other files."""
     federation = plan.federation
     params = federation.context.net.trainable(state.server.get("params", {}))
-    clients = federation.context.clients
+    clients, cohort = federation.context.clients, federation.context.cohort_size
     in_part = keeps_a_part(federation.method, federation.context.net.module)
-    private = privacy.spent(federation.method, federation.cohort_size, clients, state.done)
+    private = privacy.spent(federation.method, cohort, clients, state.done)
     return {
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,

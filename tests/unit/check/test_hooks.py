@@ -52,7 +52,8 @@ def changed(results: Mapping[str, Change], acts: Change = lambda ctx: None, sinc
 def play(method: Method, rounds: int = 2, **options: Any) -> Tree:
     """Play rounds under all checks, and ask for the model."""
     plain = federation(method, cohort=2, **options)
-    world = watched(replace(plain, batch_size=40), every=True)  # one step an epoch
+    whole = replace(plain.context, batch_size=40)  # one step an epoch
+    world = watched(replace(plain, context=whole), every=True)
     server, clients = begin(world), Memory()
     for round in range(rounds):
         server, _ = play_round(world, server, clients, round)

@@ -279,7 +279,7 @@ def test_what_was_forgotten_in_the_last_round_is_learnt_in_more_rounds() -> None
 
 def test_the_federation_is_one_in_which_mistakes_show() -> None:
     """Clients are unequal, some come late, and what depends on a round or a step differs."""
-    sizes, batch = world.SIZES, federation(FedAvg()).batch_size
+    sizes, batch = world.SIZES, federation(FedAvg()).context.batch_size
     assert len({*sizes}) == len({-(-size // batch) for size in sizes}) + 2 == 6
     assert any(size < batch for size in sizes)
     assert {size % batch == 0 for size in sizes} == {True, False}
@@ -310,7 +310,7 @@ def test_checks_compute_in_float64_on_one_thread_and_leave_both_as_they_were() -
     with in_float64():
         made = federation(FedAvg(), cohort=2, **options)  # type: ignore[arg-type]
     ctx = made.context
-    assert (ctx.schedule(0), ctx.server_lr, ctx.rounds, made.seed, made.cohort_size) == (
+    assert (ctx.schedule(0), ctx.server_lr, ctx.rounds, ctx.seed, ctx.cohort_size) == (
         0.5, 0.25, 7, 9, 2
     )  # fmt: skip
 
@@ -466,8 +466,9 @@ def test_each_library_s_generator_is_watched(draw: Callable[[], object], name: s
 def normalised(batch_size: int, cohort: int = 6, **more: Any) -> Any:
     body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8))
     world = federation(FedAvg(), cohort=cohort, rounds=more.pop("rounds", 2))
-    context = replace(world.context, net=Net(Classifier(body, nn.Linear(8, 3)).double()))
-    return replace(world, context=context, batch_size=batch_size, **more)
+    net = Net(Classifier(body, nn.Linear(8, 3)).double())
+    context = replace(world.context, net=net, batch_size=batch_size)
+    return replace(world, context=context, **more)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 19, 20, 30, 40])

@@ -220,11 +220,10 @@ def test_the_cohorts_that_superfed_s_scripts_drew() -> None:
     world = federation("fedavg")
     known = replace(
         world,
-        context=replace(world.context, clients=100, rounds=500),
-        cohort_size=5,
+        context=replace(world.context, clients=100, rounds=500, cohort_size=5),
         sample_cohort=sampler(5959, 100, 5, 500),
     )
     assert choose_cohort(known, 499) == [6, 66, 80, 87, 97]
     assert len({tuple(choose_cohort(known, round)) for round in range(500)}) == 500
-    everyone = replace(known, cohort_size=100)  # is not sampled
+    everyone = replace(known, context=replace(known.context, cohort_size=100))  # is not sampled
     assert choose_cohort(everyone, 3) == list(range(100))

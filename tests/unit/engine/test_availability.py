@@ -24,7 +24,7 @@ def many(clients: int = 1000, **keys: Any) -> Availability:
 
 def world(name: str = "fedavg", execute: Executor | None = None, **keys: Any) -> Federation:
     made = federation(name, cohort=5, **({"execute": execute} if execute else {}))
-    return replace(made, availability=Availability(made.seed, STEPS, **keys))
+    return replace(made, availability=Availability(made.context.seed, STEPS, **keys))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "ditto"])
@@ -91,7 +91,9 @@ def test_a_released_stream_s_sleepers_are_replaced_by_others_who_are_awake(
 ) -> None:
     """Those of the stream who are awake come first; without a period they are all."""
     streamed = [[3, 0, 5], [1, 2, 4], [5, 4, 3], [0, 1, 2]]
-    made = replace(world(period=period), sample_cohort=lambda round: streamed[round], cohort_size=3)
+    made = world(period=period)
+    three = replace(made.context, cohort_size=3)
+    made = replace(made, context=three, sample_cohort=lambda round: streamed[round])
     assert made.availability
     for round, drawn in enumerate(streamed):
         awake, asked = made.availability.awake(round, range(6)), ask(made, round)

@@ -45,9 +45,10 @@ def convolving(name: str, net: nn.Module, optimizer: Optimizer | None = None) ->
         world.context,
         net=Net(net),
         clients=len(SIZES),
+        batch_size=2,
         optimizer=optimizer or world.context.optimizer,
     )
-    return replace(world, context=context, clients=Data(images), batch_size=2)
+    return replace(world, context=context, clients=Data(images))
 
 
 def test_the_table_says_which_models() -> None:

@@ -106,8 +106,9 @@ def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> No
 
     for name in ("fedavg", "scaffold", "fednova", "fedprox", "ima+fedadam"):
         # Mini-batches of 11: none of the clients is left with a last one of a single sample.
-        world = replace(federation(name, rounds=2), batch_size=11)
-        world = replace(world, context=replace(world.context, net=batch_norm_net()))
+        world = federation(name, rounds=2)
+        context = replace(world.context, net=batch_norm_net(), batch_size=11)
+        world = replace(world, context=context)
         before, _, _ = play(world, until=0)
         server, client_states, _ = play(world)
         moved = {
@@ -124,8 +125,8 @@ def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> No
 def test_running_statistics_do_not_follow_the_server_s_rate(name: str) -> None:
     found = []
     for rate in (1.0, 0.25):
-        world = replace(federation(name), batch_size=11)
-        context = replace(world.context, net=batch_norm_net(), server_lr=rate)
+        world = federation(name)
+        context = replace(world.context, net=batch_norm_net(), server_lr=rate, batch_size=11)
         found.append(play(replace(world, context=context), until=1)[0]["params"])
     for key in found[0]:
         same = torch.equal(found[0][key], found[1][key])
@@ -144,7 +145,8 @@ def test_running_statistics_cannot_be_stacked() -> None:
 def test_a_last_mini_batch_of_one_sample_is_told_with_its_client_s_size() -> None:
     """And an error of another kind stays what it is."""
     world = federation(cohort=6)
-    normed = replace(world, batch_size=6, context=replace(world.context, net=batch_norm_net()))
+    context = replace(world.context, net=batch_norm_net(), batch_size=6)
+    normed = replace(world, context=context)
     with refused(key="batch_size", value=6, names="13"):
         play(normed, until=1)
 

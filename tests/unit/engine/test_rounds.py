@@ -17,7 +17,6 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Training, sequential
 from fedrepro.engine.method import METRICS, Method
 from fedrepro.engine.round import (
-    Federation,
     OfCohort,
     ask,
     begin,
@@ -55,7 +54,7 @@ class Counts(Method):
 
 
 def test_two_rounds_are_recorded_as_they_were_played() -> None:
-    world = replace(federation(method=Counts(), cohort=4), flips=False)
+    world = federation(method=Counts(), cohort=4)
     server, states, seen = begin(world), Memory(), []
     for round in range(3):
         server, played = play_round(world, server, states, round)
@@ -86,7 +85,8 @@ def test_two_rounds_are_recorded_as_they_were_played() -> None:
 
 
 def test_hooks_are_told_the_facts_of_their_round() -> None:
-    world = replace(federation(cohort=4, rounds=9), flips=True)
+    world = federation(cohort=4, rounds=9)
+    world = replace(world, context=replace(world.context, flips=True))
     ctx = context_of(world, 3, [5, 1])
     assert ctx.cohort.tolist() == [5, 1] and ctx.sizes.tolist() == [SIZES[5], SIZES[1]]
     assert (ctx.total, ctx.round, ctx.cohort_size, ctx.batch_size) == (sum(SIZES), 3, 4, 8)
@@ -159,7 +159,8 @@ def test_steps_of_each_epoch_and_round(partial: float) -> None:
         asked.append(seed)
         return made.clients.samples.at(rows)[0]
 
-    world = replace(made, availability=available, flips=True, redraw=anew)
+    flipping = replace(made.context, flips=True)
+    world = replace(made, context=flipping, availability=available, redraw=anew)
     seeds, layers, lengths = [], [], []
     for round, client in ((0, 3), (0, 0), (1, 3)):
         steps = steps_of(world, context_of(world, round, [client]), client)
@@ -179,7 +180,7 @@ def test_steps_of_each_epoch_and_round(partial: float) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 5, 6])
 def test_who_is_asked(size: int) -> None:
-    world: Federation = replace(federation(), cohort_size=size)
+    world = federation(cohort=size)
     cohorts = [ask(world, round) for round in range(30)]
     assert all(cohort == sorted({*cohort}) and len(cohort) == size for cohort in cohorts)
     assert {client for cohort in cohorts for client in cohort} == {*range(6)}

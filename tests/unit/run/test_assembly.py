@@ -93,7 +93,7 @@ def test_a_share_of_the_clients_is_a_number_of_them(share: float, cohort: int) -
     data = tiny_run.dataset()
     part = make_partition(data.train.y, None, shares, 1)
     spec = tiny_run.run_spec(participation=share, partition=given)
-    assert make_plan(spec, data, part).federation.cohort_size == cohort
+    assert make_plan(spec, data, part).federation.context.cohort_size == cohort
 
 
 @pytest.mark.parametrize("task", ["multi_label", "classification", "binary"])
