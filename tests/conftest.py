@@ -6,6 +6,11 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# Properties are asked for, not times: on a busy machine any example may take long.
+settings.register_profile("without deadline", deadline=None)
+settings.load_profile("without deadline")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")

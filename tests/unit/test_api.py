@@ -7,6 +7,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -372,7 +373,7 @@ def test_comparison_is_paired_by_seed() -> None:
     ours = [finished("a", 1, [0.1, 0.5, 0.7]), finished("a", 2, [0.1, 0.3, 0.3])]
     theirs = [finished("b", 2, [0.2, 0.4, 0.6]), finished("b", 1, [0.2, 0.6, 0.6])]
     table = fr.compare([ours, theirs], last=2)
-    assert table.loc["a"].tolist() == [2, 0, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
+    assert table.loc["a"].tolist() == [2, 0, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0, 2]
     assert table.loc["b", "gain"] == pytest.approx((0.0 + 0.2) / 2)
     assert fr.compare({"x": ours[0], "y": theirs})["seeds"].to_dict() == {"x": 1, "y": 2}
 
@@ -386,18 +387,52 @@ def test_seeds_of_different_arithmetic_are_not_averaged() -> None:
             show({"both": ours})
 
 
-def test_gain_over_other_seeds_is_the_difference_of_means() -> None:
-    """As many seeds are not the same seeds."""
+def test_a_gain_is_over_the_seeds_that_both_have() -> None:
+    """Without any, it is the difference of the means."""
     ours = [finished("a", 1, [0.5]), finished("a", 2, [0.3])]
-    theirs = [finished("b", 2, [0.7]), finished("b", 3, [0.9])]
-    table = fr.compare([ours, theirs])
-    assert table.loc["b"].tolist() == [
-        2,
-        0,
-        pytest.approx(0.8),
-        pytest.approx(0.2 / 2**0.5),
-        pytest.approx(0.4),
-    ]
+    theirs = [finished("b", 2, [0.7]), finished("b", 3, [1.0])]
+    others = [finished("c", 3, [0.7]), finished("c", 4, [0.9])]
+    table = fr.compare([ours, theirs, others])
+    assert table["gain"].tolist() == pytest.approx([0, 0.4, 0.4])
+    assert table["mean"].tolist() == pytest.approx([0.4, 0.85, 0.8])
+    assert table["paired"].tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"test": samples(4, 50)}, {"test": None}, {"test_fraction": 0.5}, {"validation": 0.2}],
+)
+def test_runs_that_were_scored_on_other_samples_have_no_gain(other: dict[str, Any]) -> None:
+    ours, theirs = (
+        fr.train("fedavg", "logistic", CLIENTS, rounds=1, **{"test": TEST, **keys})
+        for keys in ({}, other)
+    )
+    with pytest.warns(UserWarning, match="b"):
+        table = fr.compare({"a": ours, "b": theirs})
+    assert table["gain"].isna().tolist() == [False, True] and table["paired"].tolist() == [1, 0]
+    assert table["mean"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [({"validation": np.array([0.1, 0.2])}, "validation"), ({"overwrite": [1]}, "overwrite"),
+     ({"measures": np.array(0.5)}, "measures"), ({"callbacks": np.array(0.5)}, "callbacks"),
+     ({"lr_schedule": {1.0, 0.5}}, "lr_schedule"), ({"epochs": 2**70}, "epochs"),
+     ({"model": int}, "model"), ({"loss": lambda target, output: output}, "loss"),
+     ({"measures": lambda y_true, y_pred: 0.0}, "measures")],
+)  # fmt: skip
+def test_an_argument_of_another_kind_is_refused(given: dict[str, Any], key: str) -> None:
+    """Also a function whose first argument is the targets, as scikit-learn's are."""
+    model = given.pop("model", "logistic")
+    with refused("value", key=key):
+        fr.train("fedavg", model, CLIENTS, **{"rounds": 1, "test": TEST, **given})
+
+
+def test_overwrite_is_read_as_in_files(tmp_path: Path) -> None:
+    for rounds, overwrite in ((2, "no"), (1, "no"), (1, "yes")):
+        with refused() if (rounds, overwrite) == (1, "no") else nullcontext():
+            fr.train("fedavg", "logistic", CLIENTS, rounds=rounds, test=TEST,
+                     folder=tmp_path / "run", overwrite=overwrite)  # fmt: skip
 
 
 def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Compare and plot runs."""
 
+import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -48,9 +50,10 @@ def compare(
 
     Returns:
         One row for each: ``seeds`` and ``diverged`` (their numbers), ``mean``, ``std`` (over seeds;
-        NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of paired
-        differences if both have the same seeds, else the difference of the means. A diverged run
-        has no final score: with one, the row has no mean, and no gain over it exists.
+        NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of the
+        differences of ``paired`` seeds, those that both have, or of the means if there are none. A
+        diverged run has no final score: with one, the row has no mean, and no gain over it exists.
+        Nor does a gain over runs that were scored on other samples, which a warning names.
 
     Raises:
         UserError: for no runs, an unfinished run, an unknown column, or a run with fewer rounds
@@ -67,10 +70,10 @@ def compare(
         ...         for seed in (1, 2)
         ...     ]
         >>> fr.compare({method: runs(method) for method in ("fedavg", "scaffold")})
-                       seeds  diverged  mean  std  gain
+                       seeds  diverged  mean  std  gain  paired
         test_accuracy
-        fedavg             2         0   1.0  0.0   0.0
-        scaffold           2         0   1.0  0.0   0.0
+        fedavg             2         0   1.0  0.0   0.0       2
+        scaffold           2         0   1.0  0.0   0.0       2
     """
     named = _named(runs, across=average_across)
     if not isinstance(last, Integral) or isinstance(last, bool) or last < 1:
@@ -84,27 +87,29 @@ def compare(
         name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)
         for name, group in named.items()
     }
-    first = next(iter(ends.values()))
-    better = _sign(column, next(iter(named.values()))[0])
-    rows = {
-        name: {
+    base, first = next(iter(ends.items()))
+    better = _sign(column, named[base][0])
+    rows = {}
+    for name, end in ends.items():
+        mean, over = end.mean(skipna=False), first.mean(skipna=False)
+        both = end.index.intersection(first.index)
+        gain = (end[both] - first[both]).mean() if len(both) else mean - over
+        if math.isnan(mean + over):
+            gain = math.nan
+        if why := _scored_elsewhere(named[name][0], named[base][0]):
+            gain, both = math.nan, both[:0]
+            line = f"compare: {name}: no gain: scored on other samples than {base} ({why})"
+            warnings.warn(line, stacklevel=2)
+        rows[name] = {
             "seeds": len(end),
             "diverged": sum(run.diverged_at is not None for run in named[name]),
-            "mean": end.mean(skipna=False),
+            "mean": mean,
             "std": end.std(skipna=False),
-            # 0.0 is added so that none is -0.0.
-            "gain": 0.0
-            + better
-            * (
-                (end - first).mean(skipna=False)
-                if set(end.index) == set(first.index)
-                else end.mean(skipna=False) - first.mean(skipna=False)
-            ),
+            "gain": 0.0 + better * gain,  # 0.0 is added so that none is -0.0
+            "paired": len(both),
         }
-        for name, end in ends.items()
-    }
-    table = pd.DataFrame.from_dict(rows, orient="index").astype({"seeds": int, "diverged": int})
-    return table.rename_axis(column)
+    whole = dict.fromkeys(("seeds", "diverged", "paired"), int)
+    return pd.DataFrame.from_dict(rows, orient="index").astype(whole).rename_axis(column)
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,18 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
             wanted = f"{differing.wanted}, as its first run has"
             wanted = "that of its first run" if differing.about == "code" else wanted
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
+
+
+def _scored_elsewhere(run: Run, other: Run) -> str:
+    """Why the scores of two runs are not of the same samples, or ""."""
+    one, two = (Identity.of(each.manifest) for each in (run, other))
+    if one.data.get("content_sha256") != two.data.get("content_sha256"):
+        return "other data"
+    for key in ("test_fraction", "validation"):
+        parts = [each.configuration.get("partition", {}).get(key) for each in (one, two)]
+        if parts[0] != parts[1]:
+            return f"{key} {parts[0]} for {parts[1]}"
+    return ""
 
 
 def _but_seed(identity: Identity) -> Identity:

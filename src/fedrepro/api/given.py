@@ -1,8 +1,9 @@
 """What a program gives :func:`fedrepro.train` as objects in place of plug-ins' files."""
 
+import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,8 @@ from fedrepro.support.rng import drawing_on, stream
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
 WHERE = "fedrepro.train"
 Object = tuple[Kind, str, Any]
+# The first argument of functions that take targets before outputs, as scikit-learn's do.
+TARGETS = {"y_true", "target", "targets", "label", "labels", "truth"}
 # What others call arguments, where it resembles no name here, or the wrong one.
 ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
@@ -84,7 +87,7 @@ def several(values: Any) -> list[Any]:
     if values is None:
         return []
     alone = isinstance(values, str) or callable(values) or not isinstance(values, Iterable)
-    return [values] if alone else [*values]
+    return [values] if alone or getattr(values, "ndim", 1) == 0 else [*values]
 
 
 def clients_of(clients: Any) -> Any:
@@ -123,6 +126,7 @@ def objects_of(loss: Any, measures: Iterable[Any]) -> tuple[Object, ...]:
         wanted = "a function of outputs and targets, such as torch.nn.functional.huber_loss"
         wanted = f"an object of it, such as {loss.__name__}()" if isinstance(loss, type) else wanted
         raise bad_value(WHERE, "loss", loss, wanted)
+    _refuse_targets_first("loss", loss)
     return (*objects, ("losses", name_of(getattr(loss, "func", loss), "loss"), loss))
 
 
@@ -173,9 +177,22 @@ def _measure(what: Any) -> Object:
     if isinstance(what, type | Measure) or not callable(what):
         wanted = "functions of outputs and targets, or classes that extend Measure"
         raise bad_value(WHERE, "measures", what, wanted)
+    _refuse_targets_first("measures", what)
     name = name_of(getattr(what, "func", what), "measure")
     words = {"words": name.replace("_", " "), "higher_is_better": True, "per": "client"}
     return "measures", name, type(name, (Measure,), {**words, "of_outputs": staticmethod(what)})
+
+
+def _refuse_targets_first(key: str, function: Callable[..., Any]) -> None:
+    """Refuse a function whose first argument is the targets, as scikit-learn's measures have it."""
+    try:
+        first = next(iter(inspect.signature(function).parameters), "")
+    except ValueError:  # of some that are built in
+        return
+    if first in TARGETS:
+        name = name_of(function, key)
+        wanted = f"outputs first: lambda outputs, targets: {name}(targets, outputs)"
+        raise bad_value(WHERE, key, f"{name}({first}, ...)", wanted)
 
 
 def names(objects: Iterable[Object], kind: Kind) -> list[str]:
@@ -184,6 +201,8 @@ def names(objects: Iterable[Object], kind: Kind) -> list[str]:
 
 def factors_of(schedule: Any, rounds: Any) -> Any:
     """A schedule as a setting has it: the factors of a function of the round, counted from 0."""
+    if isinstance(schedule, Set):
+        raise bad_value(WHERE, "lr_schedule", schedule, "factors in an order, such as a list")
     if not callable(schedule) or not isinstance(rounds, Integral):
         return listed(schedule)
     try:

@@ -67,7 +67,9 @@ class _Outside(Typed):
     executor: ExecutorName
     task: Task
     test_fraction: float | None
+    validation: float
     weights: Literal["keep", "draw"] | None
+    overwrite: bool
 
 
 def train(
@@ -219,16 +221,16 @@ def _trained(said: SimpleNamespace) -> Run:
     _refuse_requirements(method, Folders(objects=classes))
     chosen = validate(_Outside, given.as_in_files(_only(_Outside.model_fields, said)), WHERE)
     dataset = dataset_of(said.clients, said.test, chosen.task)
-    share = said.test_fraction or 0.0
-    share = 0.2 if said.test_fraction is None and said.test is None else share
-    _refuse_single(dataset, share, said.validation)
+    share, validation = chosen.test_fraction or 0.0, chosen.validation
+    share = 0.2 if chosen.test_fraction is None and said.test is None else share
+    _refuse_single(dataset, share, validation)
     architecture = _architecture_of(said, chosen)
     objects = given.objects_of(said.loss, said.measures)
     given.refuse_unscored(objects, share)
     content = {
         **_only(SAME, said),
         "dataset": NAME,
-        "partition": {"scheme": "natural", "test_fraction": share, "validation": said.validation},
+        "partition": {"scheme": "natural", "test_fraction": share, "validation": validation},
         "model": _called(said.model, said.initial is not None),
         "optimizer": {"name": said.optimizer, **_only(OF_OPTIMIZER, said)},
         "evaluate": {
@@ -248,7 +250,7 @@ def _trained(said: SimpleNamespace) -> Run:
         _warn(line)
     if share and dataset.test and (line := given.stopped_by_shared(spec)):
         _warn(line)
-    if dataset.redraw and (share or said.validation):
+    if dataset.redraw and (share or validation):
         _warn(
             "clients: the samples that they hold out are drawn, too, once and by the same "
             "transform, and scored so: give `test` samples without it"
@@ -256,7 +258,7 @@ def _trained(said: SimpleNamespace) -> Run:
     if dataset.test and dataset.test.drawn:
         _warn("test: its samples are drawn, as by a random transform, once, and scored so")
     run = _run_in(said.folder, architecture, plugins)
-    replaces: Replaces = "others" if said.overwrite else "none"
+    replaces: Replaces = "others" if chosen.overwrite else "none"
     with callbacks.watching(spec):
         saved = said.folder is not None
         made = _carry_out(spec, dataset, run, saved, replaces, callbacks.on_round)
@@ -457,7 +459,11 @@ def _builder(model: "Architecture") -> "Architecture":
     Raises:
         UserError: if it needs others, and from its call if it cannot use them.
     """
-    signature, name = inspect.signature(model), getattr(model, "__name__", type(model).__name__)
+    name = getattr(model, "__name__", type(model).__name__)
+    try:
+        signature = inspect.signature(model)
+    except ValueError:  # of `int` and others that are built in
+        raise bad_value(WHERE, "model", model, "a function that returns a module") from None
     first = next(iter(signature.parameters.values()), None)
     own = inspect.isfunction(model) or first is None or first.kind is first.VAR_POSITIONAL
     alone = _takes(signature, 0) and not (own or (first and "shape" in first.name))

@@ -36,7 +36,7 @@ from fedrepro.support.errors import nearest, refusal
 from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed, expected, later, plain_or, validate
+from fedrepro.support.typed_yaml import Typed, Whole, expected, later, plain_or, validate
 
 BETAS = (0.9, 0.999)
 
@@ -195,7 +195,7 @@ class Setting(OfPapers):
     model: Name
     rounds: PositiveWhole
     participation: Fraction
-    epochs: PositiveWhole
+    epochs: Annotated[Whole, Field(ge=1, le=10**5), expected("a whole number from 1 to 100000")]
     batch_size: PositiveWhole
     optimizer: OptimizerSpec
     lr_decay: Decay = 1.0

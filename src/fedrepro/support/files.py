@@ -92,12 +92,20 @@ def parse_json(text: str | bytes) -> Any:
     """The content of JSON text.
 
     Raises:
-        ValueError: if it is not JSON in UTF-8, nested too deeply, or has a key twice in an object.
+        ValueError: if it is not JSON in UTF-8, nested too deeply, has a key twice in an object, or
+            half of a character, as texts that were cut have, which nothing could write again.
     """
+    escaped = "\\ud" in text.lower() if isinstance(text, str) else b"\\ud" in text.lower()
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        content = json.loads(text, object_pairs_hook=_object)
+        if escaped:
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except UnicodeEncodeError as error:
+        half = error.object[error.start : error.end]
+        raise ValueError(f"{half!a} is half of a character: leave it out") from None
+    return content
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

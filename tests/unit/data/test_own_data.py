@@ -18,10 +18,12 @@ import pytest
 from PIL import Image, ImageOps
 
 from fedrepro.data.catalogue.catalogue import meaning_of
+from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.dataset import Dataset, Split, open_dataset, refuse_damage
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
 from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.columns import facts, of_classes
 from fedrepro.data.readers.images import TURNS, decode
 from fedrepro.data.readers.tables import read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
@@ -112,6 +114,22 @@ def test_names_that_look_the_same_are_refused(
     rows = [f"1,{names[0]},b", "2,b,a", f"3,{names[1]},b", "4,b,a"]
     with refused(names=(key, "y", *map(ascii, names))):
         prepared(tmp_path, "x,y,z", rows, **keys)
+
+
+ABOUT: dict[str, Any] = dict.fromkeys(("title", "licence", "citation"), "own")
+
+
+@pytest.mark.parametrize(
+    ("names", "doubtful"),
+    [(["0", "0.0"], True), (["01", "1"], True), (["True", "true"], True), (["1", "true"], True),
+     (["1e1", "2", "10"], True), (["0", "1"], False), (["a", "A"], False), (["nan", "NaN"], False),
+     (["1.1", "1.2"], False), (["true", "false"], False)],
+)  # fmt: skip
+def test_classes_of_one_value_are_to_be_looked_at(names: list[str], doubtful: bool) -> None:
+    assert bool(of_classes(names)) == bool(of_classes(reversed(names))) == doubtful
+    table = pd.DataFrame({"x": range(len(names)), "y": names})
+    lines = dict(facts(TabularCsv(kind="tabular_csv", path="a.csv", label="y", **ABOUT), table))
+    assert lines["look at"] == "y" * doubtful
 
 
 def test_a_last_column_without_a_name_is_one_like_any_other(tmp_path: Path) -> None:

@@ -289,6 +289,17 @@ def test_deep_yaml_is_one_line(start: str) -> None:
     assert typed_yaml.parsed("[" * 50 + "]" * 50, HERE)
 
 
+@pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00", r"\ud83d x", r"\ude00\ud83d"])
+def test_half_of_a_character_is_refused(half: str) -> None:
+    """As texts that were cut have it, in a value or a key; nothing could write it again."""
+    for text in (f'{{"a": "{half}"}}', f'{{"{half}": 1}}', f'["b", ["{half}"]]'):
+        for form in (text, text.encode()):
+            with pytest.raises(ValueError, match="half"):
+                parse_json(form)
+    whole = r'["\ud83d\ude00 \\ud83d"]'
+    assert parse_json(whole) == ["\U0001f600 \\ud83d"]
+
+
 @pytest.mark.parametrize("start", ["[", '{"a":'])
 def test_deep_json_is_one_line(start: str, tmp_path: Path) -> None:
     deep = start * 100_000

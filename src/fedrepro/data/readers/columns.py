@@ -2,7 +2,8 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def facts(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
         doubt, words = "", list[str]()
         if name in uses:
             kind, becomes = uses[name], ""
+            doubt = of_classes(table[name].dropna().unique()) if kind == "label" else ""
         elif name in spans:
             (kind, doubt), becomes = spans[name], ", then the mean"
         else:
@@ -82,6 +84,19 @@ def _of_words(words: Sequence[str], rows: int) -> str:
     if _are_dates(words):
         return "dates? `drop` it, or write days as a number"
     return "an id? `drop` it" if 2 * len(words) > rows > FIRST else ""
+
+
+def of_classes(names: Iterable[Any]) -> str:
+    """Two classes that are one number or truth value, as 1 and 1.0, or ""."""
+    known: dict[Decimal, str] = {}
+    for name in map(str, names):
+        try:
+            value = Decimal({"true": "1", "false": "0"}.get(name.strip().lower(), name.strip()))
+        except InvalidOperation:
+            continue
+        if value.is_finite() and known.setdefault(value, name) != name:
+            return f"{known[value]} and {name}: one class? they are two"
+    return ""
 
 
 def _are_dates(words: Sequence[str]) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
+from fedrepro.data.readers.columns import of_classes
 from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
 from fedrepro.data.readers.tables import header_of, table_of
@@ -88,7 +89,8 @@ def _with(
     uses |= {spec.group: "natural clients", spec.split: "train or test"}
     seen = [(f"column {name}", use) for name, use in uses.items() if name is not None]
     first = [(f"row {at + 1}", texts[at][:200]) for at in range(min(FIRST, len(texts)))]
-    understood = [*seen, ("vocabulary", vocabulary), *first]
+    doubt = "" if spec.task in NUMBERS else of_classes(rows.class_names)
+    understood = [*seen, ("look at", doubt), ("vocabulary", vocabulary), *first]
     test = parts[1] if len(parts) > 1 else None
     names = [*spec.labels] if spec.task in NUMBERS else rows.class_names
     return Content(parts[0], names, test, rows.notes, understood)
