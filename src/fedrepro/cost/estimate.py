@@ -129,7 +129,7 @@ class CostEstimate:
         """Sums by table or figure, method and system, and the total; shared runs count in each."""
         groups = [
             (
-                _kind_of(target),
+                KINDS.get(type(target), "table"),
                 f"{target.system}/{target.item}",
                 [self.costs[run] for run in target.required],
             )
@@ -256,15 +256,7 @@ class CostEstimate:
         return sorted(rows, key=lambda row: -float(row["hours"]))
 
 
-def _kind_of(target: Target) -> str:
-    match target:
-        case FigureTarget():
-            return "figure"
-        case SearchTarget():
-            return "search"
-        case CellTarget():
-            return "cell"
-    return "table"
+KINDS = {FigureTarget: "figure", SearchTarget: "search", CellTarget: "cell"}  # others are tables
 
 
 def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Target]:

@@ -7,8 +7,7 @@ rates of a shipped table, corrected by the timings of runs that this machine has
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cache, cached_property, partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +69,64 @@ class RunCost:
     why: str = ""
 
 
+@dataclass(frozen=True)
+class _Work:
+    """The work of a run's rounds.
+
+    Attributes:
+        rounds: that it plays itself.
+        clients: that take part in a round.
+    """
+
+    setting: Setting
+    data: DataSize
+    shares: DataShares
+    rounds: int
+    clients: int
+    method: "Method"
+    rate: ModelRate
+
+    @property
+    def scored(self) -> tuple[int, int]:
+        """The number of clients that are scored, and of the samples that they hold out."""
+        return (self.shares.clients, self.shares.test) if self.setting.evaluate.clients else (0, 0)
+
+    @property
+    def evaluations(self) -> int:
+        return -(-self.rounds // self.setting.evaluate.every)
+
+    def scoring_seconds(self) -> float:
+        """Seconds of all evaluations."""
+        times, (everyone, held) = self.evaluations, self.scored
+        extra = MIXTURES if any(layer.interpolates for layer in self.method.layers()) else 0
+        # Validation samples are scored with the shared model and with the clients' models.
+        kept, chooses = self.shares.validation, self.shares.validation > 0
+        test = self.data.test
+        samples = (test + kept if test else 0) + held + (kept if everyone else 0)
+        scores = (1 + chooses) * ((test > 0) + everyone)
+        return (times * samples + extra * held) * self.rate.sample_seconds + (
+            times * scores + extra * everyone
+        ) * self.rate.score_seconds
+
+    def distilling_seconds(self, samples: int) -> float:
+        """Seconds of a server that distills an ensemble, as in :mod:`fedrepro.methods.feddf`.
+
+        The student's loss is evaluated after its steps, and the ensemble is scored.
+        """
+        teacher: Any = next((layer for layer in self.method.layers() if layer.distills), None)
+        if teacher is None:
+            return 0.0
+        sample = self.rate.sample_seconds
+        ensemble = self.evaluations * self.clients * self.data.test * sample
+        if not teacher.server_epochs:
+            return ensemble
+        # Each teacher sees a sample twice if a discriminator judges it, too.
+        looks: int = self.clients * (1 + ("generator" in teacher.requires)) + 1
+        step: float = self.rate.step_seconds * teacher.server_batch / self.setting.batch_size
+        steps: int = teacher.server_epochs * -(-samples // teacher.server_batch)
+        return ensemble + self.rounds * (steps * step + samples * looks * sample)
+
+
 class CostModel:
     """The costs of the runs of some targets, each run once.
 
@@ -85,10 +142,10 @@ class CostModel:
         self.bench = bench
         self.targets = [target for target in targets if target.required]
         self.rates = rates or Rates.read(bench.config.device)
-        self._data: dict[str, DataSize | None] = {}
-        self._shares: dict[tuple[Path, int], DataShares] = {}
+        self.data = cache(partial(data_of, bench))
+        self.first = cache(self._first)
+        self._counted_shares = cache(counted_shares)
         self._methods: dict[MethodKey, Method] = {}
-        self._firsts: dict[RunKey, list[RunKey]] = {}
 
     @cached_property
     def runs(self) -> tuple[RunKey, ...]:
@@ -102,25 +159,16 @@ class CostModel:
                 waiting += self.first(run)
         return tuple(runs)
 
-    def first(self, run: RunKey) -> list[RunKey]:
+    def _first(self, run: RunKey) -> list[RunKey]:
         """The runs that the workflow makes before a run: its inputs and its parent run."""
-        if run not in self._firsts:
-            parent = self.bench.parent_of(run)
-            sources = self.bench.spec_of(run).inputs.values()
-            inputs = [source.key for source in sources if isinstance(source, RunSpec)]
-            self._firsts[run] = [*inputs, *([parent] if parent else [])]
-        return self._firsts[run]
+        parent, sources = self.bench.parent_of(run), self.bench.spec_of(run).inputs.values()
+        inputs = [source.key for source in sources if isinstance(source, RunSpec)]
+        return [*inputs, *([parent] if parent else [])]
 
     @cached_property
     def left(self) -> tuple[RunKey, ...]:
         """The unfinished runs."""
         return tuple(run for run in self.runs if not standing_of(self.bench, run).is_current)
-
-    def data(self, name: str) -> DataSize | None:
-        """The size of a data set; None if unknown."""
-        if name not in self._data:
-            self._data[name] = data_of(self.bench, name)
-        return self._data[name]
 
     def _shares_of(self, setting: Setting, seed: int, data: DataSize) -> DataShares | None:
         """The clients' shares; None if not even the number of clients is known."""
@@ -128,10 +176,7 @@ class CostModel:
         if not path.exists():
             # Natural clients of prepared data are counted when the partition is made.
             return estimated_shares(setting, data)
-        key = path, setting.batch_size
-        if key not in self._shares:
-            self._shares[key] = counted_shares(*key)
-        return self._shares[key]
+        return self._counted_shares(path, setting.batch_size)
 
     def method(self, spec: RunSpec) -> "Method":
         """A run's method, composed once for all runs with the same work."""
@@ -289,15 +334,12 @@ class CostModel:
         if method.centralized and hasattr(method, "number"):  # it only draws images
             training = (rate.step_seconds + rate.client_seconds) * method.number / DRAWN
         seconds = training * factor.factor + rounds * factor.round_seconds
-        scoring = self._scoring(setting, data, shares, rounds, method, rate)
-        seconds += scoring + self._distilling(
-            setting, data, rounds, clients, method, rate, unlabelled
-        )
+        work = _Work(setting, data, shares, rounds, clients, method, rate)
+        seconds += work.scoring_seconds() + work.distilling_seconds(unlabelled)
         pair = f"{workload.name}, {key.name}"
         seconds *= self.rates.landed.get(pair, self.rates.landed.get(workload.name, 1.0))
         known = pair in self.rates.landed or (rate.source and (workload.method or factor.source))
-        everyone = shares.clients if setting.evaluate.clients else 0
-        held = shares.test if setting.evaluate.clients else 0
+        everyone, held = work.scored
         recorded = -(-setting.rounds // setting.evaluate.every)
         model = FLOAT * rate.parameters
         return RunCost(
@@ -314,55 +356,6 @@ class CostModel:
             workload,
             rate.busy,
         )
-
-    def _scoring(
-        self,
-        setting: Setting,
-        data: DataSize,
-        shares: DataShares,
-        rounds: int,
-        method: "Method",
-        rate: ModelRate,
-    ) -> float:
-        """Seconds of all evaluations."""
-        times = -(-rounds // setting.evaluate.every)
-        everyone = shares.clients if setting.evaluate.clients else 0
-        held = shares.test if setting.evaluate.clients else 0
-        extra = MIXTURES if any(layer.interpolates for layer in method.layers()) else 0
-        # Validation samples are scored with the shared model and with the clients' models.
-        kept, chooses = shares.validation, shares.validation > 0
-        samples = (data.test + kept if data.test else 0) + held + (kept if everyone else 0)
-        scores = (1 + chooses) * ((data.test > 0) + everyone)
-        return (times * samples + extra * held) * rate.sample_seconds + (
-            times * scores + extra * everyone
-        ) * rate.score_seconds
-
-    def _distilling(
-        self,
-        setting: Setting,
-        data: DataSize,
-        rounds: int,
-        clients: int,
-        method: "Method",
-        rate: ModelRate,
-        samples: int,
-    ) -> float:
-        """Seconds of a server that distills an ensemble, as in :mod:`fedrepro.methods.feddf`.
-
-        The student's loss is evaluated after its steps, and the ensemble is scored.
-        """
-        teacher: Any = next((layer for layer in method.layers() if layer.distills), None)
-        if teacher is None:
-            return 0.0
-        times = -(-rounds // setting.evaluate.every)
-        ensemble = times * clients * data.test * rate.sample_seconds
-        if not teacher.server_epochs:
-            return ensemble
-        # Each teacher sees a sample twice if a discriminator judges it, too.
-        looks: int = clients * (1 + ("generator" in teacher.requires)) + 1
-        step: float = rate.step_seconds * teacher.server_batch / setting.batch_size
-        steps: int = teacher.server_epochs * -(-samples // teacher.server_batch)
-        return ensemble + rounds * (steps * step + samples * looks * rate.sample_seconds)
 
     def _kept_models(self, run: RunKey, clients: int) -> int:
         """The number of models that a run saves besides its own, also for child runs."""
