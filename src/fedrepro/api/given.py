@@ -25,7 +25,7 @@ from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.modules import float_buffers
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
-from fedrepro.methods.facts import defaults_of
+from fedrepro.methods.facts import defaults_of, facts_of
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.methods.personal.partly_shared import PartlyShared
 from fedrepro.methods.registry import as_own, compose
@@ -365,8 +365,8 @@ def by_part(
 def unscored(spec: RunSpec) -> str:
     """A line for a method whose clients have models of their own, where no client is scored."""
     method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
-    parts = (layer for layer in method.layers() if not isinstance(layer, PartlyShared))
-    if not _has_own_models(method, parts):
+    in_part = any(isinstance(layer, PartlyShared) for layer in method.layers())
+    if in_part or not facts_of(spec.composition, spec.plugins).own_models:
         return ""
     return (
         f"method {spec.method}: test_accuracy is of the shared model; clients' own have "
@@ -379,17 +379,9 @@ def stopped_by_shared(spec: RunSpec) -> str:
 
     Without them, the score that counts is of clients' own models.
     """
-    method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
-    if not spec.setting.stop or not _has_own_models(method, method.layers()):
+    if not spec.setting.stop or not facts_of(spec.composition, spec.plugins).own_models:
         return ""
     return (
         f"method {spec.method}: stop: with `test`, the shared model's score counts, which may not "
         "move; without it, that of clients' own models"
     )
-
-
-def _has_own_models(method: Method, parts: Iterable[Method]) -> bool:
-    """Return True if one of the parts gives clients models of their own beside a shared one."""
-    layers = (layer for layer in parts if not isinstance(layer, Wrapper))
-    own = any(type(layer).eval_model is not Method.eval_model for layer in layers)
-    return own and method.classifies and not method.own_classifier
