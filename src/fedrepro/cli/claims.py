@@ -1,12 +1,11 @@
 """``fedrepro coverage`` and ``claims``: how much of the papers is computed, and what it says."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedrepro.cli.console import print_lines, print_rows
+from fedrepro.cli.console import print_lines, print_rows, printed_as_json
 from fedrepro.config.loading import load
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.pages.claims import summary, views_of
@@ -24,8 +23,7 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     for study in () if arguments.figures else coverage.missing_studies(bench):
         say(f"fedrepro: some cells need no run but are not computed yet: `fedrepro study {study}`")
     rows = (coverage.figures if arguments.figures else coverage.coverage)(bench)
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
+    if printed_as_json(arguments, rows):
         return
     if not any(count for row in rows for count in row.values() if isinstance(count, int)):
         say(f"fedrepro: no printed number in {PAPERS}: {HOW_TO_ADD}")
@@ -62,8 +60,7 @@ def show_claims(arguments: argparse.Namespace) -> None:
         computed = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
         views = views_of(bench, papers, computed)
     rows = [view.facts for view in views]
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
+    if printed_as_json(arguments, rows):
         return
     if not rows:
         say(f"fedrepro: no claim in {PAPERS}/*/claims.yaml: {HOW_TO_ADD}")

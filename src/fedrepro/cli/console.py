@@ -1,11 +1,14 @@
 """Tables and progress bars on a terminal; tab-separated lines for scripts."""
 
+import argparse
+import json
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box, progress
 from rich.console import Console, Group
@@ -28,6 +31,13 @@ def progress_bar(what: str) -> Iterator[Progress]:
     with progress.Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(what, total=1.0, visible=False)
         yield lambda share: bar.update(task, completed=share, visible=True)
+
+
+def printed_as_json(arguments: argparse.Namespace, content: Any) -> bool:
+    """Print JSON values if a command is asked for them by `--json`. Return whether it is."""
+    if arguments.json:
+        print(json.dumps(content, indent=2))
+    return bool(arguments.json)
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]], title: int = 0) -> None:

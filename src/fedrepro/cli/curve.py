@@ -5,6 +5,7 @@ import math
 import shutil
 import sys
 import warnings
+from bisect import bisect_right
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -75,17 +76,13 @@ def plotted(name: str, rounds: Sequence[int], values: Sequence[float]) -> list[s
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     scale, edge = (high - low) or 1.0, max(len(f"{end:.4g}") for end in (low, high))
     wide = min(shutil.get_terminal_size().columns - edge - 2, rounds[-1])
-    shown = [_up_to(rounds, values, rounds[-1] * (place + 1) / wide) for place in range(wide)]
+    counts = (bisect_right(rounds, rounds[-1] * (place + 1) / wide) for place in range(wide))
+    shown = [values[count - 1] if count else None for count in counts]
     lines = [f"{name}, {values[-1]:.4g} after round {rounds[-1]:,}"]
     for line in reversed(range(HEIGHT)):
         label = {HEIGHT - 1: f"{high:.4g}", 0: f"{low:.4g}"}.get(line, "")
         lines.append(f"{label:>{edge}} {''.join(_drawn(v, low, scale, line) for v in shown)}")
     return [*lines, f"{'':>{edge}} 1{rounds[-1]:>{max(wide - 1, 1)}}"]
-
-
-def _up_to(rounds: Sequence[int], values: Sequence[float], until: float) -> float | None:
-    before = [value for number, value in zip(rounds, values, strict=True) if number <= until]
-    return before[-1] if before else None
 
 
 def _drawn(value: float | None, low: float, scale: float, line: int) -> str:

@@ -1,13 +1,12 @@
 """The commands about data: download, prepare, partition, datasets."""
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.arguments import require_seed
-from fedrepro.cli.console import print_facts, print_rows, progress_bar
+from fedrepro.cli.console import print_facts, print_rows, printed_as_json, progress_bar
 from fedrepro.config.loading import folders_here, load, load_config
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.dataset import PREPARED, open_dataset, read_meta, refuse_damage
@@ -94,14 +93,11 @@ def _datasets(arguments: argparse.Namespace) -> None:
     known = load_catalogue(folders=folders_here()).datasets
     if arguments.name is not None:
         row = _state(arguments.name, find_dataset(arguments.name, known))
-        if arguments.json:
-            print(json.dumps(row, indent=2))
-        else:
+        if not printed_as_json(arguments, row):
             print_facts([(key, _shown(value)) for key, value in row.items()])
         return
     rows = [_state(name, spec) for name, spec in known.items()]
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
+    if printed_as_json(arguments, rows):
         return
     keys = ("name", "state", "train", "test", "classes", "input_shape", "title")
     header = ("name", "state", "train", "test", "classes", "shape", "what")

@@ -1,18 +1,18 @@
-"""``fedrepro methods``: list and describe methods, wrappers and server optimizers.
+"""``fedrepro methods`` and ``models``: list and describe parts of compositions, and models.
 
 Without a name, a short list; with one, all details. ``--json`` and tab-separated lines are for
 scripts.
 """
 
 import argparse
-import json
 from typing import Any
 
-from fedrepro.cli.console import print_facts, print_rows
+from fedrepro.cli.console import print_facts, print_rows, printed_as_json
 from fedrepro.cli.meanings import meanings_of
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.methods.files import part_files
+from fedrepro.models import registry as models
 from fedrepro.report.pages.equations import without_equations
 from fedrepro.support.errors import bad_argument
 
@@ -28,15 +28,12 @@ def list_methods(arguments: argparse.Namespace) -> None:
             raise bad_argument("NAME", arguments.name, "a method", known)
         row, said = registry.describe(part), meanings_of(part.cls)
         meanings = {name: said[name] for name in row["hyperparameters"]}
-        if arguments.json:
-            print(json.dumps({**row, "meanings": meanings}, indent=2))
-        else:
+        if not printed_as_json(arguments, {**row, "meanings": meanings}):
             said_of_it = "\n\n".join(without_equations(part.documentation))
             print_facts([*_about(row, meanings), ("file", part.shown_file), ("", said_of_it)])
         return
     rows = [registry.describe(part) for part in registry.parts(folders).values()]
-    if arguments.json:
-        print(json.dumps(rows, indent=2))
+    if printed_as_json(arguments, rows):
         return
     rows.sort(key=lambda row: (KINDS.index(row["kind"]), row["name"]))
     cells = [
@@ -67,3 +64,22 @@ def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str
         ("hooks overridden", ", ".join(row["hooks"])),
         ("deviations", deviations),
     ]
+
+
+def list_models(arguments: argparse.Namespace) -> None:
+    folders = folders_here()
+    if arguments.name is None:
+        known = models.known(folders)
+        cells = [(name, model.family, model.source) for name, model in known.items()]
+        print_rows(("name", "family", "source"), cells)
+        return
+    model = models.find(arguments.name, folders)
+    file = model.file or f"src/fedrepro/models/{model.module}.py"
+    facts = {
+        "name": arguments.name,
+        "family": model.family,
+        "source": model.source,
+        "weights": model.weights or "",
+        "file": f"{file}, {model.function}",
+    }
+    print_facts(list(facts.items()))

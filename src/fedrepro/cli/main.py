@@ -8,7 +8,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -145,7 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Tracebacks of plug-ins and of internal errors go to the log, if there is one.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with _unfailing() as out:
+    out = Unfailing(sys.stdout)  # no failure to print ends what is done
+    err = Unfailing(sys.stderr)
+    with redirect_stdout(cast(IO[str], out)), redirect_stderr(cast(IO[str], err)):
         try:
             chosen = parser().parse_args(words)
         except SystemExit as error:  # after --help and --version, too
@@ -196,17 +198,6 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
             line = f"fedrepro: internal error: {text_of(error)}"
             say(f"{line}; please report it with {chosen.log}")
             return 1
-
-
-@contextmanager
-def _unfailing() -> Iterator[Unfailing]:
-    """Let no failure to print end what is done in the block. Yields stdout."""
-    out, err = sys.stdout, sys.stderr
-    try:
-        sys.stdout, sys.stderr = cast(IO[str], Unfailing(out)), cast(IO[str], Unfailing(err))
-        yield cast(Unfailing, sys.stdout)
-    finally:
-        sys.stdout, sys.stderr = out, err
 
 
 class _Cleaned:
@@ -316,15 +307,13 @@ def _logged(log: IO[str] | None) -> Iterator[None]:
 
     If a library aborts the process, as C++ does when memory runs out, a line in the log says so.
     """
-    out, err = sys.stdout, sys.stderr
+    out, err = cast(IO[str], _Cleaned(sys.stdout)), cast(IO[str], _Cleaned(sys.stderr, log))
     try:
         if log:
             faulthandler.enable(log)
-        sys.stdout = cast(IO[str], _Cleaned(out))
-        sys.stderr = cast(IO[str], _Cleaned(err, log))
-        yield
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
     finally:
-        sys.stdout, sys.stderr = out, err
         if log:
             faulthandler.disable()
             with suppress(OSError):  # a full disk

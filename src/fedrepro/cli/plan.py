@@ -1,11 +1,10 @@
 """``fedrepro estimate``: estimate the cost of targets before making them."""
 
 import argparse
-import json
 from typing import Any
 
 from fedrepro.cli.arguments import require_at_least
-from fedrepro.cli.console import print_lines, print_rows
+from fedrepro.cli.console import print_lines, print_rows, printed_as_json
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import load
 from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
@@ -34,8 +33,7 @@ def handle(arguments: argparse.Namespace) -> None:
             raise
         say(f"fedrepro: {error}: the estimate is printed only")  # somebody else's workbench
     content = estimate.as_json()
-    if arguments.json:
-        print(json.dumps(content, indent=2))
+    if printed_as_json(arguments, content):
         return
     print_lines(_unknown(content))
     on_gpu = bench.config.device != "cpu"

@@ -1,7 +1,6 @@
 """The work of ``fedrepro rank``: cost, runs, which Snakemake makes, and what is printed."""
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedrepro.cli.arguments import require_at_least
-from fedrepro.cli.console import print_rows
+from fedrepro.cli.console import print_rows, printed_as_json
 from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
@@ -110,10 +109,10 @@ def rank(arguments: argparse.Namespace) -> int:
     choices = [] if candidates else _choices(request)
     runs = {**candidates, **request.runs(_chosen(request, choices))}
     lines = _cost_lines(bench, [*runs], request.cores)
-    if arguments.plan and arguments.json:
-        print(json.dumps({"lines": lines, "cannot_run": dict(request.unable)}, indent=2))
-        return 0
     if arguments.plan:
+        content = {"lines": lines, "cannot_run": dict(request.unable)}
+        if printed_as_json(arguments, content):
+            return 0
         cells = [
             (line["name"], str(line["runs"] - line["done"]), f"{60 * line['hours']:.1f}")
             for line in lines[:-1]
@@ -131,8 +130,7 @@ def rank(arguments: argparse.Namespace) -> int:
     chosen = _chosen(request, choices)
     failed += train(bench, request.runs(chosen), request.cores)
     league = _league(request, chosen, choices)
-    if arguments.json:
-        print(json.dumps(as_json(league), indent=2))
+    if printed_as_json(arguments, as_json(league)):
         return 1 if failed else 0
     own = str(league.own)
     header = ("setting", own, BASELINE_LABEL, "best other", "lead (95 %)", "rank", "seeds")

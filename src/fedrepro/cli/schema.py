@@ -1,7 +1,9 @@
 """JSON schemas of the files in ``config/``, for editors; ``fedrepro schema`` writes them."""
 
+import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -38,6 +40,14 @@ EACH: Schema = {
     "minItems": 1,
     "items": {"type": "object"},
 }
+
+
+def write_schemas(arguments: argparse.Namespace) -> None:
+    for name, model in SCHEMAS.items():
+        path = Path("config/schema") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text_of(model), encoding="utf-8")
+        print(path)
 
 
 def text_of(model: type[BaseModel]) -> str:

@@ -1,10 +1,8 @@
-"""``fedrepro settings`` and ``schema``: what experiment files have, and may have."""
+"""``fedrepro settings``: what experiment files have."""
 
 import argparse
-from pathlib import Path
 
 from fedrepro.cli.console import print_rows
-from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
 from fedrepro.data.partition.schemes import Scheme
 from fedrepro.support.names import SettingName
@@ -30,11 +28,3 @@ def list_settings(arguments: argparse.Namespace) -> None:
 
 def _partition(scheme: "Scheme") -> str:
     return scheme.scheme + (f", {scheme.clients} clients" if scheme.clients else "")
-
-
-def write_schemas(arguments: argparse.Namespace) -> None:
-    for name, model in SCHEMAS.items():
-        path = Path("config/schema") / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text_of(model), encoding="utf-8")
-        print(path)

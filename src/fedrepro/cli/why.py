@@ -42,7 +42,8 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     if not record.manifest:
         print(f"{record.folder}: {record.why}: no manifest to compare with today's")
         return
-    print(f"From {record.folder}/{MANIFEST}{_kind(record)} to today:")
+    kind = ", a reference result," if record.reference else ""
+    print(f"From {record.folder}/{MANIFEST}{kind} to today:")
     if record.state == "damaged":
         print(f"  {record.why}; `fedrepro run` makes it again")
     differences = of_manifests(
@@ -51,10 +52,6 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     if unknown:
         differences |= {"data": [f"cannot be compared: {unknown}"]}
     print(*(f"  {line}" for line in titled(differences) or ["nothing differs"]), sep="\n")
-
-
-def _kind(record: "RunRecord") -> str:
-    return ", a reference result," if record.reference else ""
 
 
 def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
