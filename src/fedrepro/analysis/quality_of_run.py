@@ -33,10 +33,6 @@ SLACK = 1e-3  # how far an input may leave its range, as a share of the range
 STAND_IN = "Fréchet distance in the features of a classifier trained here on real samples: no FID"
 NO_FID = "Inception's weights are not there"
 
-# The names of the accuracy over clients, its spread, and the accuracy on test samples.
-CONVERGED = ("accuracy", "accuracy_std", "test_accuracy")
-ONE_EPOCH = ("one_epoch", "one_epoch_std", "test_one_epoch")
-
 Progress = Callable[[float], None]
 
 
@@ -68,10 +64,9 @@ def quality_of(
     # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
     held = [_in_unit(samples) for samples in _held_out(opened)]
-    kept = [
-        _in_unit(_clients(opened).samples.some(each)) for each in opened.partition.validation or ()
-    ]
-    training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
+    samples = _clients(opened).samples
+    kept = [_in_unit(samples.some(each)) for each in opened.partition.validation or ()]
+    training, everything = _in_unit(samples.some(_rows(opened))), _in_unit(samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
     # First, as the file of Inception may be of another kind.
@@ -85,8 +80,8 @@ def quality_of(
     eye = judging.train(everything, classes, evaluator, 0, evaluator.real_epochs, workbench.plugins)
     progress(0.8)
     numbers = {
-        **_accuracies(whole, held, test, CONVERGED),
-        **_accuracies(once, held, test, ONE_EPOCH),
+        **_accuracies("accuracy", whole, held, test),
+        **_accuracies("one_epoch", once, held, test),
         **({"validation_accuracy": _over_clients(whole, kept)[0]} if kept else {}),
         **_seen_by(eye, made, real, test),
         **_privacy(made, real, training, test, run.seed),
@@ -154,13 +149,8 @@ def _clients(opened: Finished) -> ClientData:
     return clients
 
 
-def _training(opened: Finished) -> TensorSamples:
-    """The clients' training samples, each once."""
-    return _clients(opened).samples.some(_rows(opened))
-
-
 def _rows(opened: Finished) -> NDArray[np.int64]:
-    """Rows of the clients' training samples in the data set's training split."""
+    """Rows of the clients' training samples in the data set's training split, each once."""
     return np.unique(np.concatenate(opened.partition.train))
 
 
@@ -189,14 +179,12 @@ def _as_many(test: TensorSamples, like: Tensor, classes: int, seed: int) -> Tens
 
 
 def _accuracies(
-    trained: judging.Trained,
-    held: list[TensorSamples],
-    test: TensorSamples,
-    names: tuple[str, str, str],
+    name: str, trained: judging.Trained, held: list[TensorSamples], test: TensorSamples
 ) -> dict[str, float]:
+    """The accuracy over clients, its spread, and the accuracy on test samples."""
     average, deviation = _over_clients(trained, held)
     accuracy = judging.accuracy(trained.module, test)
-    return dict(zip(names, (average, deviation, accuracy), strict=True))
+    return {name: average, f"{name}_std": deviation, f"test_{name}": accuracy}
 
 
 def _over_clients(trained: judging.Trained, held: list[TensorSamples]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from fedrepro.cli.requested import requested
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.arithmetic import of_manifest
-from fedrepro.run.current_manifest import current_manifest
+from fedrepro.run.manifest import current_manifest
 from fedrepro.run.results import MANIFEST, RunRecord, find_run, read_any
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
 from fedrepro.support.errors import bad_argument, refusal

@@ -76,11 +76,16 @@ def digest_of(partition: Partition) -> str:
 
 def partition_record(setting: Setting, dataset: Dataset, plugins: Folders) -> dict[str, Any]:
     """The code and labels that a partition of a setting follows from, for its file."""
-    schemes = plugins.files("partitions")
-    own = tuple(schemes[name] for name in setting.partition.schemes if name in schemes)
     arrays = dataset.meta["splits"]["train"]["arrays"]
     labels = {key: arrays[key]["sha256"] for key in PARTITIONED if key in arrays}
-    return {"code": numerics.of_partition(own), "labels": labels}
+    return {"code": code_of_partition(setting, plugins), "labels": labels}
+
+
+def code_of_partition(setting: Setting, plugins: Folders) -> str:
+    """The ids of the code that partitions a setting's samples, a plug-in's scheme included."""
+    schemes = plugins.files("partitions")
+    own = (schemes[name] for name in setting.partition.schemes if name in schemes)
+    return numerics.of_partition(tuple(own))
 
 
 def make_partition_of(setting: Setting, seed: int, dataset: Dataset, plugins: Folders) -> Partition:

@@ -104,7 +104,7 @@ def resume(
     Raises:
         UserError: if the disk fails, or the system refuses to read the checkpoint.
     """
-    checkpoint, damage, misfit = partial / CHECKPOINT, "", ""
+    checkpoint, damage = partial / CHECKPOINT, ""
     try:
         if not checkpoint.exists():
             _bring_back(partial, identity_keys)
@@ -114,22 +114,20 @@ def resume(
                 done = _so_far_in(checkpoint, saved, facts).done
                 aside = _move_aside(partial)
                 note(f"the rounds played up to {done} are now in {aside}: {misfit}")
-            else:
-                state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
-                for client in state.client_states.clients():  # check now, not hours later
-                    state.client_states.get(client)
-                _refuse_others(partial, state)
-                state.resumed += 1
-                return state
+                # From a checkpoint that fits, if there is one.
+                return resume(partial, plan, identity_keys, note)
+            state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
+            for client in state.client_states.clients():  # check now, not hours later
+                state.client_states.get(client)
+            _refuse_others(partial, state)
+            state.resumed += 1
+            return state
     except UserError as error:
         if error.code != "damaged":  # it may be read another time
             raise
         damage = str(error)
     except OSError as error:
         raise cannot_write(partial, error) from error
-    if misfit and not damage:
-        # From a checkpoint that fits, if there is one.
-        return resume(partial, plan, identity_keys, note)
     with writing(partial):
         if damage:
             note(f"{damage}: cannot resume from it; it is now in {_move_aside(partial)}")

@@ -1,5 +1,6 @@
-"""A finished run's manifest: its configuration, code, machine and cost."""
+"""A run's manifest: its configuration, code, machine and, once it is finished, its cost."""
 
+import json
 import os
 import resource
 import sys
@@ -10,32 +11,37 @@ from typing import Any
 import torch
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.methods.personal.partly_shared import keeps_a_part
-from fedrepro.provenance import arithmetic, fingerprint, machine
+from fedrepro.provenance import arithmetic, fingerprint, machine, numerics
 from fedrepro.provenance.numerics import Numerics
-from fedrepro.run import privacy
-from fedrepro.run.assembly import Plan
+from fedrepro.run import input_artifacts, privacy
+from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.state import State
+from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
 
-def identity_keys(plan: Plan, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
+def identity_keys(plan: Plan, code: str, ids: Numerics) -> dict[str, Any]:
     """The keys of a manifest that are known before round 1 and determine a result's bits."""
     return {
-        **of_spec(plan.spec, fingerprint, numerics),
+        **of_spec(plan.spec, code, ids),
         "executor": plan.executor,
         "threads": plan.threads,
     }
 
 
-def of_spec(spec: RunSpec, fingerprint: str, numerics: Numerics) -> dict[str, Any]:
+def of_spec(spec: RunSpec, code: str, ids: Numerics) -> dict[str, Any]:
     """The part of :func:`identity_keys` that does not need the data."""
     return {
         "run": spec.description(),
         "config_hash": spec.digest,
-        "code": fingerprint,
-        **({"numerics": dict(numerics)} if numerics else {}),
+        "code": code,
+        **({"numerics": dict(ids)} if ids else {}),
         "arithmetic": arithmetic.of_spec(spec),
         "device": spec.execution.device.partition(":")[0],  # not which card
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
@@ -52,6 +58,34 @@ def origin(spec: RunSpec) -> dict[str, Any]:
     """
     files = fingerprint.files_of_code(spec)
     return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.plugins)}
+
+
+def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any], str]:
+    """The part of a run's manifest that is known before its first round; creates nothing.
+
+    Returns:
+        The keys with their values, and in words why ``data`` and ``executor`` are missing if they
+        are: usually because the data are not prepared.
+
+    Raises:
+        UserError: for an unknown setting, method or seed.
+    """
+    spec = workbench.spec_of(run)
+    compose(spec)  # raises for an unknown method
+    code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+    known = of_spec(spec, code, ids) | origin(spec)
+    why = ""
+    try:
+        dataset = open_dataset(spec.setting.dataset, workbench.root / PREPARED)
+        partition = Partition.load(workbench.root / spec.setting.partition_path(run.seed))
+        loaded = input_artifacts.load(workbench.root, spec, dataset, partition)
+        plan = make_plan(spec, dataset, partition, loaded)
+        known |= identity_keys(plan, code, ids)
+        known["data"] = input_artifacts.data_of_plan(plan, dataset, partition, loaded)
+    except UserError as error:
+        why = str(error)
+    as_read: dict[str, Any] = json.loads(json.dumps(known))
+    return as_read, why
 
 
 def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:

@@ -71,12 +71,26 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
 
     :class:`Rows` keeps these and nothing else, so a new number of a round is named here, too.
     """
-    rounds, clients = _every_column(plan, server)
-    rounds = (*rounds, *(name for name in plan.test_columns if name not in rounds))
-    left_out = set() if plan.federation.context.task.has_accuracy else ACCURACIES
-    kept = (tuple(name for name in each if name not in left_out) for each in (rounds, clients))
-    rounds, clients = kept
-    return rounds, clients
+    federation, task = plan.federation, plan.federation.context.task
+    rounds, clients = list(ROUND_COLUMNS), list(CLIENT_COLUMNS)
+    if plan.scores_clients:
+        over = (f"{kind}_{name}" for name in task.measures for kind in ("client", "test"))
+        rounds = [*PERSONAL_ROUND_COLUMNS, *over]
+        clients = [*PERSONAL_CLIENT_COLUMNS, *task.measures]
+        if plan.client_validations:
+            scores = ("samples", "loss", "accuracy", *task.measures)
+            clients += [f"validation_{name}" for name in scores]
+    clients += plan.reported_by_clients
+    rounds += reported(federation.method, federation.context, server)
+    rounds += ENSEMBLE_COLUMNS if plan.distills else ()
+    rounds += VALIDATION_COLUMNS if plan.validation is not None else ()
+    rounds += [*(measure.name for measure in plan.measures_of_round), *plan.test_columns]
+    left_out = set() if task.has_accuracy else ACCURACIES
+
+    def kept(columns: list[str]) -> tuple[str, ...]:
+        return tuple(name for name in dict.fromkeys(columns) if name not in left_out)
+
+    return kept(rounds), kept(clients)
 
 
 def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
@@ -97,21 +111,3 @@ def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
         except (TypeError, ValueError, RuntimeError):
             raise bad_value(where, name, value, "a number") from None
     return numbers
-
-
-def _every_column(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same for a task with right and wrong predictions."""
-    federation = plan.federation
-    own = tuple(reported(federation.method, federation.context, server))
-    own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own
-    own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
-    own = (*own, *(each.name for each in plan.measures_of_round if each.name not in own))
-    if not plan.scores_clients:
-        return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported_by_clients)
-    further = tuple(federation.context.task.measures)
-    over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
-    clients = (*PERSONAL_CLIENT_COLUMNS, *further)
-    if plan.client_validations:
-        scores = ("samples", "loss", "accuracy", *further)
-        clients = (*clients, *(f"validation_{name}" for name in scores))
-    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*clients, *plan.reported_by_clients)

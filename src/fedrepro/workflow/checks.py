@@ -156,11 +156,8 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         }
         for key, section in sections.items():
             for part, values in section.items():
-                base = str(
-                    values.get(
-                        "variant_of", experiment.methods.get(part, {}).get("variant_of", part)
-                    )
-                )
+                everywhere = experiment.methods.get(part, {})
+                base = str(values.get("variant_of", everywhere.get("variant_of", part)))
                 own = ("variant_of", "parent")
                 given = {name: value for name, value in values.items() if name not in own}
                 yield f"{file}: {key}.{part}", base, {base: given}

@@ -37,6 +37,7 @@ from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import in_words
+from fedrepro.provenance.inputs import code_of_partition
 from fedrepro.run.integrity import WRITTEN
 from fedrepro.run.results import MANIFEST, TIMING
 from fedrepro.run.run_archive import PAPERS
@@ -244,9 +245,7 @@ class Graph:
             outputs = (path, path.with_suffix(".json"))
             if recorded := recorded_parameters(self.bench.root, outputs, (), 1):
                 return str(recorded[0])
-        files = self.bench.plugins.files("partitions")
-        own = (files[scheme] for scheme in setting.partition.schemes if scheme in files)
-        return numerics.of_partition(tuple(own))
+        return code_of_partition(setting, self.bench.plugins)
 
     def stale_partition(self, wildcards: Any) -> tuple[Path, str]:
         """A partition's file, and why it would be made again; "" if it is current or missing."""

@@ -5,7 +5,7 @@ resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides t
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,25 +99,6 @@ def _execution(config: Config) -> str:
     return f"{config.device.partition(':')[0]}, {config.threads} threads"
 
 
-def or_default(own: Callable[[Any], str | int | None], name: str, default: Any) -> Any:
-    """A function for rule ``run``'s resource ``name``: the run's value, else Snakemake's default.
-
-    A rule's function overrides the default resources of profile and command line; if it returned
-    None, the job would have no such resource.
-
-    Args:
-        default: a ``snakemake.resources.Resource``.
-    """
-
-    def resource(wildcards: Any, **context: Any) -> Any:
-        value = own(wildcards)
-        if value is None:
-            return default.evaluate(wildcards, **context).value
-        return value * 2 ** (context["attempt"] - 1) if name in DOUBLED else value
-
-    return resource
-
-
 @dataclass(frozen=True)
 class RunResources:
     """The resources that runs request from a cluster; ``wildcards`` are those of rule ``run``.
@@ -149,17 +130,24 @@ class RunResources:
         return 1 if stated is None else stated
 
     def resource(self, name: str) -> Any:
-        """The function for a resource; ``name`` is its name in experiment files."""
+        """The function for a resource; ``name`` is its name in experiment files.
 
-        def own(wildcards: Any) -> str | int | None:
-            stated: str | int | None = getattr(self._of(wildcards.setting), name)
-            if stated is not None or name not in DOUBLED or not self._estimates:
-                return stated
-            spec = self.bench.spec_of(RunKey.of_wildcards(wildcards))
-            return getattr(self._estimates.get(spec.digest), name, None)
+        It gives the run's value, else Snakemake's default: a rule's function overrides the default
+        resources of profile and command line, and if it returned None, the job would have no such
+        resource.
+        """
+        default = self.defaults.get(name if name == "mem_mb" else IN_A_RULE[name])
 
-        as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
-        return or_default(own, name, self.defaults.get(as_a_default))
+        def resource(wildcards: Any, **context: Any) -> Any:
+            value = getattr(self._of(wildcards.setting), name)
+            if value is None and name in DOUBLED and self._estimates:
+                spec = self.bench.spec_of(RunKey.of_wildcards(wildcards))
+                value = getattr(self._estimates.get(spec.digest), name, None)
+            if value is None:
+                return default.evaluate(wildcards, **context).value
+            return value * 2 ** (context["attempt"] - 1) if name in DOUBLED else value
+
+        return resource
 
     @cached_property
     def _stated(self) -> dict[str, Resources]:
