@@ -9,26 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedrepro.analysis import landscape
 from fedrepro.analysis.finished import open_run
 from fedrepro.analysis.kept_models import KeptModel, KeptModels
-from fedrepro.analysis.landscape import (
-    DIRECTIONS,
-    POINTS,
-    REACH,
-    Row,
-    average_of,
-    axes,
-    coordinates,
-    finite,
-    line,
-    plane,
-    point,
-    random_directions,
-    require_same_shape,
-    rows,
-    scorer,
-    surfaces,
-)
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine import tree
@@ -65,12 +48,12 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
         return scores["loss"], scores["accuracy"]
 
     rngs = stream(run.seed, "landscape", 0), stream(run.seed, "landscape", 1)
-    axis = np.linspace(-REACH, REACH, POINTS).tolist()
-    directions = random_directions(centre, rngs)
-    loss, accuracy = surfaces(score, centre, directions, axis, axis, progress)
+    axis = np.linspace(-landscape.REACH, landscape.REACH, landscape.POINTS).tolist()
+    directions = landscape.random_directions(centre, rngs)
+    loss, accuracy = landscape.surfaces(score, centre, directions, axis, axis, progress)
     return {
         "of": made_of([finished.record]),
-        "directions": DIRECTIONS,
+        "directions": landscape.DIRECTIONS,
         "x": axis,
         "y": axis,
         "loss": loss,
@@ -112,10 +95,10 @@ def landscape_through(
         raise bad_value("landscape", "models", list(words), wanted)
     models = [finished.model(word) for word in words]
     params = [model.params for model in models]
-    require_same_shape(params)
+    landscape.require_same_shape(params)
     context = finished.plan.federation.context
     x, y = finished.samples(samples)
-    score = scorer(context.net, context.task, x, y, bfloat16)
+    score = landscape.scorer(context.net, context.task, x, y, bfloat16)
     about = {
         "of": made_of([finished.record]),
         "models": list(words),
@@ -125,17 +108,21 @@ def landscape_through(
     marked = [*models, *_beside(finished, models)]
     if len(models) == 2:
         return about | _line(score, models, marked, points, progress)
-    centre, directions = params[0], plane(*params)
-    places = [coordinates(model, centre, directions) for model in params]
-    xs, ys = axes(places, points)
+    centre, directions = params[0], landscape.plane(*params)
+    places = [landscape.coordinates(model, centre, directions) for model in params]
+    xs, ys = landscape.axes(places, points)
     identity = fingerprint.of_text(json.dumps([about, xs, ys]))
     loss, accuracy = _resumed(
-        partial, identity, ys, lambda left: rows(score, centre, directions, xs, left), progress
+        partial,
+        identity,
+        ys,
+        lambda left: landscape.rows(score, centre, directions, xs, left),
+        progress,
     )
     marks = []
     for mark in marked:
-        at = coordinates(mark.params, centre, directions)
-        nearest = point(centre, directions, *at)
+        at = landscape.coordinates(mark.params, centre, directions)
+        nearest = landscape.point(centre, directions, *at)
         marks.append(_mark(score, mark, at[0], at[1], nearest))
     return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
 
@@ -152,7 +139,7 @@ def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel
         weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
         name = "mean"
     # Clients have their aggregation weights; models of several rounds equal ones, as in IMA.
-    marks = [KeptModel(name, average_of([model.params for model in models], weights))]
+    marks = [KeptModel(name, landscape.average_of([model.params for model in models], weights))]
     taken = {
         model.round
         for model in models
@@ -168,7 +155,7 @@ def _mark(score: Any, model: KeptModel, x: float, y: float | None, nearest: Tree
     loss, accuracy = score(model.params)
     away = float(tree.square_norm(tree.subtract(model.params, nearest))) ** 0.5
     numbers = {"x": x, "y": y, "away": away, "loss": loss, "accuracy": accuracy}
-    return {"name": model.name} | {name: finite(value) for name, value in numbers.items()}
+    return {"name": model.name} | {name: landscape.finite(value) for name, value in numbers.items()}
 
 
 def _line(
@@ -181,7 +168,7 @@ def _line(
     first, second = (model.params for model in models)
     xs = np.linspace(-BEYOND, 1 + BEYOND, points).tolist()
     # L(beta w1 + (1 - beta) w2) with beta the share of the first argument.
-    loss, accuracy = line(score, second, first, xs)
+    loss, accuracy = landscape.line(score, second, first, xs)
     progress(1.0)
     way = tree.subtract(second, first)
     length = float(tree.square_norm(way))
@@ -200,11 +187,11 @@ def _resumed(
     partial: Path,
     identity: str,
     ys: Sequence[float],
-    make: Callable[[Sequence[float]], Iterator[tuple[Row, Row]]],
+    make: Callable[[Sequence[float]], Iterator[tuple[landscape.Row, landscape.Row]]],
     progress: Progress,
-) -> tuple[list[Row], list[Row]]:
+) -> tuple[list[landscape.Row], list[landscape.Row]]:
     """All rows; reuses those in ``partial`` if they are of the same plane."""
-    done: list[tuple[Row, Row]] = []
+    done: list[tuple[landscape.Row, landscape.Row]] = []
     with suppress(FileNotFoundError, UserError):
         saved = checksummed_json.read(partial, identity)
         done = [(loss, accuracy) for loss, accuracy in saved["rows"]]

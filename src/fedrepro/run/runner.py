@@ -28,29 +28,20 @@ from fedrepro.methods.personal.partly_shared import PartlyShared, keeps_a_part
 from fedrepro.provenance import arithmetic
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
-from fedrepro.run import checkpoint, devices, manifest, privacy, scoring
+from fedrepro.run import (
+    checkpoint,
+    devices,
+    manifest,
+    privacy,
+    replacement,
+    results,
+    scoring,
+)
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.replacement import (
-    Replaces,
-    drop_result,
-    put_back,
-    put_in_place,
-    refuse_foreign,
-    refuse_other_run,
-)
-from fedrepro.run.results import (
-    FINISHED,
-    MANIFEST,
-    MODEL,
-    TIMING,
-    fault_of_result,
-    manifest_in,
-    partial_of,
-    timing_of,
-)
+from fedrepro.run.replacement import Replaces
 from fedrepro.run.shared_prefix import ALONE, ParentRun, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
@@ -124,9 +115,9 @@ def run(
     """
     plan = _ready(spec, dataset, partition, given or {}, note)
     folder = real_folder(folder)
-    partial = partial_of(folder)
+    partial = results.partial_of(folder)
     with exclusive_lock(partial) as lock, asked_to_stop() as stop:
-        put_back(folder)
+        replacement.put_back(folder)
         if replaces != "all":
             _refuse_other_arithmetic(folder, spec)
         data = data_of_plan(plan, dataset, partition, given or {})
@@ -187,18 +178,18 @@ def _take_folder(
 
     A finished run that a killed process did not put in its place is put there.
     """
-    partial, wanted = partial_of(folder), Identity.of(identity_keys)
+    partial, wanted = results.partial_of(folder), Identity.of(identity_keys)
     finished = None if replaces == "all" else _finished(folder, wanted)
     if finished is None:
-        refuse_foreign(folder, outside=replaces == "none")
+        replacement.refuse_foreign(folder, outside=replaces == "none")
         if replaces == "none":
-            refuse_other_run(folder, identity_keys)
+            replacement.refuse_other_run(folder, identity_keys)
     own = checkpoint.claim(partial, lock)
     if finished or replaces == "all":
         return own, finished
-    for staged in (partial / FINISHED, own / FINISHED):
+    for staged in (partial / results.FINISHED, own / results.FINISHED):
         if finished := _finished(staged, wanted):
-            put_in_place(staged, folder, lock.token)
+            replacement.put_in_place(staged, folder, lock.token)
             return own, finished
     return own, None
 
@@ -276,7 +267,7 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         UserError: with both classes, and how to get either.
     """
     try:
-        about = checksummed_json.parsed(folder / MANIFEST)
+        about = checksummed_json.parsed(folder / results.MANIFEST)
         there, asked = arithmetic.of_manifest(about), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
@@ -294,10 +285,10 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
 def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
     """The manifest of a finished run with this identity, if none of its files has changed."""
     try:
-        manifest = manifest_in(folder)
+        manifest = results.manifest_in(folder)
         whole = not other_numbers(
             differences(Identity.of(manifest), wanted)
-        ) and not fault_of_result(folder, manifest)
+        ) and not results.fault_of_result(folder, manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return manifest if whole else None
@@ -405,7 +396,7 @@ def _finish(
     Args:
         known: the identity keys and the origin: what the manifest says since before round 1.
     """
-    staged = own / FINISHED
+    staged = own / results.FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
@@ -415,26 +406,26 @@ def _finish(
         mixtures.write(staged / "mixtures.parquet")
     if len(state.decisions):
         state.decisions.write(staged / "decisions.parquet")
-    save_tree(staged / MODEL, *artifact)
+    save_tree(staged / results.MODEL, *artifact)
     for file in (own / checkpoint.ROUND_FILES / name for name in state.beside):
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
     described = {**known, **manifest.describe(plan, state, staged)}
     described["seal"] = checksummed_json.seal_of(described)
-    _write_json(staged / MANIFEST, described)
-    timing = checksummed_json.sealed(manifest.timing(plan, state), timing_of(described))
-    _write_json(staged / TIMING, timing)
+    _write_json(staged / results.MANIFEST, described)
+    timing = checksummed_json.sealed(manifest.timing(plan, state), results.timing_of(described))
+    _write_json(staged / results.TIMING, timing)
     for file in staged.iterdir():
         flush(file)
     flush(staged)
     lock.check()
-    put_in_place(staged, folder, lock.token)
+    replacement.put_in_place(staged, folder, lock.token)
     return described
 
 
 def _leave(partial: Path, own: Path, folder: Path) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
-    drop_result(partial / FINISHED, folder)
+    replacement.drop_result(partial / results.FINISHED, folder)
     checkpoint.leave(partial, own)
 
 

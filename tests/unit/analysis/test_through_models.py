@@ -155,7 +155,7 @@ def test_a_plane_is_gone_on_with(bench: Path, monkeypatch: pytest.MonkeyPatch) -
 
         return score
 
-    monkeypatch.setattr("fedrepro.analysis.landscape_of_run.scorer", counted)
+    monkeypatch.setattr("fedrepro.analysis.landscape.scorer", counted)
     arguments = ["landscape", "superfed/kept", "fedavg", "--seed", "1", "--through", "2", "3", "4",
                  "--points", "5", "--samples", "300"]  # fmt: skip
     path = PLANES / "fedavg/seed1/2-3-4_5x300.json"
