@@ -75,6 +75,22 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a run is carried out, while this process holds its lock.
+
+    Attributes:
+        folder: of its result.
+        own: the lock holder's folder of checkpoints.
+        identity_keys: the identity of the run, with the keys of a manifest.
+    """
+
+    folder: Path
+    own: Path
+    lock: Held
+    identity_keys: Mapping[str, Any]
+
+
 @plugins.no_exit()
 def run(
     spec: RunSpec,
@@ -115,27 +131,26 @@ def run(
     """
     plan = _ready(spec, dataset, partition, given or {}, note)
     folder = real_folder(folder)
-    partial = results.partial_of(folder)
-    with exclusive_lock(partial) as lock, asked_to_stop() as stop:
+    with exclusive_lock(results.partial_of(folder)) as lock, asked_to_stop() as stop:
         replacement.put_back(folder)
         if replaces != "all":
             _refuse_other_arithmetic(folder, spec)
         data = data_of_plan(plan, dataset, partition, given or {})
         identity_keys = manifest.identity_keys(plan, fingerprint, numerics) | {"data": data}
-        own, finished = _take_folder(folder, identity_keys, lock, replaces)
+        place, finished = _take_folder(folder, identity_keys, lock, replaces)
         if finished:
-            _leave(partial, own, folder)
+            _leave(place)
             return finished
         origin = manifest.origin(spec)
-        state = _begin(plan, identity_keys, own, sharing.parent, note)
-        _play(plan, state, own, identity_keys, report, sharing, lock, stop)
+        state = _begin(plan, place, sharing.parent, note)
+        _play(plan, state, place, report, sharing, stop)
         with writing(folder):
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
             made = artifact.tensors, facts_of(artifact, plan, dataset, partition)
-            described = _finish(plan, state, {**identity_keys, **origin}, own, folder, made, lock)
-            _leave(partial, own, folder)
+            described = _finish(plan, state, place, origin, made)
+            _leave(place)
             for line in _measures_without_value(folder / "clients.parquet", plan):
                 note(line)
             return described
@@ -173,8 +188,8 @@ def _ready(
 
 def _take_folder(
     folder: Path, identity_keys: Mapping[str, Any], lock: Held, replaces: Replaces
-) -> tuple[Path, dict[str, Any] | None]:
-    """The lock holder's folder of checkpoints, and the manifest of a finished run that is kept.
+) -> tuple[_Place, dict[str, Any] | None]:
+    """The run's place, and the manifest of a finished run that is kept.
 
     A finished run that a killed process did not put in its place is put there.
     """
@@ -184,32 +199,28 @@ def _take_folder(
         replacement.refuse_foreign(folder, outside=replaces == "none")
         if replaces == "none":
             replacement.refuse_other_run(folder, identity_keys)
-    own = checkpoint.claim(partial, lock)
+    place = _Place(folder, checkpoint.claim(partial, lock), lock, identity_keys)
     if finished or replaces == "all":
-        return own, finished
-    for staged in (partial / results.FINISHED, own / results.FINISHED):
+        return place, finished
+    for staged in (partial / results.FINISHED, place.own / results.FINISHED):
         if finished := _finished(staged, wanted):
             replacement.put_in_place(staged, folder, lock.token)
-            return own, finished
-    return own, None
+            return place, finished
+    return place, None
 
 
 def _begin(
-    plan: Plan,
-    identity_keys: Mapping[str, Any],
-    own: Path,
-    parent: ParentRun | None,
-    note: Callable[[str], None],
+    plan: Plan, place: _Place, parent: ParentRun | None, note: Callable[[str], None]
 ) -> State:
     """The state of the last checkpoint, of the parent run, or before the first round."""
-    state = checkpoint.resume(own, plan, identity_keys, note)
+    state = checkpoint.resume(place.own, plan, place.identity_keys, note)
     if parent is None or state.done:
         return state
     of_parent = manifest.identity_keys(
         replace(plan, spec=parent.spec), parent.fingerprint, parent.numerics
     )
-    of_parent |= {"data": identity_keys["data"]}
-    return checkpoint.resume_from_parent(parent, plan, own, of_parent, note) or state
+    of_parent |= {"data": place.identity_keys["data"]}
+    return checkpoint.resume_from_parent(parent, plan, place.own, of_parent, note) or state
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
@@ -295,14 +306,7 @@ def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
 
 
 def _play(
-    plan: Plan,
-    state: State,
-    own: Path,
-    identity_keys: Mapping[str, Any],
-    report: Report,
-    sharing: Sharing,
-    lock: Held,
-    stop: StopRequest,
+    plan: Plan, state: State, place: _Place, report: Report, sharing: Sharing, stop: StopRequest
 ) -> None:
     """Play the remaining rounds.
 
@@ -329,7 +333,7 @@ def _play(
             ) from error
         state.done += 1
         scoring.record(plan, state, server_before, played)
-        _keep(scoring.files_of_round(plan, state, server_before, played), own, state)
+        _keep(scoring.files_of_round(plan, state, server_before, played), place.own, state)
         now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -347,12 +351,12 @@ def _play(
             return
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
-            lock.check()
-            checkpoint.save(state, own, identity_keys)
+            place.lock.check()
+            checkpoint.save(state, place.own, place.identity_keys)
         # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any("-images." in name for name in state.beside):
             folder = sharing.folder / f"round{state.done}"
-            checkpoint.keep(own, folder, identity_keys)
+            checkpoint.keep(place.own, folder, place.identity_keys)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
@@ -385,18 +389,12 @@ def _keep(files: Iterator[tuple[str, Tree]], own: Path, state: State) -> None:
 def _finish(
     plan: Plan,
     state: State,
-    known: Mapping[str, Any],
-    own: Path,
-    folder: Path,
+    place: _Place,
+    origin: Mapping[str, Any],
     artifact: tuple[Tree, Mapping[str, Any]],
-    lock: Held,
 ) -> dict[str, Any]:
-    """Write the run's files, including ``artifact`` and its metadata, and move them into place.
-
-    Args:
-        known: the identity keys and the origin: what the manifest says since before round 1.
-    """
-    staged = own / results.FINISHED
+    """Write the run's files, including ``artifact`` and its metadata, and move them into place."""
+    staged = place.own / results.FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
@@ -407,10 +405,10 @@ def _finish(
     if len(state.decisions):
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / results.MODEL, *artifact)
-    for file in (own / checkpoint.ROUND_FILES / name for name in state.beside):
+    for file in (place.own / checkpoint.ROUND_FILES / name for name in state.beside):
         # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
-    described = {**known, **manifest.describe(plan, state, staged)}
+    described = {**place.identity_keys, **origin, **manifest.describe(plan, state, staged)}
     described["seal"] = checksummed_json.seal_of(described)
     _write_json(staged / results.MANIFEST, described)
     timing = checksummed_json.sealed(manifest.timing(plan, state), results.timing_of(described))
@@ -418,15 +416,16 @@ def _finish(
     for file in staged.iterdir():
         flush(file)
     flush(staged)
-    lock.check()
-    replacement.put_in_place(staged, folder, lock.token)
+    place.lock.check()
+    replacement.put_in_place(staged, place.folder, place.lock.token)
     return described
 
 
-def _leave(partial: Path, own: Path, folder: Path) -> None:
+def _leave(place: _Place) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
-    replacement.drop_result(partial / results.FINISHED, folder)
-    checkpoint.leave(partial, own)
+    partial = results.partial_of(place.folder)
+    replacement.drop_result(partial / results.FINISHED, place.folder)
+    checkpoint.leave(partial, place.own)
 
 
 def _write_json(path: Path, what: object) -> None:
