@@ -32,6 +32,7 @@ from fedrepro.api.user_modules import (
     is_installed,
     version_of,
 )
+from fedrepro.check.traces import codes_in
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, np.dtype, range, slice)
@@ -336,10 +337,7 @@ def _content_of(cell: types.CellType) -> list[Any]:
 def _names(code: types.CodeType) -> dict[str, set[str]]:
     """By operation, the names that some code, and functions inside of it, take."""
     names: dict[str, set[str]] = {}
-    waiting = [code]
-    while waiting:
-        part = waiting.pop()
-        waiting += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+    for part in codes_in(code):
         for instruction in dis.get_instructions(part):
             if isinstance(instruction.argval, str):
                 names.setdefault(instruction.opname, set()).add(instruction.argval)
@@ -351,10 +349,8 @@ def _passed_on(code: types.CodeType) -> set[str]:
 
     Of a module that it passes on, it may take any.
     """
-    names, waiting = set[str](), [code]
-    while waiting:
-        part = waiting.pop()
-        waiting += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+    names = set[str]()
+    for part in codes_in(code):
         instructions = list(dis.get_instructions(part))
         for one, following in zip(instructions, [*instructions[1:], None], strict=True):
             if one.opname in GLOBALS:

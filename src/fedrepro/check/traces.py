@@ -2,7 +2,7 @@
 
 import inspect
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -89,7 +89,8 @@ def outside(cls: type) -> dict[str, object]:
         function = inspect.unwrap(waiting.pop())
         if not isinstance(function, FunctionType):
             continue
-        names, space = _names_in(function.__code__), function.__globals__
+        names = {name for code in codes_in(function.__code__) for name in code.co_names}
+        space = function.__globals__
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         filled = {name: cell.cell_contents for name, cell in cells if cell != EMPTY}
         for name, value in ({key: space[key] for key in names if key in space} | filled).items():
@@ -99,10 +100,12 @@ def outside(cls: type) -> dict[str, object]:
     return there
 
 
-def _names_in(code: CodeType) -> set[str]:
-    """The names of variables outside of some code that it and the code inside of it name."""
-    inner = (part for part in code.co_consts if isinstance(part, CodeType))
-    return {*code.co_names}.union(*map(_names_in, inner))
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Some code, and that of the functions inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_in(constant)
 
 
 def _content_of(leaf: Tensor) -> tuple[int, int]:

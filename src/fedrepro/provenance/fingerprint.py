@@ -16,7 +16,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any
@@ -118,10 +118,10 @@ def code_of_spec(spec: RunSpec) -> tuple[Path, ...]:
 
     A model given as an object has none.
     """
-    model = spec.setting.model
-    named = models.find(model, spec.plugins).make is None
-    seek = partial(code_of_run, model=model) if named else code_around_model
-    starts = seek(spec.composition, folders=spec.plugins)
+    model, own = spec.setting.model, spec.plugins
+    named = models.find(model, own).make is None
+    parts = spec.composition
+    starts = code_of_run(parts, model, own) if named else code_around_model(parts, own)
     return (*starts, *code_of_setting(spec.setting), *scored_by(spec).values())
 
 
