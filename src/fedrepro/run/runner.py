@@ -41,7 +41,7 @@ from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.replacement import Replaces
+from fedrepro.run.replacement import Replaces, drop_result
 from fedrepro.run.shared_prefix import ALONE, ParentRun, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
@@ -424,7 +424,7 @@ def _finish(
 def _leave(place: _Place) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
     partial = results.partial_of(place.folder)
-    replacement.drop_result(partial / results.FINISHED, place.folder)
+    drop_result(partial / results.FINISHED, place.folder)
     checkpoint.leave(partial, place.own)
 
 
