@@ -3,17 +3,20 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from fedrepro.api.runs import Run
 from fedrepro.report.drawing import curves
 from fedrepro.report.pages import downloads, templates
 from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.packaged import own_or_packaged
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def sketch(run: Run) -> tuple[str, str]:
+    from fedrepro.api.runs import Run
+
+
+def sketch(run: "Run") -> tuple[str, str]:
     """A run's curve of accuracy as a small SVG, and its end in words.
 
     Raises:
@@ -27,7 +30,7 @@ def sketch(run: Run) -> tuple[str, str]:
 
 
 def lines_of(
-    named: Mapping[str, Sequence[Run]], column: str
+    named: "Mapping[str, Sequence[Run]]", column: str
 ) -> tuple[list[curves.Line], list[str]]:
     """The learning curves of groups, and the names of those that diverged before their first point.
 
@@ -48,7 +51,7 @@ def lines_of(
     return lines, gone
 
 
-def line_of(name: str, group: Sequence[Run], column: str) -> curves.Line:
+def line_of(name: str, group: "Sequence[Run]", column: str) -> curves.Line:
     """A group's learning curve, named with what diverged in it.
 
     A seed that diverged before its first point is left out: it has no round to average.
@@ -67,7 +70,7 @@ def line_of(name: str, group: Sequence[Run], column: str) -> curves.Line:
     return line
 
 
-def points_of(run: Run, column: str) -> curves.Points:
+def points_of(run: "Run", column: str) -> curves.Points:
     """A run's finite values by round, up to the one in which it diverged."""
     return [
         (number, value)
@@ -76,7 +79,7 @@ def points_of(run: Run, column: str) -> curves.Points:
     ]
 
 
-def _divergence(group: Sequence[Run], out: Collection[int] = ()) -> str:
+def _divergence(group: "Sequence[Run]", out: Collection[int] = ()) -> str:
     """Which seeds of a group diverged, and are left ``out``, to follow its name; or ""."""
     diverged = [
         f"seed {run.seed} in round {run.diverged_at}{', left out' * (run.seed in out)}"
@@ -112,7 +115,7 @@ def as_png(svg: str) -> bytes:
     return downloads.as_png(svg)
 
 
-def score_of(runs: Iterator[Run]) -> str:
+def score_of(runs: "Iterator[Run]") -> str:
     """The name of an accuracy that all runs have, or else of a loss."""
     tables = [run.rounds for run in runs]
     for name in ("test_accuracy", "client_accuracy", "test_loss"):
@@ -122,7 +125,7 @@ def score_of(runs: Iterator[Run]) -> str:
     raise refusal("fedrepro", why, "runs")
 
 
-def column_of(run: Run, name: str) -> "pd.Series[float]":
+def column_of(run: "Run", name: str) -> "pd.Series[float]":
     known = list(map(str, run.rounds))
     if name not in known:
         raise bad_value("fedrepro", "of", name, f"one of {', '.join(known)}", known)
