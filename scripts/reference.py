@@ -26,7 +26,6 @@ from pydantic import Field
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, SearchTarget, Target
-from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.report.cells.search import as_far_as_it_went
@@ -38,7 +37,7 @@ from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
 from fedrepro.run.standing import of_another, standing_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
-from fedrepro.support.typed_yaml import Typed, read_yaml, validate
+from fedrepro.support.typed_yaml import Seed, Typed, read_yaml, validate
 
 LIST = PAPERS / "reference.yaml"
 MODEL, MANIFEST = "model.safetensors", "manifest.json"

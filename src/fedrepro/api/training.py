@@ -23,7 +23,7 @@ from fedrepro.api.surroundings import in_turn, threads_kept, torch_as_usual
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
-from fedrepro.config.values import Device, ExecutorName, Seed
+from fedrepro.config.values import Device, ExecutorName
 from fedrepro.data.arrays import NAME, dataset_of
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.dataset import Dataset
@@ -45,7 +45,7 @@ from fedrepro.support.copies import copied
 from fedrepro.support.errors import Interrupted, UserError, bad_value, refusal
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
-from fedrepro.support.typed_yaml import Typed, validate
+from fedrepro.support.typed_yaml import Seed, Typed, validate
 
 WHERE = "fedrepro.train"
 Task = Literal["classification", "binary", "regression", "multi_label"]

@@ -1,23 +1,12 @@
 """Models of where the inputs of methods come from."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-)
+from pydantic import Field, Tag
 
-from fedrepro.config.values import (
-    Fraction,
-    LocalSetting,
-    MethodName,
-    Name,
-    Seed,
-)
-from fedrepro.support.typed_yaml import Typed, expected
+from fedrepro.config.values import LocalSetting, MethodName, Name
+from fedrepro.support.typed_yaml import Fraction, Seed, Typed, expected, plain_or
 
 
 class ArtifactFromRun(Typed):
@@ -65,18 +54,10 @@ class ArtifactFromData(Typed):
     share: Fraction = 1.0
 
 
-def _tag_of_given(value: object) -> str:
-    if isinstance(value, ArtifactFromFile) or (isinstance(value, Mapping) and "file" in value):
-        return "ArtifactFromFile"
-    if isinstance(value, ArtifactFromData) or (isinstance(value, Mapping) and "dataset" in value):
-        return "ArtifactFromData"
-    return "ArtifactFromRun" if isinstance(value, Mapping | ArtifactFromRun) else "plain"
-
-
 ArtifactSource = Annotated[
     Annotated[Literal["server"], Tag("plain")]
     | Annotated[ArtifactFromRun, Tag("ArtifactFromRun")]
     | Annotated[ArtifactFromFile, Tag("ArtifactFromFile")]
     | Annotated[ArtifactFromData, Tag("ArtifactFromData")],
-    Discriminator(_tag_of_given),
+    plain_or(ArtifactFromRun, file=ArtifactFromFile, dataset=ArtifactFromData),
 ]

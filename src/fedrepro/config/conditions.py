@@ -4,11 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from fedrepro.config.values import NonNegativeReal, PositiveReal, Seed
-from fedrepro.data.partition.schemes import Share
+from fedrepro.config.values import NonNegativeReal
 from fedrepro.support import papers
 from fedrepro.support.errors import nearest
-from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
+from fedrepro.support.typed_yaml import PositiveReal, Real, Seed, Share, TwoOrMore, Typed, expected
 
 
 class Noise(Typed):
@@ -68,9 +67,7 @@ class AvailabilitySpec(Typed):
     deadline: PositiveReal | None = None
     spread: NonNegativeReal = 0.0
     late: Literal["dropped", "partial"] = "dropped"
-    period: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] | None = Field(
-        default=None, serialization_alias="day"
-    )
+    period: TwoOrMore | None = Field(default=None, serialization_alias="day")
 
     @model_validator(mode="after")
     def _with_a_deadline(self) -> Self:

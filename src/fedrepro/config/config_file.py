@@ -3,24 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    field_validator,
-)
+from pydantic import Field, field_validator
 
-from fedrepro.config.values import (
-    Device,
-    ExecutorName,
-    NonNegativeWhole,
-    PositiveWhole,
-    Scale,
-    Seed,
-    Threads,
-)
+from fedrepro.config.values import Device, ExecutorName, NonNegativeWhole, Scale, Threads
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import Folders
-from fedrepro.support.typed_yaml import Typed, expected
+from fedrepro.support.typed_yaml import PositiveWhole, Seed, Typed, expected
 
 
 class Seeds(Typed):

@@ -5,10 +5,10 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationInfo, model_validator
 
 from fedrepro.config.metrics import named
-from fedrepro.config.values import Name, PositiveReal, PositiveWhole
+from fedrepro.config.values import Name
 from fedrepro.measures import registry
 from fedrepro.support.plugins import NONE
-from fedrepro.support.typed_yaml import Real, Typed, expected, later
+from fedrepro.support.typed_yaml import PositiveReal, PositiveWhole, Real, Typed, expected, later
 
 OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
 

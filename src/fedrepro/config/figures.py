@@ -20,8 +20,8 @@ from fedrepro.config.tables import (
     named_column_settings,
     named_settings,
 )
-from fedrepro.config.values import ColumnSetting, LocalSetting, MethodName, PositiveWhole, Scale
-from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
+from fedrepro.config.values import ColumnSetting, LocalSetting, MethodName, Scale
+from fedrepro.support.typed_yaml import PositiveWhole, Real, TwoOrMore, Typed, Whole, later
 
 Needs = list[tuple[str, str]]  # settings and methods of the runs that a figure shows
 
@@ -244,7 +244,7 @@ class Grid(Typed):
         samples: of the test set that are used, at most.
     """
 
-    points: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] = 41
+    points: TwoOrMore = 41
     samples: PositiveWhole = 2000
 
     def part(self, through: Sequence[str]) -> str:

@@ -23,12 +23,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from fedrepro.config.values import PositiveWhole
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Mix, Per, Quantity, Record, Series
 from fedrepro.support.errors import nearest
 from fedrepro.support.plugins import NONE
-from fedrepro.support.typed_yaml import Real, Typed, expected, later, under
+from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, expected, later, under
 
 StatisticName = Literal["average", "worst", "best", "gini", "gap"]
 

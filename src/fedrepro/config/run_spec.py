@@ -1,7 +1,5 @@
 """The resolved specification of one run: setting, method and seed."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +11,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import ExecutorName, Hyperparameters
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.catalogue.weights import Weights
+from fedrepro.support import checksummed_json
 from fedrepro.support.plugins import NONE, Folders
 
 
@@ -72,8 +71,7 @@ class RunSpec:
     @cached_property
     def digest(self) -> str:
         """The hash of :meth:`description`."""
-        text = json.dumps(self.description(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return checksummed_json.digest_of(self.description())
 
     def description(self) -> dict[str, Any]:
         """The run's configuration as plain JSON: a part of its identity, and in its manifest.

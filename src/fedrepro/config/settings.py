@@ -19,24 +19,25 @@ from fedrepro.config.artifact_sources import ArtifactSource
 from fedrepro.config.conditions import AttackSpec, AvailabilitySpec, Cohorts, Noise
 from fedrepro.config.config_file import Resources
 from fedrepro.config.evaluation import Evaluate, Evaluator, Stop
-from fedrepro.config.values import (
-    Fraction,
-    Hyperparameters,
-    MethodName,
-    Momentum,
-    Name,
-    NonNegativeReal,
-    PositiveReal,
-    PositiveWhole,
-    Scalar,
-)
+from fedrepro.config.values import Hyperparameters, MethodName, Name, NonNegativeReal, Scalar
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.support import papers
 from fedrepro.support.errors import nearest, refusal
 from fedrepro.support.names import RELEASED, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed, Whole, expected, later, plain_or, validate
+from fedrepro.support.typed_yaml import (
+    Fraction,
+    PositiveReal,
+    PositiveWhole,
+    Share,
+    Typed,
+    Whole,
+    expected,
+    later,
+    plain_or,
+    validate,
+)
 
 BETAS = (0.9, 0.999)
 
@@ -53,10 +54,10 @@ class OptimizerSpec(Typed):
     """
 
     lr: PositiveReal
-    momentum: Momentum = 0.0
+    momentum: Share = 0.0
     weight_decay: NonNegativeReal = 0.0
     name: Literal["sgd", "adam"] = later("sgd")
-    betas: tuple[Momentum, Momentum] = later(BETAS)
+    betas: tuple[Share, Share] = later(BETAS)
 
     @model_validator(mode="after")
     def _its_own_keys(self) -> Self:

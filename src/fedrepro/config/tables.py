@@ -14,11 +14,10 @@ from fedrepro.config.values import (
     LocalSetting,
     MethodName,
     Name,
-    PositiveWhole,
     Scale,
 )
 from fedrepro.measures.base import Mix
-from fedrepro.support.typed_yaml import Typed, later
+from fedrepro.support.typed_yaml import PositiveWhole, Typed, later
 
 
 def full_name(system: str, setting: str) -> str:

@@ -16,18 +16,11 @@ else:
 Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
 
-PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 NonNegativeWhole = Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")]
 Threads = Annotated[Whole, Field(ge=1, le=1024), expected("a whole number from 1 to 1024")]
-Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
-PositiveReal = Annotated[
-    Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")
-]
 NonNegativeReal = Annotated[
     Real, Field(ge=0, allow_inf_nan=False), expected("a finite number of at least 0")
 ]
-Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
-Momentum = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 Device = Annotated[
     str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$"), expected("cpu, cuda or cuda:<number>")
 ]

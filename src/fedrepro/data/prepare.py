@@ -28,15 +28,8 @@ from fedrepro.data.readers.content import (
     read_as,
 )
 from fedrepro.data.readers.packing import Packing
-from fedrepro.support.checksummed_json import checked, sealed
-from fedrepro.support.errors import (
-    UserError,
-    bad_value,
-    brief,
-    listed,
-    refusal,
-    writing,
-)
+from fedrepro.support import checksummed_json
+from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, writing
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 
@@ -104,7 +97,8 @@ def _keep_time(before: Path, made: Path) -> None:
 
 def recipe_of(spec: DatasetSpec, raw_sha256: str, revision: int | None = None) -> str:
     """A hash of a catalogue entry and of the raw files that it is prepared from."""
-    return _digest({"format": FORMAT, "spec": meaning_of(spec, revision), "raw": raw_sha256})
+    what = {"format": FORMAT, "spec": meaning_of(spec, revision), "raw": raw_sha256}
+    return checksummed_json.digest_of(what)
 
 
 def read_checked(
@@ -134,7 +128,7 @@ def _arrays(name: str, folder: Path) -> set[str]:
     The folder has another name than the data set while it is replaced.
     """
     try:
-        return {*arrays_of(checked(folder / "meta.json", what_is(name)))}
+        return {*arrays_of(checksummed_json.checked(folder / "meta.json", what_is(name)))}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 
@@ -234,13 +228,14 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         "mean": spec.mean,
         "std": spec.std,
         "splits": splits,
-        "content_sha256": _digest(hashes),
-        **({"missing_sha256": _digest(missing)} if missing else {}),
+        "content_sha256": checksummed_json.digest_of(hashes),
+        **({"missing_sha256": checksummed_json.digest_of(missing)} if missing else {}),
         "recipe": recipe,
         "entry": digest_of(spec),
         **content.notes,
     }
-    text = json.dumps(sealed(meta, what_is(name)), indent=2, sort_keys=True) + "\n"
+    sealed = checksummed_json.sealed(meta, what_is(name))
+    text = json.dumps(sealed, indent=2, sort_keys=True) + "\n"
     with writing(folder):
         (folder / "meta.json").write_text(text, encoding="utf-8")
 
@@ -272,7 +267,3 @@ def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"size": path.stat().st_size, "sha256": digest, "shape": list(array.shape)}
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -21,10 +21,14 @@ DIFFERS = "its content differs from its checksum"
 AGAIN = "delete it and make it again"
 
 
+def digest_of(content: object) -> str:
+    """The SHA-256 of JSON content, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def seal_of(content: Mapping[str, Any]) -> str:
-    """The checksum of JSON content."""
-    text = json.dumps({**content, **dict.fromkeys(UNSEALED)}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """The checksum of a file's content."""
+    return digest_of({**content, **dict.fromkeys(UNSEALED)})
 
 
 def sealed(content: Mapping[str, Any], what: str) -> dict[str, Any]:

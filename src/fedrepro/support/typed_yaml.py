@@ -125,13 +125,19 @@ def expected(text: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-def plain_or(model: type[BaseModel]) -> Discriminator:
+def plain_or(model: type[BaseModel], **marked: type[BaseModel]) -> Discriminator:
     """Distinguish a plain value (tag "plain") from a mapping (tag: the model's name).
 
     Errors then refer to the alternative that was meant.
+
+    Args:
+        marked: models of mappings by a key that no others have.
     """
 
     def tag(value: object) -> str:
+        for key, other in marked.items():
+            if isinstance(value, other) or (isinstance(value, Mapping) and key in value):
+                return other.__name__
         return model.__name__ if isinstance(value, Mapping | model) else "plain"
 
     return Discriminator(tag)
@@ -165,7 +171,14 @@ MOST_DIGITS = 1000  # of an int; Python prints at most 4,300
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
 Whole = Annotated[int, Strict()]
 Real = Annotated[float, Strict()]
-
+PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+TwoOrMore = Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")]
+PositiveReal = Annotated[
+    Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")
+]
+Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
 
 if TYPE_CHECKING or not yaml.__with_libyaml__:
     from yaml import SafeLoader

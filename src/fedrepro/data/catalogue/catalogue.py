@@ -1,7 +1,5 @@
 """Read config/datasets.yaml."""
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from pydantic import Field
 from fedrepro.data.catalogue.entries import Name
 from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.catalogue.weights import Weights
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import NONE, Folders
@@ -82,8 +81,7 @@ def meaning_of(spec: DatasetSpec, revision: int | None = None) -> Any:
 
 def digest_of(spec: DatasetSpec, revision: int | None = None) -> str:
     """A hash of :func:`meaning_of`."""
-    meaning = json.dumps(meaning_of(spec, revision), sort_keys=True)
-    return hashlib.sha256(meaning.encode()).hexdigest()
+    return checksummed_json.digest_of(meaning_of(spec, revision))
 
 
 def _without(what: Any, keys: Collection[str]) -> Any:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
+from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, Whole, expected
 
 MOST_PIXELS = 4096  # per side: larger images fill the memory
 Task = Literal["classification", "binary", "next_word", "regression", "multi_label"]
@@ -46,11 +46,9 @@ PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finit
 PositivePerChannel = tuple[
     Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")], ...
 ]
-TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 Pixels = Annotated[
     Whole, Field(ge=1, le=MOST_PIXELS), expected(f"a number of pixels from 1 to {MOST_PIXELS}")
 ]
-Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 
 class Packed(Typed):
@@ -129,12 +127,12 @@ class DataSize(Typed):
         clients: natural clients or domains, if any.
     """
 
-    train: Count
+    train: PositiveWhole
     test: Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")] = 0
-    shape: tuple[Count, ...]
+    shape: tuple[PositiveWhole, ...]
     numbers: Literal["bytes", "sound", "features", "words"] = "bytes"
-    classes: Count
-    clients: Count | None = None
+    classes: PositiveWhole
+    clients: PositiveWhole | None = None
 
 
 class Described(Typed):

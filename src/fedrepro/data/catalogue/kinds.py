@@ -11,7 +11,6 @@ from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from fedrepro.data.catalogue.entries import (
     NUMBERS,
-    Count,
     Described,
     Fetched,
     Inside,
@@ -20,12 +19,11 @@ from fedrepro.data.catalogue.entries import (
     Pixels,
     RawFile,
     Sha256,
-    TestFraction,
     WordNetId,
 )
 from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import Folders
-from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
+from fedrepro.support.typed_yaml import PositiveWhole, Share, Typed, Whole, any_of, expected, later
 
 Background = Literal["white", "black"]
 Argument = Annotated[bool | int | float | str, expected("a number, a word, true or false")]
@@ -132,7 +130,7 @@ class PixelCsv(Fetched):
     file: RawFile
     height: Pixels
     width: Pixels
-    test_fraction: TestFraction
+    test_fraction: Share
 
 
 class JpegParquet(Own):
@@ -182,7 +180,7 @@ class ImageFolder(Own):
     channels: Literal[1, 3] = 3
     layout: Literal["class", "client/class", "class/client"] | None = later(None)
     background: Background = later("white")
-    test_fraction: TestFraction = Field(
+    test_fraction: Share = Field(
         default_factory=lambda keys: 0.2 if keys.get("layout") in (None, "class") else 0.0
     )
 
@@ -216,7 +214,7 @@ class TabularCsv(Own):
     drop: tuple[str, ...] = ()
     missing: tuple[str, ...] = later(())
     standardise: bool | Literal["per_client"] = True
-    test_fraction: TestFraction = Field(
+    test_fraction: Share = Field(
         default_factory=lambda keys: 0.2 if keys.get("group") is None else 0.0
     )
 
@@ -250,7 +248,7 @@ class Arrays(Own):
     reader = "own_arrays:read_own_arrays"
     every_class = True
     kind: Literal["arrays"]
-    test_fraction: TestFraction | None = None
+    test_fraction: Share | None = None
 
 
 SPLITS = ("words", "characters")  # tokenizers that need no library
@@ -284,9 +282,9 @@ class Text(Own):
     group: str | None = None
     split: str | None = None
     tokenizer: str = "words"
-    length: Count
+    length: PositiveWhole
     words: Annotated[Whole, Field(ge=5), expected("a whole number of at least 5")] = 10_000
-    test_fraction: TestFraction | None = None
+    test_fraction: Share | None = None
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -323,7 +321,7 @@ class Plugin(Own):
     ]
     arguments: dict[str, Argument] = Field(default={})
     path: str = ""
-    test_fraction: TestFraction | None = None
+    test_fraction: Share | None = None
     _file: Path | None = PrivateAttr(default=None)
 
     def found_in(self, folders: Folders, where: object) -> Self:
@@ -363,7 +361,7 @@ class HeartDisease(Fetched):
     reader = "medical:read_heart_disease"
     kind: Literal["heart_disease"]
     file: RawFile
-    hospitals: dict[Name, Count]
+    hospitals: dict[Name, PositiveWhole]
     missing: Literal["mean", "drop"] = "mean"
 
 
@@ -425,7 +423,7 @@ class Celeba(Fetched):
     kind: Literal["celeba"]
     files: CelebaFiles
     attribute: str = "Smiling"
-    minimum: Count = 5
+    minimum: PositiveWhole = 5
     side: Pixels = 84
 
 
@@ -444,7 +442,7 @@ class SpeechCommands(Fetched):
     kind: Literal["speech_commands"]
     class_names: tuple[str, ...]
     archive: RawFile
-    samples: Count = 16_000
+    samples: PositiveWhole = 16_000
 
 
 class IsicFiles(Typed):
@@ -512,7 +510,7 @@ class Synthetic(Own):
 
     reader = "synthetic:read_export"
     kind: Literal["synthetic"]
-    test_fraction: TestFraction = 0.2
+    test_fraction: Share = 0.2
 
 
 class DigitFive(Own):
@@ -553,7 +551,7 @@ class DigitStyles(Fetched):
     reader = "digit_styles:read_digit_styles"
     kind: Literal["digit_styles"]
     files: DigitStylesFiles
-    test_fraction: TestFraction
+    test_fraction: Share
 
 
 class Pacs(Own):
@@ -607,7 +605,7 @@ class LeafReddit(Own):
 
     reader = "texts:read_leaf_reddit"
     kind: Literal["leaf_reddit"]
-    words: Count = 10_000
+    words: PositiveWhole = 10_000
 
 
 class LeafFemnist(Own):
@@ -626,7 +624,7 @@ class LeafShakespeare(Own):
 
     reader = "leaf:read_leaf_shakespeare"
     kind: Literal["leaf_shakespeare"]
-    length: Count = 80
+    length: PositiveWhole = 80
 
 
 class Plays(Fetched):
@@ -643,8 +641,8 @@ class Plays(Fetched):
     kind: Literal["plays"]
     archive: RawFile
     folder: Inside
-    length: Count = 80
-    most: Count | None = None
+    length: PositiveWhole = 80
+    most: PositiveWhole | None = None
 
 
 if TYPE_CHECKING:

@@ -15,23 +15,30 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
+from pydantic import SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, refusal
-from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected, later
+from fedrepro.support.typed_yaml import (
+    Fraction,
+    PositiveReal,
+    PositiveWhole,
+    Seed,
+    Share,
+    Typed,
+    any_of,
+    later,
+)
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
     from fedrepro.data.partition.assigning import Indices
 
-Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
-Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
-Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
-Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
-Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+# Plug-ins import these from here.
+Count = PositiveWhole
+Positive = PositiveReal
 
 
 class Scheme(Typed):

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
 from fedrepro.config.tables import Place
-from fedrepro.config.values import MethodName, PositiveWhole, Scale
+from fedrepro.config.values import MethodName, Scale
+from fedrepro.support.typed_yaml import PositiveWhole
 
 Term = Literal[
     "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
