@@ -113,7 +113,7 @@ def _refuse_unlike(key: str, samples: _Samples, first: _Samples) -> None:
         given, expected = ("one" if ALONE in x else [*x] for x in (inputs, wanted))
         raise bad_value(WHERE, f"{key}.x", given, f"{expected}, as the first client has")
     pairs = [(key, samples.y, first.y)]
-    pairs += [(_named(key, name), inputs[name], wanted[name]) for name in wanted]
+    pairs += [(_place(key, name), inputs[name], wanted[name]) for name in wanted]
     for where, array, other in pairs:
         if array.shape[1:] != other.shape[1:] or kind_of(array) != kind_of(other):
             expected = f"{list(other.shape[1:])} of {other.dtype}, as the first client has"
@@ -129,11 +129,6 @@ def _refuse_other_names(
             if own != wanted:
                 expected = f"{wanted!r} in its place, as the first client has"
                 raise bad_value(WHERE, f"{key}{part}: name", own, expected)
-
-
-def _named(key: str, name: str | int) -> str:
-    """Where an input is, in words."""
-    return key if name == ALONE else f"{key}.x.{name}"
 
 
 def _together(clients: Sequence[_Inputs]) -> tuple[list[NDArray[Any]], Packing | None]:
@@ -192,8 +187,8 @@ def _samples(key: str, samples: Columns, task: str) -> _Samples:
         if not array.ndim or wrong_axes or len(array) != len(y) or not array.size:
             shapes = f"{list(array.shape)} and {list(y.shape)}"
             wanted = f"inputs [n, ...] and as many {what}, all lengths above 0"
-            raise bad_value(WHERE, _named(key, name), shapes, wanted)
-    x = {name: inputs_of(WHERE, _of_x(key, name), array) for name, array in x.items()}
+            raise bad_value(WHERE, _place(key, name), shapes, wanted)
+    x = {name: inputs_of(WHERE, _place(key, name, ".x"), array) for name, array in x.items()}
     if numbers:
         return _Samples(x, numbers_of(WHERE, f"{key}.y", y, task))
     if y.dtype.kind not in "iu":
@@ -214,7 +209,9 @@ def _inputs(key: str, x: Any, samples: int) -> _Inputs:
         inputs = {**dict(enumerate(x))}
     else:
         inputs = {ALONE: x}
-    return {name: as_array(WHERE, _of_x(key, name), values) for name, values in inputs.items()}
+    return {
+        name: as_array(WHERE, _place(key, name, ".x"), values) for name, values in inputs.items()
+    }
 
 
 def _are_several(x: Any) -> bool:
@@ -226,8 +223,9 @@ def _are_several(x: Any) -> bool:
     )
 
 
-def _of_x(key: str, name: str | int) -> str:
-    return f"{key}.x" if name == ALONE else f"{key}.x.{name}"
+def _place(key: str, name: str | int, alone: str = "") -> str:
+    """Where an input is, in words; ``alone`` ends that of the only one."""
+    return f"{key}{alone}" if name == ALONE else f"{key}.x.{name}"
 
 
 def as_array(where: str, key: str, values: Any) -> NDArray[Any]:

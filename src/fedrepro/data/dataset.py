@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.data.readers.content import Split as Split  # in which data sets have samples
 from fedrepro.data.readers.packing import Packing, Shapes
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, nearest, refusal
@@ -16,32 +17,7 @@ from fedrepro.support.files import plain, sha256_of
 
 PREPARED = Path("results/data")
 FORMAT = 2  # bump when the layout of a prepared folder changes
-
-
-@dataclass(frozen=True)
-class Split:
-    """The training or test samples, in memory-mapped arrays.
-
-    Attributes:
-        x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
-            [n, 1, samples] for sound, int32 [n, ...] for token ids.
-        y: int64 [n], the class of each sample; [n, length] for the next words of a text; float32
-            [n] or [n, ...], the targets of a regression, or [n, labels] of 0 and 1.
-        group: int64 [n], the natural client of each sample, or None.
-        held_out: bool [n], the samples that the data set marks for testing, or None.
-        missing: bool [n, features], the cells that a table leaves empty, or None.
-        drawn: whether the inputs were drawn when they were read, as by a random transform.
-    """
-
-    x: NDArray[Any]
-    y: NDArray[Any]
-    group: NDArray[np.int64] | None = None
-    held_out: NDArray[np.bool_] | None = None
-    missing: NDArray[np.bool_] | None = None
-    drawn: bool = False
-
-    def __len__(self) -> int:
-        return len(self.y)
+OPTIONAL = {"group": np.int64, "held_out": np.bool_, "missing": np.bool_}  # arrays of a split
 
 
 class Redraw(Protocol):
@@ -205,18 +181,15 @@ def damaged(folder: Path, error: Exception) -> UserError:
 def _split(folder: Path, split: str, about: dict[str, Any]) -> Split:
     """The training or test samples of a folder."""
 
-    def part(name: str) -> NDArray[Any] | None:
-        there = f"{split}_{name}" in about["arrays"]
-        return _map(folder, f"{split}_{name}", about) if there else None
+    def array(name: str) -> NDArray[Any]:
+        path = folder / f"{split}_{name}.npy"
+        size = about["arrays"][path.stem]["size"]
+        if plain(path).stat().st_size != size:
+            raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
 
-    x, y = (_map(folder, f"{split}_{name}", about) for name in "xy")
-    return Split(x, y, part("group"), part("held_out"), part("missing"))
-
-
-def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:
-    path = folder / f"{key}.npy"
-    size = about["arrays"][key]["size"]
-    if plain(path).stat().st_size != size:
-        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
-    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
+    others: dict[str, Any] = {
+        name: array(name) for name in OPTIONAL if f"{split}_{name}" in about["arrays"]
+    }
+    return Split(array("x"), array("y"), **others)

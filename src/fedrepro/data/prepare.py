@@ -16,17 +16,10 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import FORMAT, PREPARED, arrays_of, read_meta, what_is
+from fedrepro.data.dataset import FORMAT, OPTIONAL, PREPARED, Split, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
 from fedrepro.data.readers.arrays import as_float32
-from fedrepro.data.readers.content import (
-    LARGEST,
-    Content,
-    Progress,
-    RawSamples,
-    Reader,
-    read_as,
-)
+from fedrepro.data.readers.content import LARGEST, Content, Progress, Reader, read_as
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, writing
@@ -185,7 +178,7 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         raise bad_value(name, "mean", list(spec.mean), f"{channels} numbers")
 
 
-def _check_digits(content: Content, samples: RawSamples, where: str) -> None:
+def _check_digits(content: Content, samples: Split, where: str) -> None:
     """Refuse features and targets that float32 makes equal."""
     standardised = bool(content.notes.get("standardised"))
     arrays = {"x": (samples.x, content.notes.get("features", [])), "y": (samples.y, [])}
@@ -195,7 +188,7 @@ def _check_digits(content: Content, samples: RawSamples, where: str) -> None:
             as_float32(where, key, array, names, standardised and key == "x")
 
 
-def _check_targets(samples: RawSamples, task: str, where: str) -> None:
+def _check_targets(samples: Split, task: str, where: str) -> None:
     """Refuse targets that are no finite numbers, or of several labels not 0 or 1."""
     if samples.y.dtype.kind != "f":
         kinds = "a column of kind tabular_csv, or kind arrays"
@@ -240,20 +233,19 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         (folder / "meta.json").write_text(text, encoding="utf-8")
 
 
-def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any]:
+def _write_split(folder: Path, split: str, samples: Split) -> dict[str, Any]:
     x = samples.x if samples.x.dtype in STORED else samples.x.astype(np.float32)
     kind = np.float32 if samples.y.dtype.kind == "f" else np.int64
     arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(kind)}
-    if samples.group is not None:
-        arrays["group"] = samples.group.astype(np.int64)
-    if samples.held_out is not None:
-        arrays["held_out"] = samples.held_out.astype(np.bool_)
-    if samples.missing is not None:
-        arrays["missing"] = samples.missing.astype(np.bool_)
-    written = {f"{split}_{key}": array for key, array in arrays.items()}
+    for key, stored in OPTIONAL.items():
+        if (array := getattr(samples, key)) is not None:
+            arrays[key] = array.astype(stored)
     return {
         "samples": len(samples.y),
-        "arrays": {key: _write_array(folder / f"{key}.npy", a) for key, a in written.items()},
+        "arrays": {
+            f"{split}_{key}": _write_array(folder / f"{split}_{key}.npy", array)
+            for key, array in arrays.items()
+        },
     }
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.content import RawSamples
+from fedrepro.data.readers.content import Split
 from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
 from support.raw_data import (
@@ -680,7 +680,7 @@ def test_sides_have_a_limit(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_samples_keeps_their_groups() -> None:
-    whole = RawSamples(np.arange(4), np.array([0, 1, 0, 1]), np.array([7, 8, 9, 7]))
+    whole = Split(np.arange(4), np.array([0, 1, 0, 1]), np.array([7, 8, 9, 7]))
     part = whole.take(np.array([True, False, True, False]))
     assert part.group is not None
     assert (part.x.tolist(), part.y.tolist(), part.group.tolist()) == ([0, 2], [0, 0], [7, 9])

@@ -92,6 +92,11 @@ class RawFile(Typed):
             raise ValueError("`size` if there is `packed`")
         return self
 
+    @property
+    def forms(self) -> "tuple[RawFile | Packed, ...]":
+        """The file, and its compressed form if there is one."""
+        return (self, self.packed) if self.packed else (self,)
+
 
 class Mirror(Typed):
     """A package that contains the same files, for machines that reach only package registries.

@@ -5,9 +5,8 @@ import io
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -109,13 +108,38 @@ class Fetcher:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
+
+    def fetch_first(
+        self,
+        urls: Iterable[str],
+        target: Path,
+        size: int | None,
+        fault: Callable[[Path], str | None],
+        reasons: list[str],
+    ) -> str | None:
+        """Download a file to `target` from the first address that provides it.
+
+        Args:
+            size, fault: as of :meth:`fetch`.
+            reasons: gets the words of those that do not.
+
+        Returns:
+            The address; None if there is none.
+
+        Raises:
+            UserError: if the file cannot be written.
+        """
+        for url in urls:
+            try:
+                part = self.fetch(url, target.with_name(f"{target.name}.part"), size, fault)
+            except SourceError as error:
+                reasons.append(str(error))
+                continue
+            part.replace(target)
+            return url
+        return None
 
     def fetch(
         self, url: str, part: Path, size: int | None, fault: Callable[[Path], str | None]

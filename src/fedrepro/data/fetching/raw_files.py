@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fedrepro.data.catalogue.catalogue import CATALOGUE
@@ -151,8 +152,7 @@ def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
     """
     known = recorded(folder)
     for file in missing:
-        forms: list[RawFile | Packed] = [file, *([file.packed] if file.packed else [])]
-        for form in (form for form in forms if form.name not in known):
+        for form in (form for form in file.forms if form.name not in known):
             path = folder / form.name
             if path.is_file() and (fault := digest_fault(path, form)):
                 wanted = "expected the official file, which would replace it"
@@ -202,9 +202,9 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
 
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
     """The file in the folder of archives, or in its subfolder with the data set's name."""
-    names = [file.name, *([file.packed.name] if file.packed else [])]
-    candidates = [place / file for place in (archives / name, archives) for file in names]
-    return next((path for path in candidates if path.is_file()), None)
+    places = (archives / name, archives)
+    candidates = (place / form.name for place in places for form in file.forms)
+    return next(filter(Path.is_file, candidates), None)
 
 
 def _of_another(folder: Path, file: RawFile) -> Path | None:
@@ -215,8 +215,7 @@ def _of_another(folder: Path, file: RawFile) -> Path | None:
 
 def _of(inside: Path, file: RawFile) -> Path:
     """The file in an unpacked package."""
-    names = [file.name, *([file.packed.name] if file.packed else [])]
-    for path in (inside / name for name in names):
+    for path in (inside / form.name for form in file.forms):
         if path.is_file() and not path.is_symlink():
             return path
     raise SourceError(f"{file.name} is not in the package")
@@ -225,28 +224,19 @@ def _of(inside: Path, file: RawFile) -> Path:
 def _from_addresses(
     fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str], fetched: list[Path]
 ) -> dict[str, str]:
+    """Fetch a file; the address that it came from."""
     form = file.packed or file
-    whole = folder / form.name
-    for url in file.urls:
-        if file.packed and whole.is_file() and digest_fault(whole, form) is None:
-            take(whole, file, folder)  # fetched for another file in it
-            return {file.name: url}
-        try:
-            part = fetcher.fetch(
-                url,
-                folder / f"{form.name}.part",
-                form.size,
-                lambda path: digest_fault(path, form),
-            )
-        except SourceError as error:
-            reasons.append(str(error))
-            continue
-        part.replace(whole)
-        fetched.append(whole)
-        if file.packed:
-            take(whole, file, folder)
-        return {file.name: url}
-    return {}
+    whole, wrong = folder / form.name, partial(digest_fault, file=form)
+    if file.packed and file.urls and whole.is_file() and wrong(whole) is None:
+        take(whole, file, folder)  # fetched for another file in it
+        return {file.name: file.urls[0]}
+    url = fetcher.fetch_first(file.urls, whole, form.size, wrong, reasons)
+    if url is None:
+        return {}
+    fetched.append(whole)
+    if file.packed:
+        take(whole, file, folder)
+    return {file.name: url}
 
 
 def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:

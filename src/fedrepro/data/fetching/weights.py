@@ -2,11 +2,12 @@
 
 import hashlib
 import shutil
+from functools import partial
 from pathlib import Path
 
 from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.data.fetching.http import Fetcher, SourceError
+from fedrepro.data.fetching.http import Fetcher
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.support.errors import UserError, missing_value, refusal, unreadable
 from fedrepro.support.files import make_folder, sha256_of, write_atomically
@@ -35,17 +36,11 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
             return kept
         if spec.sha256 is None:
             raise _unknown(name)
-        reasons = []
+        reasons: list[str] = []
+        make_folder(FOLDER)
         with Fetcher(name) as fetcher:
-            for url in spec.urls:
-                part = kept.with_name(f"{spec.name}.part")
-                make_folder(FOLDER)
-                try:
-                    fetcher.fetch(url, part, spec.size, lambda path: _fault(spec, path))
-                except SourceError as error:
-                    reasons.append(str(error))
-                    continue
-                part.replace(kept)
+            wrong = partial(_fault, spec)
+            if fetcher.fetch_first(spec.urls, kept, spec.size, wrong, reasons):
                 return kept
     why = "; ".join(reasons) or "no source is given"
     places = f"{FOLDER}, the folder of archives{f' or to {spec.path}' if spec.path else ''}"

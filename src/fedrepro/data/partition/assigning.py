@@ -24,6 +24,11 @@ HOPELESS_DRAWS, HOPELESS_CLIENTS = 100, 50
 GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
+def _by_class(labels: NDArray[Any]) -> list[Indices]:
+    """The samples of each class, from 0 to the largest."""
+    return [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+
+
 def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices]:
     """Split a random permutation into parts whose sizes differ by at most one."""
     order = random.permutation(len(labels))
@@ -63,7 +68,7 @@ def dirichlet(
         UserError: if none of `DIRICHLET_TRIES` draws gives every client `minimum` samples, or if
             the first ones show that none will.
     """
-    members = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    members = _by_class(labels)
     drawn, close = 0, False
     for tried in range(1, DIRICHLET_TRIES + 1):  # noqa: B007 - told below
         cut, sizes = _dirichlet_draw(members, clients, alpha, len(labels), random, shuffle=True)
@@ -209,9 +214,7 @@ def client_dirichlet(
     labels: NDArray[Any], clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
     """N/K samples per client, with class proportions from Dirichlet(alpha * class frequencies)."""
-    order = [
-        random.permutation(np.flatnonzero(labels == label)) for label in range(labels.max() + 1)
-    ]
+    order = list(map(random.permutation, _by_class(labels)))
     left = np.array([len(member) for member in order])
     share = left / left.sum()
     assigned = []
@@ -246,7 +249,7 @@ def reusing_dirichlet(
     Raises:
         UserError: if ``DIRICHLET_TRIES`` draws of a client yield too few samples.
     """
-    left = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    left = _by_class(labels)
     ideal = len(labels) // clients
     assigned = []
     for _ in range(clients):
@@ -303,9 +306,7 @@ def pachinko(
         coarse: alpha of the superclasses.
         fine: alpha of the classes within one.
     """
-    left = [
-        random.permutation(np.flatnonzero(labels == c)).tolist() for c in range(labels.max() + 1)
-    ]
+    left = [random.permutation(members).tolist() for members in _by_class(labels)]
     classes = [np.unique(labels[groups == group]) for group in np.unique(groups)]
     there = [np.ones(len(own), np.bool_) for own in classes]
     open_classes = np.ones(len(classes), np.bool_)

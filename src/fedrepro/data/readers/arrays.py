@@ -12,15 +12,6 @@ from fedrepro.support.errors import UserError, bad_value, refusal, unreadable
 from fedrepro.support.files import plain
 
 
-def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
-    """The named arrays of an archive.
-
-    Raises:
-        UserError: if the file or one of them is missing, damaged or pickled.
-    """
-    return [*npz_arrays(path, names).values()]
-
-
 def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
     """The named arrays of an archive, or all of them.
 

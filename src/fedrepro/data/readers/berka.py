@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import Berka
 from fedrepro.data.fetching.archives import lacking, opened
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import bad_value, refusal, refuse_unknown
 
@@ -78,7 +78,7 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
     kept = [region for region in regions if region not in spec.leave_out]
     dummies = [(joined["frequency"] == name).to_numpy(np.float64) for name in STATEMENTS[1:]]
     return Content(
-        train=RawSamples(
+        train=Split(
             np.column_stack([joined[list(FEATURES)].to_numpy(np.float64), *dummies]),
             joined["status"].map(BAD_LOANS).to_numpy(np.int64),
             joined["A3"].map({name: at for at, name in enumerate(kept)}).to_numpy(np.int64),

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import opened
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import refusal, refuse_unknown, unreadable
 from fedrepro.support.files import read_text
@@ -19,7 +19,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
         UserError: if a file is not in CelebA's format, or an image is missing.
     """
     files = spec.files
-    owners = dict(_words(folder / files.identities.name, 0, 2))
+    owners = dict(_pairs(folder / files.identities.name))
     where = folder / files.attributes.name
     header, *rows = _lines(where)[1:]
     names = header.split()
@@ -40,7 +40,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     images = {path.name: path for path in opened(archive, scratch).rglob("*.jpg")}
     paths = [images.get(name, scratch / name) for name in chosen]
     return Content(
-        train=RawSamples(
+        train=Split(
             read_images(paths, archive, spec.side, progress),
             np.array([labels[name] == "1" for name in chosen], np.int64),
             np.array([kept[owners[name]] for name in chosen], np.int64),
@@ -60,10 +60,11 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _words(path: Path, skip: int, wanted: int) -> list[list[str]]:
-    rows = [line.split() for line in _lines(path)[skip:] if line.strip()]
+def _pairs(path: Path) -> list[list[str]]:
+    """The two words of each line."""
+    rows = [line.split() for line in _lines(path) if line.strip()]
     for number, row in enumerate(rows, 1):
-        if len(row) != wanted:
-            why = f"line {number}: {len(row)} words: expected {wanted}"
+        if len(row) != 2:
+            why = f"line {number}: {len(row)} words: expected 2"
             raise refusal(path, why, f"line {number}", len(row), "damaged")
     return rows

@@ -1,12 +1,9 @@
 """Texts as character ids, and samples that predict the next character, as in LEAF."""
 
 import string
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedrepro.data.readers.content import Content
 
 ALPHABET = string.printable  # 100 characters, as in SuPerFed's released code; its text says 80
 _NONE = 255
@@ -40,9 +37,3 @@ def windows(
     if most is not None and most < len(starts):
         starts = np.linspace(0, len(starts) - 1, most).astype(np.int64)
     return codes[starts[:, None] + np.arange(length)], codes[starts + length]
-
-
-def as_tokens(content: Content) -> Content:
-    """The same with inputs as int32, because uint8 would be treated as images."""
-    train = content.train
-    return replace(content, train=replace(train, x=train.x.astype(np.int32)))

@@ -7,8 +7,8 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
 from fedrepro.data.fetching.archives import opened_around
-from fedrepro.data.readers.content import Content, Progress, RawSamples
-from fedrepro.data.readers.scaled import resized
+from fedrepro.data.readers.content import Content, Progress, Split
+from fedrepro.data.readers.images import resized
 from fedrepro.support.errors import refusal
 from fedrepro.support.files import read_text
 
@@ -54,7 +54,7 @@ def _samples(
     labels: int,
     side: int | None,
     grouped: bool = False,
-) -> RawSamples:
+) -> Split:
     """The images of some files; the class is the last of a record's `labels` bytes.
 
     Args:
@@ -71,4 +71,4 @@ def _samples(
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)
     images = images if side is None else resized(images, side)
-    return RawSamples(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
+    return Split(images, rows[:, labels - 1], rows[:, 0] if grouped else None)

@@ -18,26 +18,43 @@ LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
 
 
 @dataclass(frozen=True)
-class RawSamples:
-    """The arrays of one split, as in `fedrepro.data.dataset.Split`; floats as y are targets."""
+class Split:
+    """The training or test samples: of a prepared data set in memory-mapped arrays.
+
+    Those of a reader may have other types, of which `prepare` makes these.
+
+    Attributes:
+        x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
+            [n, 1, samples] for sound, int32 [n, ...] for token ids.
+        y: int64 [n], the class of each sample; [n, length] for the next words of a text; float32
+            [n] or [n, ...], the targets of a regression, or [n, labels] of 0 and 1.
+        group: int64 [n], the natural client of each sample, or None.
+        held_out: bool [n], the samples that the data set marks for testing, or None.
+        missing: bool [n, features], the cells that a table leaves empty, or None.
+        drawn: whether the inputs were drawn when they were read, as by a random transform.
+    """
 
     x: NDArray[Any]
     y: NDArray[Any]
     group: NDArray[Any] | None = None
     held_out: NDArray[Any] | None = None
     missing: NDArray[Any] | None = None
+    drawn: bool = False
 
-    def take(self, mask: NDArray[np.bool_]) -> "RawSamples":
-        """The samples where `mask` is true."""
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, mask: NDArray[np.bool_]) -> "Split":
+        """The samples where `mask` is true, with their groups."""
         group = None if self.group is None else self.group[mask]
-        return RawSamples(self.x[mask], self.y[mask], group)
+        return Split(self.x[mask], self.y[mask], group)
 
 
-def joined(parts: Sequence[RawSamples]) -> RawSamples:
+def joined(parts: Sequence[Split]) -> Split:
     """Samples, labels and groups of several parts, one after another."""
     groups = [part.group for part in parts if part.group is not None]
     x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
-    return RawSamples(x, y, np.concatenate(groups) if groups else None)
+    return Split(x, y, np.concatenate(groups) if groups else None)
 
 
 @dataclass(frozen=True)
@@ -53,9 +70,9 @@ class Content:
             for, then the first rows.
     """
 
-    train: RawSamples
+    train: Split
     class_names: list[str]
-    test: RawSamples | None = None
+    test: Split | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     understood: Sequence[tuple[str, str]] = ()
 
@@ -90,12 +107,12 @@ def read_as(kind: str, where: object) -> Iterator[None]:
 
 
 def split_by(
-    samples: RawSamples,
+    samples: Split,
     cells: NDArray[Any],
     where: object,
     key: str = "split",
     place: Callable[[int], str] | None = None,
-) -> tuple[RawSamples, RawSamples | None]:
+) -> tuple[Split, Split | None]:
     """Training and test samples, as a column says; None if it has no "test".
 
     Args:
@@ -116,9 +133,7 @@ def split_by(
     return samples.take(~is_test), samples.take(is_test) if is_test.any() else None
 
 
-def held_out(
-    samples: RawSamples, fraction: float, where: object
-) -> tuple[RawSamples, RawSamples | None]:
+def held_out(samples: Split, fraction: float, where: object) -> tuple[Split, Split | None]:
     """Split off a share of each class, the same on every machine; None if ``fraction`` is 0.
 
     Samples with several labels, such as texts, and those with numbers count as one class.

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitStyles
 from fedrepro.data.partition.assigning import stratified_choice
-from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out, joined
-from fedrepro.data.readers.images import pixel_rows
-from fedrepro.data.readers.scaled import resized
+from fedrepro.data.readers.content import Content, Progress, Split, held_out, joined
+from fedrepro.data.readers.images import pixel_rows, resized
 from fedrepro.support.errors import refusal
 
 Pixels = NDArray[np.uint8]
@@ -51,20 +50,20 @@ def read_digit_styles(
         raise refusal(path, f"pixels up to {most}: expected 0 to {OPTICAL_MOST}", "pixels", most)
     left = pixel_rows(folder / spec.files.mnist.name, MNIST_SIDE, MNIST_SIDE)
     random, wanted = RandomState(0), len(left.y) // len(STYLES)
-    domains: list[RawSamples] = []
+    domains: list[Split] = []
     for number, style in enumerate(STYLES.values(), start=1):
         last = number == len(STYLES)
         own = np.ones(len(left.y), bool) if last else stratified_choice(left.y, wanted, random)
-        domains.append(RawSamples(style(left.x[own]), left.y[own]))
+        domains.append(Split(style(left.x[own]), left.y[own]))
         left = left.take(~own)
     shades = np.round(optical.x * (255 / OPTICAL_MOST)).astype(np.uint8)
-    domains.append(RawSamples(resized(shades, MNIST_SIDE), optical.y))
+    domains.append(Split(resized(shades, MNIST_SIDE), optical.y))
 
-    parts: tuple[list[RawSamples], ...] = ([], [])
+    parts: tuple[list[Split], ...] = ([], [])
     for group, domain in enumerate(domains):
         for split, chosen in zip(parts, held_out(domain, spec.test_fraction, folder), strict=True):
             if chosen is not None:
-                split.append(RawSamples(chosen.x, chosen.y, np.full(len(chosen.y), group)))
+                split.append(Split(chosen.x, chosen.y, np.full(len(chosen.y), group)))
     train, test = parts
     names = [str(digit) for digit in range(10)]
     notes = {"groups": [*STYLES, OPTICAL], "test_fraction": spec.test_fraction}

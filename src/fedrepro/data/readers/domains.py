@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
 from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.arrays import unlike
-from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
-from fedrepro.data.readers.images import IMAGE_SUFFIXES, read_images
+from fedrepro.data.readers.content import Content, Progress, Split, joined
+from fedrepro.data.readers.images import IMAGE_SUFFIXES, read_images, resized
 from fedrepro.data.readers.pickled_arrays import read_arrays
-from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import bad_value, refusal
 
 DIGITS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
@@ -43,7 +42,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
         UserError: if a domain or file is missing, or a file contains anything else.
     """
     root = _around(path, scratch, DIGITS)
-    parts: dict[str, list[RawSamples]] = {"train": [], "test": []}
+    parts: dict[str, list[Split]] = {"train": [], "test": []}
     for number, domain in enumerate(DIGITS):
         training = [f"partitions/train_part{part}.pkl" for part in range(spec.parts)]
         for split, names in (("train", training), ("test", ["test.pkl"])):
@@ -52,7 +51,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
                 if not file.is_file():
                     raise lacking(path, f"{domain}/{name}")
                 x, y = _digits(file)
-                parts[split].append(RawSamples(x, y, np.full(len(y), number)))
+                parts[split].append(Split(x, y, np.full(len(y), number)))
         progress((number + 1) / len(DIGITS))
     train, test = (joined(parts[split]) for split in ("train", "test"))
     return Content(train, [str(digit) for digit in range(10)], test, {"groups": list(DIGITS)})
@@ -103,7 +102,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
         groups += [group] * len(images)
         testing += [place < cut for place in range(len(images))]
     x = read_images(files, path, CROPPED, progress, SHORTER)
-    samples = RawSamples(x, np.array(labels, np.int64), np.array(groups, np.int64))
+    samples = Split(x, np.array(labels, np.int64), np.array(groups, np.int64))
     test = np.array(testing)
     return Content(samples.take(~test), names, samples.take(test), {"groups": list(PACS)})
 

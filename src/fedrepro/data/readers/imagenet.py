@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.arrays import read_npz, unlike
-from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
+from fedrepro.data.readers.arrays import npz_arrays, unlike
+from fedrepro.data.readers.content import Content, Progress, Split, joined
 from fedrepro.support.errors import bad_value, refusal, refuse_unknown
 from fedrepro.support.files import read_text
 
@@ -66,9 +66,9 @@ def _classes(path: Path) -> dict[str, int]:
     return classes
 
 
-def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
+def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Split:
     """A file's images of the classes whose entry in `numbers` is not -1."""
-    labels, pixels = read_npz(path, ("labels", "data"))
+    labels, pixels = npz_arrays(path, ("labels", "data")).values()
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
         wanted = f"uint8 {(len(labels), 3 * side * side)}, {side} x {side} pixels"
         raise unlike(path, "data", pixels, wanted)
@@ -76,4 +76,4 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
         raise refusal(path, f"a label is not in {CLASSES}", "labels")
     wanted = numbers[labels]
     kept = wanted >= 0
-    return RawSamples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
+    return Split(pixels[kept].reshape(-1, 3, side, side), wanted[kept])

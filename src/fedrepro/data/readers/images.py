@@ -20,12 +20,11 @@ from fedrepro.data.readers.content import (
     FIRST,
     Content,
     Progress,
-    RawSamples,
+    Split,
     held_out,
     split_by,
 )
 from fedrepro.data.readers.looks import Look, facts
-from fedrepro.data.readers.scaled import resized
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import files_below, plain
@@ -68,13 +67,13 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """Read MNIST's four files in `folder`."""
 
-    def split(images: str, labels: str) -> RawSamples:
+    def split(images: str, labels: str) -> Split:
         x, y = read_idx(folder / images), read_idx(folder / labels)
         if x.ndim != 3 or y.shape != x.shape[:1]:
             why = f"{y.shape} labels for {x.shape} images"
             raise refusal(folder / labels, why, code="damaged")
         grey = x[:, None]
-        return RawSamples(grey if spec.side is None else resized(grey, spec.side), y)
+        return Split(grey if spec.side is None else resized(grey, spec.side), y)
 
     files = spec.files
     return Content(
@@ -93,7 +92,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
     return Content(train, list(spec.class_names), test, notes)
 
 
-def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
+def pixel_rows(path: Path, height: int, width: int) -> Split:
     """Grey images [n, 1, height, width] as bytes, one a line of a CSV file, the label last."""
     try:
         rows = np.loadtxt(plain(path), delimiter=",", dtype=np.uint8, ndmin=2)
@@ -102,7 +101,7 @@ def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
     if rows.shape[1] != height * width + 1:
         why = f"{rows.shape[1]} columns: expected {height * width + 1}"
         raise refusal(path, why, "columns", rows.shape[1])
-    return RawSamples(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
+    return Split(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
 
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
@@ -141,15 +140,15 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
         owners, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         notes = {"groups": [str(owner) for owner in owners]}
     size = (spec.side, spec.side) if spec.side else None
-    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size, spec.background)
-    images = np.empty((len(table), *first.shape), np.uint8)
+    images = np.empty(0, np.uint8)
     for row, encoded in enumerate(table["jpeg"]):
         image = decode(encoded.as_py(), f"{path}: row {row}", 3, size, spec.background)
-        if image.shape != first.shape:
-            raise bad_value(path, f"row {row}", image.shape, f"{first.shape} as in row 0")
+        images = images if row else np.empty((len(table), *image.shape), np.uint8)
+        if image.shape != images.shape[1:]:
+            raise bad_value(path, f"row {row}", image.shape, f"{images.shape[1:]} as in row 0")
         images[row] = image
         progress((row + 1) / len(table))
-    train, test = split_by(RawSamples(images, labels, group), split, path)
+    train, test = split_by(Split(images, labels, group), split, path)
     return Content(train, list(spec.class_names), test, notes)
 
 
@@ -208,7 +207,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         named = [dict(zip(levels, folder.parts, strict=True)) for _, folder in pairs]
         y = np.array([classes.index(name["class"]) for name in named], np.int64)
         group = np.array([clients.index(name["client"]) for name in named]) if clients else None
-        splits[split] = RawSamples(x, y, group)
+        splits[split] = Split(x, y, group)
     train, test = splits["train"], splits["test"] if files["test"] else None
     notes: dict[str, Any] = {"groups": clients} if clients else {}
     if test is None:
@@ -395,6 +394,18 @@ def _on(background: Background, image: Image.Image) -> Image.Image:
     """
     layer = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", layer.size, background), layer)
+
+
+def resized(images: NDArray[np.uint8], side: int) -> NDArray[Any]:
+    """Resize uint8 images [n, c, height, width] to [n, c, side, side], c 1 or 3.
+
+    The result is that of torchvision's Resize on Pillow images, whose bilinear filter antialiases.
+    """
+    result = np.empty((len(images), images.shape[1], side, side), np.uint8)
+    for row, image in enumerate(images):
+        pixels = Image.fromarray(image.transpose(1, 2, 0) if len(image) > 1 else image[0])
+        result[row] = _array(pixels, (side, side))
+    return result
 
 
 def _array(pixels: Image.Image, size: tuple[int, int] | None) -> NDArray[Any]:

@@ -7,6 +7,7 @@ use them instead (`given_test`).
 
 import string
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.support.errors import refusal
 from fedrepro.support.files import read_json
 
@@ -102,7 +103,8 @@ def read_leaf_shakespeare(
         return before, characters.numbers("".join(y))
 
     content = _together(path, scratch, before_and_next, list(characters.ALPHABET))
-    return characters.as_tokens(content)
+    # Bytes would be treated as images.
+    return replace(content, train=replace(content.train, x=content.train.x.astype(np.int32)))
 
 
 def _together(
@@ -127,7 +129,7 @@ def _together(
     if len({x.dtype for x in images}) > 1:  # bytes of some, fractions of others
         images = [x if x.dtype == np.float32 else x.astype(np.float32) / 255 for x in images]
     numbers = {name: at for at, name in enumerate(names)}
-    train = RawSamples(
+    train = Split(
         np.concatenate(images),
         np.concatenate([y for *_, y in samples]),
         np.repeat([numbers[user] for user, *_ in samples], sizes),

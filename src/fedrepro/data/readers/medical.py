@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import HeartDisease, Isic
 from fedrepro.data.fetching.archives import opened
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import bad_value, refusal, refuse_unknown
@@ -68,7 +68,7 @@ def read_heart_disease(
     }
     x = np.column_stack([np.asarray(column, np.float64) for column in features.values()])
     return Content(
-        train=RawSamples(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
+        train=Split(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
         class_names=["healthy", "heart disease"],
         notes={
             "features": list(features),
@@ -108,7 +108,7 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
     images = {path.stem: path for path in sorted(opened(archive, scratch).rglob("*.jpg"))}
     paths = [images.get(name, scratch / f"{name}.jpg") for name in table["image"]]
     return Content(
-        train=RawSamples(
+        train=Split(
             read_images(paths, archive, spec.side, progress, spec.shorter),
             table[list(spec.class_names)].to_numpy().argmax(axis=1),
             table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),

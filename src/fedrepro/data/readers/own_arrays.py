@@ -24,7 +24,7 @@ from fedrepro.data.readers.content import (
     FIRST,
     Content,
     Progress,
-    RawSamples,
+    Split,
     held_out,
     split_by,
 )
@@ -102,7 +102,7 @@ def content_of(
     group = None
     if "client" in arrays:
         notes["groups"], group = _names(arrays["client"], "client", where)
-    everything = RawSamples(x, labels, group)
+    everything = Split(x, labels, group)
     if "split" in arrays:
         _names(arrays["split"], "split", where)
         train, test = split_by(everything, arrays["split"], where)

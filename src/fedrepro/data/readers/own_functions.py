@@ -33,10 +33,8 @@ def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -
         raise refusal(file, f"returned a {kind}: expected {wanted}", spec.function, kind)
     x = made.get("x")
     inputs = x if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
-    several = {f"{SEVERAL}{name}": values for name, values in inputs.items()}
-    made = {
-        **{name: values for name, values in made.items() if name != "x" or not several},
-        **several,
-    }
+    if inputs:
+        others = {name: values for name, values in made.items() if name != "x"}
+        made = others | {f"{SEVERAL}{name}": values for name, values in inputs.items()}
     arrays = {str(name): np.asarray(values) for name, values in made.items()}
     return content_of(arrays, spec.task, spec.test_fraction, file)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
 from fedrepro.data.readers.columns import of_classes
-from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples
+from fedrepro.data.readers.content import FIRST, Content, Progress, Split
 from fedrepro.data.readers.own_arrays import PARQUET, content_of, parquet_arrays
 from fedrepro.data.readers.tables import header_of, table_of
 from fedrepro.data.readers.texts import MARKS, UNKNOWN
@@ -51,7 +51,7 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     rows = content_of(arrays, task, spec.test_fraction, path)
     if spec.tokenizer not in SPLITTERS:
         every = _by_transformers(spec, texts.tolist(), path)
-        parts = [_taken(part, every[part.x[:, 0]]) for part in _parts(rows)]
+        parts = [replace(part, x=every[part.x[:, 0]]) for part in _parts(rows)]
         return _with(rows, parts, spec, texts, "")
     split = SPLITTERS[spec.tokenizer]
     tokens = [split(text) for text in texts]
@@ -71,13 +71,13 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     return replace(content, class_names=names, notes=notes)
 
 
-def _parts(content: Content) -> list[RawSamples]:
+def _parts(content: Content) -> list[Split]:
     return [content.train, *([content.test] if content.test else [])]
 
 
 def _with(
     rows: Content,
-    parts: Sequence[RawSamples],
+    parts: Sequence[Split],
     spec: Text,
     texts: Strings,
     vocabulary: str,
@@ -96,19 +96,15 @@ def _with(
     return Content(parts[0], names, test, rows.notes, understood)
 
 
-def _taken(part: RawSamples, x: NDArray[Any]) -> RawSamples:
-    return RawSamples(x, part.y, part.group)
-
-
-def _padded(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawSamples:
+def _padded(part: Split, ids: Sequence[Sequence[int]], length: int) -> Split:
     """The first ``length`` tokens of each text."""
     x = np.full((len(ids), length), PADDING, np.int32)
     for row, each in enumerate(ids):
         x[row, : len(each)] = each[:length]
-    return _taken(part, x)
+    return replace(part, x=x)
 
 
-def _pieces(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawSamples:
+def _pieces(part: Split, ids: Sequence[Sequence[int]], length: int) -> Split:
     """Pieces of ``length`` tokens, and for each token the next one."""
     x, y, texts = [], [], []
     for row, each in enumerate(ids):
@@ -120,7 +116,7 @@ def _pieces(part: RawSamples, ids: Sequence[Sequence[int]], length: int) -> RawS
             y.append(piece[1:])
             texts.append(row)
     group = None if part.group is None else part.group[texts]
-    return RawSamples(np.array(x, np.int32), np.array(y, np.int64), group)
+    return Split(np.array(x, np.int32), np.array(y, np.int64), group)
 
 
 def _columns(spec: Text, path: Path) -> dict[str, Strings]:

@@ -8,7 +8,7 @@ import numpy as np
 from fedrepro.data.catalogue.kinds import Plays
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.support.errors import refusal, unreadable
 from fedrepro.support.files import read_text
 
@@ -47,25 +47,23 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
         UserError: if the archive contains no plays, or a play can't be read.
     """
     archive = folder / spec.archive.name
-    roles, samples = [], []
+    spoken = []
     for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
         try:
             for role, lines in speeches(read_text(path)).items():
                 x, y = characters.windows(" ".join(lines), spec.length, spec.most)
                 if len(y):
-                    roles.append(f"{path.stem}/{role}")
-                    samples.append((x, y))
+                    spoken.append((f"{path.stem}/{role}", x, y))
         except ValueError as error:
             raise unreadable(f"{archive}: {path.name}", error, "a play") from None
-    if not roles:
+    if not spoken:
         wanted = "expected plays with speakers as **NAME**"
         raise refusal(archive, f"{spec.folder}: {wanted}", spec.folder, code="missing")
-    order = sorted(range(len(roles)), key=roles.__getitem__)
-    train = RawSamples(
-        np.concatenate([samples[at][0] for at in order]),
-        np.concatenate([samples[at][1] for at in order]),
-        np.repeat(np.arange(len(roles)), [len(samples[at][1]) for at in order]),
+    spoken.sort(key=lambda role: role[0])
+    names, before, following = zip(*spoken, strict=True)
+    train = Split(
+        np.concatenate(before, dtype=np.int32),  # bytes would be treated as images
+        np.concatenate(following),
+        np.repeat(np.arange(len(names)), list(map(len, following))),
     )
-    names = [roles[at] for at in order]
-    content = Content(train, list(characters.ALPHABET), notes={"groups": names})
-    return characters.as_tokens(content)
+    return Content(train, list(characters.ALPHABET), notes={"groups": [*names]})

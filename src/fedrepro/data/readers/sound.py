@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.support.errors import refusal, refuse_unknown, unreadable
 from fedrepro.support.files import plain, read_text
 
@@ -45,7 +45,7 @@ def read_speech_commands(
     speakers = np.array([path.name.partition("_nohash_")[0] for path in clips])
     names, group = np.unique(speakers, return_inverse=True)
     return Content(
-        train=RawSamples(x, np.array([numbers[path.parent.name] for path in clips]), group),
+        train=Split(x, np.array([numbers[path.parent.name] for path in clips]), group),
         class_names=list(spec.class_names),
         notes={"groups": names.tolist()},
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Synthetic
-from fedrepro.data.readers.arrays import read_npz, unlike
-from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.arrays import npz_arrays, unlike
+from fedrepro.data.readers.content import Content, Progress, Split, held_out
 from fedrepro.support.errors import unreadable
 from fedrepro.support.files import read_json
 
@@ -19,7 +19,7 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
     Raises:
         UserError: if a file is missing or damaged, or not an export.
     """
-    x, y = read_npz(path / IMAGES, ("x", "y"))
+    x, y = npz_arrays(path / IMAGES, ("x", "y")).values()
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[1] not in (1, 3):
         raise unlike(path / IMAGES, "x", x, "uint8 (samples, 1 or 3, height, width)")
     if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
@@ -29,5 +29,5 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
         names = [str(name) for name in about["class_names"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise unreadable(path / DATASHEET, error, "a datasheet") from None
-    train, test = held_out(RawSamples(x, y), spec.test_fraction, path)
+    train, test = held_out(Split(x, y), spec.test_fraction, path)
     return Content(train, names, test, {"test_fraction": spec.test_fraction})

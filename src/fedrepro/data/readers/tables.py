@@ -21,7 +21,7 @@ from fedrepro.data.readers.content import (
     LARGEST,
     Content,
     Progress,
-    RawSamples,
+    Split,
     held_out,
     split_by,
 )
@@ -74,7 +74,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         group_names = names.tolist()
     understood = columns.facts(spec, table)
     features = _with_indicators(features, path)
-    everything = RawSamples(features.to_numpy(np.float64), labels, group)
+    everything = Split(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
         wanted = (
             "`test_fraction: 0` and no `split`: use the partition's `test_fraction`, with which "
@@ -104,8 +104,8 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
 
 
 def _scaled(
-    spec: TabularCsv, train: RawSamples, test: RawSamples | None
-) -> tuple[list[RawSamples], dict[str, Any]]:
+    spec: TabularCsv, train: Split, test: Split | None
+) -> tuple[list[Split], dict[str, Any]]:
     """The parts without gaps, standardised where ``spec`` asks for it, and the notes on it."""
     known = np.isfinite(train.x)
     mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -323,7 +323,7 @@ def _place_of(spec: TabularCsv, table: pd.DataFrame, row: int) -> str:
     return f"row {row + 1}" if pd.isna(client) else f"row {row + 1} ({spec.group} {client})"
 
 
-def _filled(samples: RawSamples, mean: np.ndarray) -> RawSamples:
+def _filled(samples: Split, mean: np.ndarray) -> Split:
     """The samples with means for missing numbers, and where these are."""
     missing = ~np.isfinite(samples.x)
     x = np.where(missing, mean, samples.x)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.support.errors import refusal, unreadable
 
@@ -35,7 +35,7 @@ def read_question_pairs(
     x = np.array([[pair.ids, pair.attention_mask] for pair in pairs], np.int32)
     doctors, group = np.unique(table["doctor"].to_numpy(), return_inverse=True)
     return Content(
-        train=RawSamples(x, table["label"].to_numpy(np.int64), group),
+        train=Split(x, table["label"].to_numpy(np.int64), group),
         class_names=["different", "same"],
         notes={"groups": doctors.tolist(), "words": tokenizer.get_vocab_size()},
     )
@@ -94,7 +94,7 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
         return [vocabulary.get(word, UNKNOWN) for word in words]
 
     return Content(
-        train=RawSamples(
+        train=Split(
             np.array([numbers(x) for _, x, _, _ in known], np.int32),
             np.array([numbers(y) for _, _, y, _ in known], np.int64),
             np.array([user for user, _, _, _ in known], np.int64),

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import TinyImageNet
 from fedrepro.data.fetching.archives import lacking, opened_around
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import refuse_unknown
 from fedrepro.support.files import read_text
@@ -39,5 +39,5 @@ def read_tiny_imagenet(
         testing.append((root / "val" / "images" / image, numbers[name]))
     paths, labels = zip(*training, *testing, strict=True)
     x = read_images(paths, archive, spec.side, progress)
-    samples, tested = RawSamples(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
+    samples, tested = Split(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
     return Content(samples.take(~tested), names, samples.take(tested))
