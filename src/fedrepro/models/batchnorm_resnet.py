@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.residual import Residual
 
 
 def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
@@ -18,23 +19,15 @@ def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[
     ]
 
 
-class ResidualBlock(nn.Module):
-    """ReLU of the sum of some layers and a shortcut; a 1x1 convolution if the shape changes.
+class ResidualBlock(Residual):
+    """ReLU of the sum of some layers and a shortcut; a 1x1 convolution if the shape changes."""
 
-    Args:
-        reshaped: whether the shape changes.
-    """
-
-    def __init__(
-        self, layers: list[nn.Module], inputs: int, outputs: int, stride: int, reshaped: bool
-    ) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-        shortcut = normalised(inputs, outputs, 1, stride) if reshaped else []
-        self.shortcut = nn.Sequential(*shortcut)
+    def __init__(self, layers: list[nn.Module], inputs: int, outputs: int, stride: int) -> None:
+        reshaped = stride > 1 or inputs != outputs
+        super().__init__(layers, normalised(inputs, outputs, 1, stride) if reshaped else [])
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.relu(self.layers(x) + self.shortcut(x))
+        return functional.relu(super().forward(x))
 
 
 def basic(inputs: int, channels: int, stride: int) -> ResidualBlock:
@@ -44,7 +37,7 @@ def basic(inputs: int, channels: int, stride: int) -> ResidualBlock:
         nn.ReLU(),
         *normalised(channels, channels, 3),
     ]
-    return ResidualBlock(layers, inputs, channels, stride, stride > 1 or inputs != channels)
+    return ResidualBlock(layers, inputs, channels, stride)
 
 
 def bottleneck(inputs: int, channels: int, stride: int) -> ResidualBlock:
@@ -57,17 +50,13 @@ def bottleneck(inputs: int, channels: int, stride: int) -> ResidualBlock:
         nn.ReLU(),
         *normalised(channels, outputs, 1),
     ]
-    return ResidualBlock(layers, inputs, outputs, stride, stride > 1 or inputs != outputs)
-
-
-def _body(channels_in: int) -> list[nn.Module]:
-    return [*normalised(channels_in, 64, 3), nn.ReLU()]
+    return ResidualBlock(layers, inputs, outputs, stride)
 
 
 def resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """ResNet-18 with BatchNorm: 11,173,962 parameters for 10 classes, 11,220,132 for 100."""
     require_image("ResNet-18", input_shape)
-    layers, inputs = _body(input_shape[0]), 64
+    layers, inputs = [*normalised(input_shape[0], 64, 3), nn.ReLU()], 64
     for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [basic(inputs, channels, stride), basic(channels, channels, 1)]
         inputs = channels
@@ -78,7 +67,7 @@ def resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 def resnet50(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """ResNet-50 with BatchNorm: 23,520,842 parameters for 10 classes."""
     require_image("ResNet-50", input_shape)
-    layers, inputs = _body(input_shape[0]), 64
+    layers, inputs = [*normalised(input_shape[0], 64, 3), nn.ReLU()], 64
     for channels, stride, blocks in ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3)):
         for block in range(blocks):
             layers.append(bottleneck(inputs, channels, 1 if block else stride))

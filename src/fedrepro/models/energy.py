@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.residual import Residual
 
 WIDTH = 64
 
@@ -61,19 +62,11 @@ class PowerIterationLinear(SpectralLinear):
         return left @ self.weight @ right
 
 
-class _Block(nn.Module):
+def _block(inputs: int, outputs: int, stride: int, act: type[nn.Module]) -> Residual:
     """Two 3x3 convolutions and a shortcut, without activation of their sum."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int, act: type[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            *_normalised(inputs, outputs, 3, stride), act(), *_normalised(outputs, outputs, 3)
-        )
-        same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Sequential(*([] if same else _normalised(inputs, outputs, 1, stride)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+    layers = [*_normalised(inputs, outputs, 3, stride), act(), *_normalised(outputs, outputs, 3)]
+    same = stride == 1 and inputs == outputs
+    return Residual(layers, [] if same else _normalised(inputs, outputs, 1, stride))
 
 
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
@@ -89,10 +82,10 @@ def _resnet10(
         nn.Conv2d(input_shape[0], WIDTH, 3, padding=1, bias=False),
         nn.GroupNorm(WIDTH // 4, WIDTH),
         act(),
-        _Block(WIDTH, WIDTH, 1, act),
-        _Block(WIDTH, 2 * WIDTH, 2, act),
-        _Block(2 * WIDTH, 4 * WIDTH, 2, act),
-        _Block(4 * WIDTH, 8 * WIDTH, 2, act),
+        _block(WIDTH, WIDTH, 1, act),
+        _block(WIDTH, 2 * WIDTH, 2, act),
+        _block(2 * WIDTH, 4 * WIDTH, 2, act),
+        _block(4 * WIDTH, 8 * WIDTH, 2, act),
         nn.GroupNorm(WIDTH, 8 * WIDTH),
         act(),
         nn.Flatten(),

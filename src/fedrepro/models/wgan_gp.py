@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.discriminators import judging
+from fedrepro.models.residual import Residual
 from fedrepro.support.errors import bad_value
 
 
@@ -36,53 +37,31 @@ def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)
 
 
-class _Up(nn.Module):
+def _up() -> Residual:
     """A block of the generator, which doubles height and width."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.BatchNorm2d(WIDTH),
-            nn.ReLU(),
-            nn.Upsample(scale_factor=2),
-            _same(WIDTH, WIDTH),
-            nn.BatchNorm2d(WIDTH),
-            nn.ReLU(),
-            _same(WIDTH, WIDTH),
-        )
-        self.shortcut = nn.Sequential(nn.Upsample(scale_factor=2), _same(WIDTH, WIDTH, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+    layers = [
+        nn.BatchNorm2d(WIDTH),
+        nn.ReLU(),
+        nn.Upsample(scale_factor=2),
+        _same(WIDTH, WIDTH),
+        nn.BatchNorm2d(WIDTH),
+        nn.ReLU(),
+        _same(WIDTH, WIDTH),
+    ]
+    return Residual(layers, [nn.Upsample(scale_factor=2), _same(WIDTH, WIDTH, 1)])
 
 
-class _First(nn.Module):
+def _first(channels: int) -> Residual:
     """The critic's first block, which halves height and width; the image gets no activation."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            _same(channels, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), nn.AvgPool2d(2)
-        )
-        self.shortcut = nn.Sequential(nn.AvgPool2d(2), _same(channels, WIDTH, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+    layers = [_same(channels, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), nn.AvgPool2d(2)]
+    return Residual(layers, [nn.AvgPool2d(2), _same(channels, WIDTH, 1)])
 
 
-class _Block(nn.Module):
+def _block(halves: bool) -> Residual:
     """A later block of the critic, which halves height and width, or keeps them."""
-
-    def __init__(self, halves: bool) -> None:
-        super().__init__()
-        pool = [nn.AvgPool2d(2)] if halves else []
-        self.layers = nn.Sequential(
-            nn.ReLU(), _same(WIDTH, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), *pool
-        )
-        self.shortcut = nn.Sequential(*([_same(WIDTH, WIDTH, 1), *pool] if halves else []))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+    pool = [nn.AvgPool2d(2)] if halves else []
+    layers = [nn.ReLU(), _same(WIDTH, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), *pool]
+    return Residual(layers, [_same(WIDTH, WIDTH, 1), *pool] if halves else [])
 
 
 class _MeanPool(nn.Module):
@@ -100,17 +79,17 @@ def wgan_gp_resnet(input_shape: tuple[int, ...], outputs: int) -> Adversaries:
     generator = nn.Sequential(
         nn.Linear(128, 4 * 4 * WIDTH),
         nn.Unflatten(1, (WIDTH, 4, 4)),
-        *(_Up() for _ in range(3)),
+        *(_up() for _ in range(3)),
         nn.BatchNorm2d(WIDTH),
         nn.ReLU(),
         _same(WIDTH, input_shape[0]),
         nn.Tanh(),
     )
     critic = nn.Sequential(
-        _First(input_shape[0]),
-        _Block(halves=True),
-        _Block(halves=False),
-        _Block(halves=False),
+        _first(input_shape[0]),
+        _block(halves=True),
+        _block(halves=False),
+        _block(halves=False),
         _MeanPool(),
         nn.Linear(WIDTH, 1),
     )
