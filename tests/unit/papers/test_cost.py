@@ -228,11 +228,11 @@ def test_a_cost_that_is_not_counted_says_why_and_names_its_entry() -> None:
     known = {"table": "17", "setting": "s", "method": "FedGO", "metric": "m", "entry": "A17"}
     for value in (None, "words"):
         hole = table_costs._costing(
-            printed_cell, table_costs.Cost(value=value, hole="why", **known)
+            printed_cell, table_costs.Cell(value=value, hole="why", **known)
         )
         assert (hole.value, hole.hole, hole.entry, hole.verdict) == (None, "why", "A17", None)
     ours = table_costs._costing(
-        printed_cell, table_costs.Cost(value=2.5 * printed_cell.mean, hole="", **known)
+        printed_cell, table_costs.Cell(value=2.5 * printed_cell.mean, hole="", **known)
     )
     assert (ours.value, ours.hole, ours.entry) == (2.5 * printed_cell.mean, "", "A17")
     assert ours.verdict is not None and ours.verdict.word == "differs"

@@ -33,6 +33,7 @@ from fedrepro.models.discriminators import (
     discriminator_resnet8,
 )
 from fedrepro.models.wgan_gp import wgan_gp_resnet
+from fedrepro.papers.fedgo.cost_cell import Cell
 from fedrepro.papers.fedgo.counting import MIB, multiply_adds, parameters, sent_bytes, weights
 
 IMAGE = (3, 32, 32)
@@ -269,24 +270,6 @@ def server_leaks(variant: Variant) -> str:
 
 
 # --- the tables ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A printed cell, by its keys in reports/papers/fedgo, and our content for it.
-
-    Attributes:
-        value: a number or the cell's words; None if missing, with the reason in ``hole``.
-        entry: the discrepancy that explains a difference from print; or "".
-    """
-
-    table: str
-    setting: str
-    method: str
-    metric: str
-    value: float | str | None
-    hole: str = ""
-    entry: str = ""
 
 
 def _word(extra: float, whole: float) -> str:

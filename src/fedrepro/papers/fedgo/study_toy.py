@@ -170,7 +170,10 @@ def study() -> dict[str, Any]:
         "server_points": [[round(x, 2), round(y, 2)] for x, y in first.given.tolist()],
         "regions": {name: regions(model, toy).tolist() for name, model in first.servers.items()},
         "accuracy": {
-            name: [_accuracy(toy, seed, each.servers[name]) for seed, each in _by_seed(played)]
+            name: [
+                _accuracy(toy, seed, each.servers[name])
+                for seed, each in zip(SEEDS, played, strict=True)
+            ]
             for name in first.servers
         },
         "nearest": {
@@ -192,10 +195,6 @@ class _Nearest(nn.Module):
         near = -torch.cdist(points, torch.tensor(CENTRES))
         own = functional.one_hot(torch.tensor(CLASS_OF)).bool()  # [centres, classes]
         return near[:, :, None].masked_fill(~own, -torch.inf).amax(1)
-
-
-def _by_seed(played: Sequence[Played]) -> list[tuple[int, Played]]:
-    return list(zip(SEEDS, played, strict=True))
 
 
 def _accuracy(toy: Toy, seed: int, model: nn.Module) -> float:

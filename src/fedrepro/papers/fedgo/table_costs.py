@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.fedgo.cost_cell import Cell
 from fedrepro.report.cells.computed import ComputedCell, Found, hole
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import judge_computed
@@ -15,23 +16,10 @@ NOT_COUNTED = "not counted yet"
 
 
 @dataclass(frozen=True)
-class Cost:
-    """A cell of :mod:`fedrepro.papers.fedgo.study_cost`, by its printed keys."""
-
-    table: str
-    setting: str
-    method: str
-    metric: str
-    value: float | str | None
-    hole: str
-    entry: str
-
-
-@dataclass(frozen=True)
 class Costs:
     """The study's file."""
 
-    cells: tuple[Cost, ...] = ()
+    cells: tuple[Cell, ...] = ()
 
 
 def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[PrintedCell]) -> Found:
@@ -58,14 +46,14 @@ def _is_trained(cell: PrintedCell) -> bool:
     return cell.unit == "percent"
 
 
-def _costing(cell: PrintedCell, cost: Cost) -> ComputedCell:
+def _costing(cell: PrintedCell, cost: Cell) -> ComputedCell:
     if not isinstance(cost.value, float):
         return hole(cell, cost.hole, cost.entry)
     verdict = judge_computed(cell, cost.value)
     return ComputedCell(cell, cost.value, None, "", verdict, cost.entry)
 
 
-def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str], Cost]:
+def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str], Cell]:
     """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None

@@ -45,7 +45,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
         lines = {
             term: Line(name, points)
             for term, name, values in zip(terms, names, series, strict=True)
-            if (points := [pair for pair in zip(rounds, values, strict=True) if _known(pair[1])])
+            if (points := [at for at in zip(rounds, values, strict=True) if math.isfinite(at[1])])
         }
         for group in figure.show:
             shown = [lines[term] for term in group if term in lines]
@@ -88,10 +88,6 @@ def _columns(
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise damaged(path, error) from None
     return rounds, series
-
-
-def _known(value: float) -> bool:
-    return math.isfinite(value)
 
 
 def _number(value: float) -> str:
