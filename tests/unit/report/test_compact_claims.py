@@ -20,7 +20,6 @@ from fedrepro.report.cells.cell import (
     TableRow,
 )
 from fedrepro.report.cells.compact import (
-    by_seed,
     judge_compact,
     lasts_of,
     pairs_of,
@@ -110,17 +109,17 @@ def run_of(seed: int, value: float | None, state: RunStatus = "finished", **more
 
 def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
     cell = cell_of(run_of(1, 12.0), run_of(2, None), run_of(3, None, "diverged"))
-    assert by_seed(cell.result, last=30) == {1: 12.0, 2: 30.0}
-    assert by_seed(cell.result) == {1: 12.0}
+    assert cell.result.current_by_seed(30) == {1: 12.0, 2: 30.0}
+    assert cell.result.current_by_seed() == {1: 12.0}
     never = cell_of(run_of(1, None), run_of(2, None))
-    assert by_seed(never.result, last=30) == {1: 30.0, 2: 30.0}
+    assert never.result.current_by_seed(30) == {1: 30.0, 2: 30.0}
     # Of several methods the best counts, which is none where none arrives.
     several = replace(never, result=replace(never.result, methods=("fedavg", "fedprox")))
-    assert by_seed(several.result, last=30) == {}
+    assert several.result.current_by_seed(30) == {}
     other = replace(
         cell.result, runs=(*cell.result.runs, replace(run_of(4, 9.0), method="fedprox"))
     )
-    assert by_seed(other, last=30) == {1: 12.0, 2: 30.0}
+    assert other.current_by_seed(30) == {1: 12.0, 2: 30.0}
 
 
 def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
@@ -155,7 +154,7 @@ def test_nor_do_their_divergences() -> None:
 
 def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
     other = run_of(2, 2.0, code="made by other code: core"), run_of(3, 3.0, changed=("rounds",))
-    assert by_seed(cell_of(run_of(1, 1.0), *other).result) == {1: 1.0}
+    assert cell_of(run_of(1, 1.0), *other).result.current_by_seed() == {1: 1.0}
 
 
 def test_only_tables_of_rounds_have_a_last_round(bench: Workbench) -> None:

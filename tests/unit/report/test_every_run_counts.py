@@ -15,7 +15,6 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell
-from fedrepro.report.cells.compact import by_seed
 from fedrepro.report.cells.readings import Answer, Both, in_both_readings
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.table import table_page
@@ -82,8 +81,8 @@ def test_a_seed_made_otherwise_is_not_averaged_with_the_current_ones(
     assert ("lr_decay" if by == "configuration" else "core") in left_out.why
     assert f"seed {odd} " in cell.result.trouble
     assert (
-        by_seed(cell.result)
-        == by_seed(cell.result, last=300)
+        cell.result.current_by_seed()
+        == cell.result.current_by_seed(300)
         == {run.seed: run.value for run in cell.result.runs if run.state == "finished"}
     )
 

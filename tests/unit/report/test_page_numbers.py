@@ -21,7 +21,7 @@ from fedrepro.measures.base import Quantity
 from fedrepro.measures.registry import SETS
 from fedrepro.report import datasheet
 from fedrepro.report.cells import coverage
-from fedrepro.report.cells.cell import CellRun
+from fedrepro.report.cells.cell import CellRun, Result
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.cells.league import ALL, Entry, League, Match, PlayedMatch, Standing
 from fedrepro.report.pages import (
@@ -141,7 +141,7 @@ def test_numbers_of_today_alone_are_compared(
 ) -> None:
     odd = CellRun("m", 2, "finished", "", 60.0, False, changed, "f", None, code)
     runs = (replace(odd, seed=1, value=50.0, changed=(), code=""), odd)
-    result = SimpleNamespace(n=2, setting="s/a", chosen="m", runs_of_the_chosen=runs)
+    result = Result("s/a", ("m",), "m", {}, runs, None, "", 2, 55.0, None, None)
     cell = SimpleNamespace(verdict=SimpleNamespace(is_of_current_runs=True) if verdict else None)
     quantity = Quantity("accuracy", "%", True, lambda record: [])
     found = compare._entry(cell, result, "M", quantity, "paper", "A", "a.html")  # type: ignore[arg-type]

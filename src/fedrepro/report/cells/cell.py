@@ -106,6 +106,21 @@ class Result:
         """The numbers of the chosen method, in printed units."""
         return {run.seed: run.value for run in self.runs_of_the_chosen if run.value is not None}
 
+    def current_by_seed(self, last: float | None = None) -> dict[int, float]:
+        """The numbers that claims, comparisons and the league count: of current runs only.
+
+        Args:
+            last: what counts for a finished run that never reached the target. Leaving such seeds
+                out would leave out the worst ones.
+        """
+        runs = self.runs_of_the_chosen or (self.runs if len(self.methods) == 1 else ())
+        current = (run for run in runs if not run.stale)
+        values = {
+            run.seed: last if run.value is None and run.state == "finished" else run.value
+            for run in current
+        }
+        return {seed: value for seed, value in values.items() if value is not None}
+
     @property
     def lost_seeds(self) -> bool:
         """True if a run of the chosen method has ended without a number, which its mean lacks.

@@ -90,10 +90,8 @@ def _side(printed: PrintedCell, index: CellIndex) -> Side:
     cell = index.get(_name_of(printed))
     if cell is None:
         return Side(name, {})
-    values = {}
-    if cell.verdict is None or cell.verdict.is_of_current_runs:
-        values = cell.result.by_seed
-    return Side(name, values, cell.result.diverged)
+    whole = cell.verdict is None or cell.verdict.is_of_current_runs
+    return Side(name, cell.result.current_by_seed() if whole else {}, cell.result.diverged)
 
 
 def _judge_counted(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
+from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.cells.tables import rounds_of_both
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -132,11 +132,11 @@ def _check(table: Table, selector: CompactSelector, file: object, key: str) -> N
                 raise bad_value(file, f"{key}.{kind}", pattern, expected, labels)
 
 
-def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[int | None]:
+def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[float | None]:
     """For each cell of a table of rounds until a target, the last round of its runs; else None."""
     target = workbench.table(system, item, "compact")
     return [
-        workbench.setting(cell.setting).rounds if isinstance(cell.metric, RoundsTo) else None
+        float(workbench.setting(cell.setting).rounds) if isinstance(cell.metric, RoundsTo) else None
         for cell in target.cells
     ]
 
@@ -153,9 +153,9 @@ def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, floa
     for cell, computed, last in zip(target.cells, table.cells, lasts, strict=True):
         both = rounds_of_both(workbench, cell)
         if both is None:
-            values.append(by_seed(computed.result, last))
+            values.append(computed.result.current_by_seed(last))
             continue
-        own, rival = (by_seed(result, last) for result in both)
+        own, rival = (result.current_by_seed(last) for result in both)
         values.append({seed: rival[seed] / own[seed] for seed in own if seed in rival})
     return values
 
@@ -166,19 +166,3 @@ def _is_impossible(cell: TableCell) -> bool:
     return bool(runs) and all(
         run.state == "finished" and run.value is None and not run.stale for run in runs
     )
-
-
-def by_seed(result: Result, last: int | None = None) -> dict[int, float]:
-    """A result's numbers by seed that are of today's configuration and code.
-
-    Args:
-        last: what counts for a finished run that never reached the target. Leaving such seeds out
-            would leave out the worst ones.
-    """
-    runs = result.runs_of_the_chosen or (result.runs if len(result.methods) == 1 else ())
-    values = {}
-    for run in runs:
-        value = run.value if run.value is not None or run.state != "finished" else last
-        if value is not None and not run.stale:
-            values[run.seed] = float(value)
-    return values

@@ -115,19 +115,19 @@ class Entry:
     @classmethod
     def of(cls, name: str, result: Result, seeds: Sequence[int]) -> "Entry":
         """A method's numbers by seed, of today's configuration and code only."""
-        runs = {run.seed: run for run in result.runs if run.seed in seeds}
-        today = {seed: run for seed, run in runs.items() if not run.stale}
-        values = {seed: run.value for seed, run in sorted(today.items()) if run.value is not None}
+        runs = [run for run in result.runs if run.seed in seeds]
+        by_seed = sorted(result.current_by_seed().items())
+        values = {seed: value for seed, value in by_seed if seed in seeds}
         method = result.methods[0]
-        if any(run.state == "diverged" for run in today.values()):
+        if any(run.state == "diverged" and not run.stale for run in runs):
             return cls(name, method, values, "diverged", diverged=True)
         if len(values) == len(seeds):
             return cls(name, method, values)
         why = f"{len(values)} of {len(seeds)} seeds" if values else "no result"
-        stale = [run for run in runs.values() if run.stale]
-        failed = [run for run in today.values() if run.value is None and run.state != "not run"]
+        stale = [run.stale for run in runs if run.stale]
+        failed = [run for run in runs if run.value is None and run.state != "not run"]
         if stale:
-            why += f"; {stale[0].stale}"
+            why += f"; {stale[0]}"
         elif failed:
             why += f"; seed {failed[0].seed} {failed[0].why}"
         return cls(name, method, values, why)

@@ -43,8 +43,6 @@ from fedrepro.support.grouping import grouped
 from fedrepro.support.scoped_cache import ScopedCache, read_once
 
 NOT_RUN = "not run"
-NO_NUMBER: dict[str, Any] = {"n": 0, "mean": None, "std": None, "half_width": None}
-
 
 _computed = ScopedCache[tuple[str, str, str], ComputedTable]()
 _compared = ScopedCache[tuple[Path, RunKey], tuple[list[Difference], str]]()
@@ -235,13 +233,15 @@ def _speed_up(own: Result, rival: Result) -> Result:
     values = [run.value for run in runs if run.value is not None]
     ours = Estimate.of(values) if values else None
     troubles = _troubles([[run for run in runs if run.method == own.chosen]])
-    return replace(
-        own,
-        runs=runs,
-        hole=None if ours else troubles or own.hole or NOT_RUN,
-        trouble=troubles if ours else "",
-        **(asdict(ours) if ours else NO_NUMBER),
-    )
+    return replace(own, runs=runs, **_number(ours, troubles, own.hole or NOT_RUN))
+
+
+def _number(ours: Estimate | None, troubles: str, hole: str = NOT_RUN) -> dict[str, Any]:
+    """The fields of a result that have its number or, without one, why it is missing."""
+    if ours is None:
+        missing = {"n": 0, "mean": None, "std": None, "half_width": None}
+        return {**missing, "hole": troubles or hole, "trouble": ""}
+    return {**asdict(ours), "hole": None, "trouble": troubles}
 
 
 def result_of(
@@ -292,7 +292,6 @@ def result_of(
         troubles = "; ".join(filter(None, (troubles, f"the best method is chosen by {of}")))
     if chosen:
         troubles = "; ".join(filter(None, (troubles, _not_of_today(by_method[chosen]))))
-    ours = estimates[chosen] if chosen else None
     every = tuple(run for runs in by_method.values() for run in runs)
     return Result(
         setting=setting,
@@ -300,9 +299,7 @@ def result_of(
         chosen=chosen,
         tried={method: estimate.mean for method, estimate in estimates.items()},
         runs=every,
-        hole=None if chosen else troubles or NOT_RUN,
-        trouble=troubles if chosen else "",
-        **(asdict(ours) if ours else NO_NUMBER),
+        **_number(estimates[chosen] if chosen else None, troubles),
         precision=precisions[chosen] if chosen else "",
         apart=not chosen and any(run.state == "left out" for run in every),
     )

@@ -200,13 +200,8 @@ def _entry(
     verdict = None if scale == "demo" else cell.verdict
     if not result.n or (verdict and not verdict.is_of_current_runs):
         return None
-    values = {
-        run.seed: run.value
-        for run in result.runs_of_the_chosen
-        if run.value is not None and not run.stale
-    }
     runs = (result.setting, result.chosen)
-    return Entry(column, quantity, scale, place, address, runs, values)
+    return Entry(column, quantity, scale, place, address, runs, result.current_by_seed())
 
 
 def _meeting(workbench: Workbench, entry: Entry, rival: Entry, seeds: Sequence[int]) -> Meeting:
