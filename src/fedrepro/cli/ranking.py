@@ -40,6 +40,7 @@ from fedrepro.support.errors import COMMAND_LINE, Interrupted, bad_argument, lis
 from fedrepro.support.files import sync_disk
 from fedrepro.support.grouping import grouped
 from fedrepro.support.interruption import asked_to_stop
+from fedrepro.support.numbers import with_interval, with_spread
 from fedrepro.support.printing import counted, sentence_case
 from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
@@ -355,18 +356,12 @@ def _mean(entry: Entry | None, decimals: int) -> str:
     mean = entry.estimate if entry else None
     if mean is None:
         return entry.why if entry else ""
-    half = mean.half_width
-    spread = "" if half is None else f" ± {half:.{decimals}f}"
-    return f"{mean.mean:z.{decimals}f}{spread}"
+    return with_spread(mean.mean, mean.half_width, decimals)
 
 
 def _in_words(lead: PairedTest | None, decimals: int) -> str:
     """A lead, such as ``+1.20 [+0.40, +2.00]``; "" without one."""
-    if lead is None:
-        return ""
-    form = f"+.{decimals}f"
-    interval = "" if lead.low is None else f" [{lead.low:{form}}, {lead.high:{form}}]"
-    return f"{lead.lead:{form}}{interval}"
+    return with_interval(lead.lead, lead.interval, f"{{:+.{decimals}f}}".format) if lead else ""
 
 
 def _remarks(league: League) -> Iterator[str]:

@@ -14,9 +14,9 @@ from fedrepro.report.papers.insight import Address, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.numbers import MINUS
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-MINUS = "\N{MINUS SIGN}"
 
 
 class Number(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis, text
 from fedrepro.report.drawing.style import HIGH, ON_SURFACE, SERIES_COLOURS, STRONG
+from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for
 
 WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
@@ -25,7 +26,7 @@ def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
     """Horizontal bars from zero, each with its name on the left and its value on the right."""
     names = [bar.name for bar in drawn]
     places = [number + 0.5 for number in range(len(drawn))]
-    texts = [f"{bar.value:z.{decimals}f}" for bar in drawn]
+    texts = [fixed(bar.value, decimals) for bar in drawn]
     behind = 10 + CHARACTER * max(map(len, texts))
     room = 8 + CHARACTER * max(map(len, names))
     most = max(0.0, *(max(bar.high, bar.value) for bar in drawn))
@@ -84,10 +85,9 @@ def matrix(
         for column, value in enumerate(line):
             share = 0.0 if value is None else 0.06 + 0.64 * _part(value, least, most)
             box = frame.box(column, row + 1, column + 1, row)
-            number = "–" if value is None else f"{value:z.{decimals}f}"
             place = frame.x(column + 0.5), frame.y(row + 0.5) + 4.5
             parts.append(f'<path d="{box}" fill="{HIGH}" fill-opacity="{share:.3g}"/>')
-            parts.append(text(*place, number, fill=ON_SURFACE))
+            parts.append(text(*place, fixed(value, decimals), fill=ON_SURFACE))
             if (row, column) in framed:
                 outline = f'stroke="{ON_SURFACE}" stroke-width="1.5"'
                 frames.append(f'<path d="{box}" fill="none" {outline}/>')

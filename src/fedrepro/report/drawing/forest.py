@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from fedrepro.report.drawing.frame import MINUS, Axis, text
+from fedrepro.report.drawing.frame import Axis, text
 from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
+from fedrepro.support.numbers import MINUS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
 Interval = tuple[float, float, float]  # low, mean, high

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from html import escape
 
 from fedrepro.report.drawing.style import GRID, INK, LOW
+from fedrepro.support.numbers import MINUS, THIN
 
 TEXT = 13  # pixels, as in the library's charts
 LARGEST = 1.5  # the largest magnification of a chart
 CHARACTER = 0.61 * TEXT  # the greatest width of a digit, as the page's font is not known
-MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _written(value: float, step: float, all_ticks: Sequence[float]) -> str:
     if step >= 1e5 or max(map(abs, all_ticks)) < 1e-3:
         return f"{round(value / step) * step:.3g}".replace("e+0", "e").replace("-", MINUS)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    text = f"{value:,.{decimals}f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    text = f"{value:,.{decimals}f}".replace(",", THIN)
     return text.replace("-", MINUS) if float(f"{value:.{decimals}f}") else text.lstrip("-")
 
 

@@ -15,12 +15,13 @@ from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
-from fedrepro.report.pages.templates import MINUS, THIN, figure
+from fedrepro.report.pages.templates import figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published
 from fedrepro.support.grouping import grouped
+from fedrepro.support.numbers import MINUS, THIN, with_interval
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 # Of a verdict's bar; others are grey rings.
@@ -91,12 +92,7 @@ class ClaimView:
 
 
 def _lead_of(test: PairedTest | None) -> str:
-    if test is None:
-        return ""
-    if test.interval is None:
-        return _plain(test.lead)
-    low, lead, high = map(_plain, test.interval)
-    return f"{lead} [{low}, {high}]"
+    return with_interval(test.lead, test.interval, _plain) if test else ""
 
 
 def _plain(lead: float) -> str:

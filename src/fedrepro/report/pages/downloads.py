@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.row_best import Best
+from fedrepro.support.numbers import with_spread
 
 HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
@@ -18,11 +19,12 @@ HEADER = (
     "selected_on_test_data",
     "demo_setting", "demo", "demo_half_width_95", "demo_seeds", "note",
 )  # fmt: skip
+PLUS_MINUS = r"$\pm$"
 # Characters that LaTeX needs escaped.
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": r"$\pm$",
+    "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": PLUS_MINUS,
     "−": "$-$", "–": "--", "×": r"$\times$", "β": r"$\beta$", "γ": r"$\gamma$", "ε": r"$\epsilon$",
     "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$", "∞": r"$\infty$",
     "≤": r"$\le$", "≥": r"$\ge$",
@@ -126,9 +128,7 @@ def _printed(cell: TableCell, best: bool) -> str:
 def _ours(cell: TableCell, decimals: int, best: bool) -> str:
     if cell.result.mean is None:
         return ""
-    text = f"{cell.result.mean:z.{decimals}f}"
-    if cell.result.half_width is not None:
-        text += f" $\\pm$ {cell.result.half_width:.{decimals}f}"
+    text = with_spread(cell.result.mean, cell.result.half_width, decimals, PLUS_MINUS)
     sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
     shown = f"\\textbf{{{text}}}" if best else text
     there, of = cell.result.n, len(cell.result.runs_of_the_chosen)

@@ -9,11 +9,12 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
-from fedrepro.report.pages.downloads import in_latex, rows_as_csv, tabular
+from fedrepro.report.pages.downloads import PLUS_MINUS, in_latex, rows_as_csv, tabular
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers.references import References
 from fedrepro.support.grouping import grouped
 from fedrepro.support.names import Composition
+from fedrepro.support.numbers import with_spread
 from fedrepro.support.printing import counted
 
 PAGE = Path("league.html")
@@ -211,8 +212,7 @@ def _in_latex(entry: Entry | None, decimals: int) -> str:
     mean = entry.estimate if entry else None
     if mean is None:
         return "diverged" if entry and entry.diverged else "--"
-    spread = "" if mean.half_width is None else f" $\\pm$ {mean.half_width:.{decimals}f}"
-    return f"{mean.mean:z.{decimals}f}{spread}"
+    return with_spread(mean.mean, mean.half_width, decimals, PLUS_MINUS)
 
 
 def as_json(league: League) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from markupsafe import Markup, escape
 
 from fedrepro.report.pages.footer import software
 from fedrepro.support.files import write_atomically
+from fedrepro.support.numbers import MINUS, MISSING, THIN, fixed
 from fedrepro.support.packaged import CONFIG, ORIGIN, own_or_packaged
 from fedrepro.support.printing import counted, sentence_case
 
 SITE = Path("reports/site")
 TEMPLATES = Path("reports/templates")
-MINUS = "\N{MINUS SIGN}"
-THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 class Renderer:
@@ -106,7 +105,7 @@ def compile_all(root: Path) -> None:
 
 def number(value: float | None, decimals: int = 2) -> str:
     """A value with its decimals, or a dash."""
-    return "–" if value is None else f"{value:z.{decimals}f}".replace("-", MINUS)
+    return fixed(value, decimals).replace("-", MINUS)
 
 
 def spelt(count: int) -> str:
@@ -118,7 +117,7 @@ def spelt(count: int) -> str:
 
 def signed(value: float | None, decimals: int = 2) -> str:
     """A difference with its sign."""
-    return "–" if value is None else f"{value:+.{decimals}f}".replace("-", MINUS)
+    return MISSING if value is None else f"{value:+.{decimals}f}".replace("-", MINUS)
 
 
 def figure(value: float) -> str:

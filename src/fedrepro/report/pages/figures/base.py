@@ -12,6 +12,7 @@ from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.grouping import grouped
+from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for
 
 
@@ -52,10 +53,10 @@ def result_at(
     return result_of(workbench, full, runs, metric.quantity, summary)
 
 
-def in_figures(values: Collection[float]) -> list[str]:
+def in_figures(values: Collection[float | None]) -> list[str]:
     """Numbers of a row of a figure's table, with the decimals that suit them."""
     decimals = decimals_for(values)
-    return [f"{value:z.{decimals}f}" for value in values]
+    return [fixed(value, decimals) for value in values]
 
 
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for, sentence_case
 
 
@@ -53,6 +54,5 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         ):
             drawn.say(f"{panel.label}: {said}")
         for name, row in zip(y, values, strict=True):
-            cells = ("–" if value is None else f"{value:z.{decimals}f}" for value in row)
-            drawn.rows.append((panel.label, name, *cells))
+            drawn.rows.append((panel.label, name, *(fixed(value, decimals) for value in row)))
     return drawn
