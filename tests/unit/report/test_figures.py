@@ -369,8 +369,8 @@ def test_bars_and_lines_name_the_runs_that_are_missing(bench: Workbench) -> None
             name.upper() for name in SETTINGS
         ]
         assert len(page["drawn"].rows) == 2
-        assert [hole["why"] for hole in page["holes"]] == ["not run", "not run"]
-        assert "strong" in page["holes"][0]["name"]
+        assert [hole.why for hole in page["holes"]] == ["not run", "not run"]
+        assert "strong" in page["holes"][0].run.method
 
 
 def test_partitions_are_drawn_without_runs(bench: Workbench) -> None:

@@ -210,9 +210,7 @@ def test_a_setting_names_its_best_method_and_those_that_are_not_shown_to_be_behi
     played = played_of("m", numbers, higher_is_better)
     row = league_page._setting(bench_of_settings(), played)
     assert row["best"].name == "Best" and row["near"] == ["Near"]
-    assert (row["partition"], row["clients"], row["share"], row["rounds"]) == (
-        "two classes", 7, 0.5, 9
-    )  # fmt: skip
+    assert row["setting"].rounds == 9
     nobody = league_page._setting(bench_of_settings(), played_of("m", {}))
     assert nobody["best"] is None and nobody["near"] == []
 
@@ -226,28 +224,28 @@ def test_the_page_of_the_league_has_each_match_s_own_rank_lead_and_strip() -> No
                      own="Own", setting="s/c", group="other")  # fmt: skip
     league = league_of(one, two, flat, own="Own")
     page = league_page._page(bench_of_settings(), league, References())
-    assert [row["rank"] for row in page["rows"]] == [2.0, 2.0, 1.0]
-    assert [row["lead"].lead for row in page["rows"]] == pytest.approx([10.0, -6.0, 10.0])
-    assert [bool(row["strip"]) for row in page["rows"]] == [True, True, False]
+    assert [played.ranks["Own"] for played, *_ in page["rows"]] == [2.0, 2.0, 1.0]
+    assert [lead.lead for _, lead, _ in page["rows"]] == pytest.approx([10.0, -6.0, 10.0])
+    assert [bool(strip) for *_, strip in page["rows"]] == [True, True, False]
     # The widest interval just fits; the other one is drawn on its scale.
     reach = max(
         max(abs(played.lead("Own").low), abs(played.lead("Own").high)) for played in (one, two)
     )
-    for played, row in zip((one, two), page["rows"], strict=False):
+    for played, (_, _, strip) in zip((one, two), page["rows"], strict=False):
         low, high = played.lead("Own").low, played.lead("Own").high
-        path = row["strip"].rpartition('stroke-width="2"')[0].rpartition('d="M')[2]
+        path = strip.rpartition('stroke-width="2"')[0].rpartition('d="M')[2]
         left, right = float(path.partition(",")[0]), float(path.partition("H")[2].partition('"')[0])
         assert (left, right) == pytest.approx(
             (100 + 94 * low / reach, 100 + 94 * high / reach), abs=0.06
         )
-    assert page["widened"] and not page["preliminary"]
+    assert page["widened"] and not league.preliminary
     assert [(group["name"], group["local"]) for group in page["groups"]] == [
         ("skew", False), ("other", True)
     ]  # fmt: skip
     few = league_of(played_of("few", {"Own": (6.0, 1.0), "FedAvg": (5.0, 3.0)}, own="Own",
                               seeds=(1, 2, 3)), own="Own")  # fmt: skip
     page = league_page._page(bench_of_settings(), few, References())
-    assert page["preliminary"] and not page["widened"]  # fewer seeds have one look
+    assert few.preliminary and not page["widened"]  # fewer seeds have one look
 
 
 def test_standings_count_settings_not_matches_and_rank_their_own_method() -> None:

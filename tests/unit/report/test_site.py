@@ -118,7 +118,7 @@ def test_a_paper_s_own_methods_come_first() -> None:
     ):
         target = bench.table(system, item, "demo")
         made = table_page(bench, target, tables.compute(bench, target, papers), papers)
-        names = made["columns"]
+        names = [column.label for column in made["table"].columns]
         assert [names[number] for number in sorted(made["own"])][: len(own)] == own
         assert [names[number] for number in made["shown"]][: len(first)] == first
 

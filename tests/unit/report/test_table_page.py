@@ -177,7 +177,7 @@ def test_a_cell_links_to_its_exact_setting(made: Made, text: str) -> None:
 def test_further_readings_are_columns_that_can_be_switched_on() -> None:
     """One table has them all; what follows the switch is a matter of style alone."""
     content = landed("superfed", "table_2_3", "paper")[-1]
-    assert [content["columns"][number] for number in content["folded"]] == [
+    assert [content["table"].columns[number].label for number in content["folded"]] == [
         "SuPerFed-MM, λ = 0.5", "SuPerFed-LM, λ = 0.5"
     ]  # fmt: skip
     style = (ROOT / "reports/templates/assets/site.css").read_text(encoding="utf-8")
@@ -222,7 +222,7 @@ def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:
     """Not of the row's metric: mixtures of clients' models are marks, with the cells' numbers."""
     _, table, content = landed("superfed", "table_2_3", "paper")
     row = content["rows"][2]
-    assert row.label == "MNIST, 500 clients"
+    assert row.head.label == "MNIST, 500 clients"
     panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
     seen = 0
     for cell in row.cells:

@@ -39,43 +39,22 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
     if shared and drawn.panels:
         drawn.caption += f" Of {', '.join(shared)}: the shared model; clients have their own."
     return {
-        "title": figure.title,
+        "target": target,
         "drawn": drawn,
         "png": has_png(),
-        "scale": target.scale,
-        "study": target.figure.study,
-        "runs": len(target.runs),
         "finished": sum(record.state == "finished" for record in records),
-        "of_runs": bool(target.runs),
         "needs_demo": not target.runs and bool(figure.needs("paper")),
-        "name": f"{target.system}/{target.item}",
-        "of_analyses": bool(target.analyses),
         "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
-        "holes": _holes(records),
+        "holes": [record for record in records if record.state != "finished"],
         "printed_figure": published.figure_of(target.system, target.item),
         "others": _others(workbench, records),
         **about(published, target.system, target.item, ""),
     }
 
 
-def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
-    """Runs without a result, each with the reason."""
-    return [
-        {
-            "name": f"{record.run.setting} {record.run.method}, seed {record.run.seed}",
-            "why": record.why,
-        }
-        for record in records
-        if record.state != "finished"
-    ]
-
-
-def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str, str]]:
+def _others(workbench: Workbench, records: Iterable[RunRecord]) -> dict[str, str]:
     """Results of this machine that are not of today's configuration and code, with the reason."""
-    differing = []
-    for record in records:
-        own = record.state == "finished" and not record.reference
-        if own and (why := in_words(of_another(workbench, record))):
-            differing.append({"name": record.run.name, "why": why})
-    return differing
+    own = (record for record in records if record.state == "finished" and not record.reference)
+    reasons = {record.run.name: in_words(of_another(workbench, record)) for record in own}
+    return {name: why for name, why in reasons.items() if why}

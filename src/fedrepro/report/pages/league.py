@@ -44,28 +44,16 @@ def _page(workbench: Workbench, league: League, works: References) -> dict[str, 
     ]
     drawn = iter(strips(intervals) if intervals else ())
     return {
-        "own": league.own,
+        "league": league,
         "rows": [
-            {
-                "played": played,
-                "own": played.entry(league.own),
-                "lead": lead,
-                "strip": next(drawn) if lead and lead.low is not None else "",
-                "rank": played.ranks.get(league.own or ""),
-            }
+            (played, lead, next(drawn) if lead and lead.low is not None else "")
             for played, lead in zip(league.played, leads, strict=True)
         ],
         "groups": _groups(league),
         "settings": [_setting(workbench, played) for played in league.played],
         "sources": _sources(workbench, league, works),
         "standings": {standing.group: _drawn(league, standing) for standing in league.standings},
-        "unable": league.unable,
-        "searched": league.searched,
-        "search": league.search,
-        "about": league.about,
-        "preliminary": league.preliminary,
         "widened": bool(intervals) and not league.preliminary,
-        "left_out": league.left_out,
         "baseline": BASELINE_LABEL,
     }
 
@@ -78,11 +66,7 @@ def _setting(workbench: Workbench, played: PlayedMatch) -> dict[str, Any]:
     leads = {name: played.lead(best, name) for name in scores if name != best}
     return {
         "played": played,
-        "dataset": setting.dataset,
-        "partition": setting.partition.scheme.replace("_", " "),
-        "clients": setting.partition.clients,
-        "share": setting.participation,
-        "rounds": setting.rounds,
+        "setting": setting,
         "best": played.entry(best),
         "near": [name for name, lead in leads.items() if lead and not lead.is_above(0.0)],
     }

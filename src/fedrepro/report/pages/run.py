@@ -64,7 +64,6 @@ def run_page(
     }
     return {
         "record": record,
-        "run": record.run,
         "answers": answers,
         "headlines": headlines,
         "methods": list(Composition.parse(composition).names),
@@ -90,9 +89,7 @@ def run_page(
             *((f"{name}, version", value) for name, value in flatten(manifest.get("packages", {}))),
         ],
         "commits": commits_of(manifest),
-        "version": manifest.get("packages", {}).get("fedrepro"),
         "files": files,
-        "hashes": list(manifest.get("files", {}).items()),
     }
 
 

@@ -70,16 +70,11 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
             )
         )
     return {
-        "title": search.title,
+        "target": target,
         "views": views,
         "measure": _words(target),
-        "unit": search.metric.quantity.unit,
-        "summary": search.summary,
-        "share": f"{100 * search.validation:g}",
-        "setting": target.setting,
         "keys": list(dict.fromkeys(key for method in search.methods for key in method.keys)),
         "stands_in": target.scale == "demo" and search.demo is not None,
-        "scale": target.scale,
         "seeds": {scale: workbench.seeds(scale, target.system, search.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         **about(published, target.system, target.item, ""),

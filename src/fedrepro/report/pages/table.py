@@ -72,14 +72,6 @@ class RowView:
     above: "RowView | None"
     scene: row_figures.Scene | None
 
-    @property
-    def label(self) -> str:
-        return self.head.label
-
-    @property
-    def unit(self) -> str:
-        return self.head.unit
-
 
 @dataclass
 class Stage:
@@ -128,7 +120,6 @@ def table_page(
         "unprinted": table.scale == "compact" or not (counts["printed"] or uncovered),
         "scales": scales_of(workbench, published, target, table, demo=counts["demo"] > 0),
         "rows": _rows(workbench, target, table, best_of_rows(target, table, [*shown, *folded])),
-        "columns": [column.label for column in table.columns],
         "own": own,
         "shown": shown,
         "folded": folded,
