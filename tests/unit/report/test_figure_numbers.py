@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrepro.config.figures import Charts, HeatMap, Trend
+from fedrepro.config.figures import Charts, HeatMap, Shown, Trend
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import CellRun, Result, comparable
 from fedrepro.report.drawing import sheet
@@ -57,8 +57,9 @@ def result(setting: str, method: str, values: Mapping[int, float]) -> Result:
 def given(monkeypatch: pytest.MonkeyPatch, module: Any, made: Mapping[Any, Any]) -> None:
     """Let a figure find these values by seed, by setting and method; none elsewhere."""
 
-    def found(_bench: Any, _target: Any, setting: str, methods: Any, *_: Any) -> Result:
-        return result(setting, methods[0], made.get((setting, methods[0]), {}))
+    def found(_bench: Any, _target: Any, shown: Shown, *_: Any) -> Result:
+        method = shown.methods[0]
+        return result(shown.setting, method, made.get((shown.setting, method), {}))
 
     monkeypatch.setattr(module, "result_at", found)
 
@@ -143,7 +144,7 @@ def test_bars_span_the_seeds_of_the_best_method(monkeypatch: pytest.MonkeyPatch)
         "columns": [{"label": name, "method": name} for name in ("fedavg", "fedprox", "none")],
     })  # fmt: skip
     made = {("s", "fedavg"): {1: 10.0, 2: 40.0, 3: 13.0}, ("s", "fedprox"): {2: 30.0}}
-    given(monkeypatch, bars, made)
+    given(monkeypatch, base, made)
     drawn = bars.draw(None, target(), figure)
     assert [row[2:] for row in drawn.rows] == [
         ("fedavg", "21.00", "10.00", "40.00", "3"), ("fedprox", "30.00", "30.00", "30.00", "1")

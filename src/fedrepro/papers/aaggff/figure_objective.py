@@ -8,20 +8,18 @@ from fedrepro.papers.aaggff.kinds import Objective
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings
 from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import find_run
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn:
-    names = [column.label for column in figure.columns]
     drawn = Drawn(
         "The sum, over all rounds so far and the clients of each, of p times loss before training; "
         "p is the decision with which the round begins. Smaller is better. The mean over seeds; "
         "the band spans lowest to highest.",
         ("Setting", "Function", "Rounds", "Cumulative objective", "Lowest", "Highest", "Seeds"),
-        key=key_of(names),
+        names=[column.label for column in figure.columns],
     )
     last: list[tuple[str, dict[str, float]]] = []
     for label, setting in distinct_settings(figure.panels, target):
@@ -44,8 +42,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
         if lines:
             ended = "; ".join(f"{line.name} {line.points[-1][1]:.4g}" for line in lines)
             words = f"Cumulative objective by round, {label}, setting {setting}: {ended}."
-            svg = curves.draw(lines, description=words, names=names, unit="")
-            drawn.panels.append(Panel(label, svg))
+            drawn.add_lines(label, lines, words, unit="")
             last.append((label, {line.name: line.points[-1][1] for line in lines}))
     drawn.sees = leaders(last, higher_is_better=False)
     return drawn

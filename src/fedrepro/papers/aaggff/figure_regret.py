@@ -12,8 +12,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Regret
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings
 from fedrepro.run.derived_files import damaged, read_as
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
@@ -43,7 +42,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
         "the regret of the linearised decision losses. The band spans the lowest to the "
         "highest seed.",
         ("Setting", "Clients", "Rounds", "Regret", "Bound", "Rounds above the bound"),
-        key=key_of(names),
+        names=names,
     )
     for label, setting in distinct_settings(figure.panels, target):
         runs = (RunKey(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
@@ -65,8 +64,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
         clients = max(account.clients for account in accounts)
         shown = ", ".join(f"{name} {end:.3g}" for name, end in zip(names, ends, strict=False))
         words = f"{label}, setting {setting}: after the last round {shown}."
-        svg = curves.draw(lines, description=words, names=names, unit="")
-        drawn.panels.append(Panel(f"{label}, {clients} clients", svg))
+        drawn.add_lines(f"{label}, {clients} clients", lines, words, unit="")
         if len(ends) == 2 and ends[1]:
             drawn.say(
                 f"{label}: at the end, the regret is "

@@ -9,10 +9,8 @@ from pydantic import Field
 from fedrepro.config.targets import FigureTarget, joint_analysis
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Averaging
-from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, key_of, titled
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, titled
 from fedrepro.run.derived_files import read_as
 
 
@@ -40,13 +38,12 @@ class Averages:
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn:
-    names = [place.label for place in figure.panels]
     drawn = Drawn(
         "By number: the mean over groups of consecutive clients, in a circle, for the first seed. "
         "By similarity: every kept round, with the linear CKA of the clients' outputs and the "
         "error of the average of all of them, means over seeds.",
         ("Setting", "Round", "CKA", "Error of one client, %", "Of their average, %"),
-        key=key_of(names),
+        names=[place.label for place in figure.panels],
     )
     by_label: dict[str, list[After]] = {}
     for place in figure.panels:
@@ -74,23 +71,23 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
             if after.round == number
         ]
         title = f"After round {number}, by the number of averaged clients"
-        drawn.panels.append(_panel(title, by_number, names, "averaged clients"))
+        _add(drawn, title, by_number, "averaged clients")
     alike = [
         Line(name, points)
         for name, rounds in by_label.items()
         if (points := sorted((after.cka, after.error) for after in rounds if after.cka is not None))
     ]
     if alike:
-        drawn.panels.append(_panel("By the similarity of clients", alike, names, "linear CKA"))
+        _add(drawn, "By the similarity of clients", alike, "linear CKA")
     return drawn
 
 
-def _panel(title: str, lines: list[Line], names: Sequence[str], across: str) -> Panel:
+def _add(drawn: Drawn, title: str, lines: list[Line], across: str) -> None:
     ends = "; ".join(
         f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
     )
     words = f"Test error in percent. {title}: {ends}."
-    return Panel(title, curves.draw(lines, description=words, names=names, across=across))
+    drawn.add_lines(title, lines, words, across=across)
 
 
 def _shown(settings: Sequence[Sequence[After]]) -> list[int]:

@@ -7,10 +7,8 @@ from typing import Any
 from fedrepro.config.targets import FigureTarget, joint_analysis
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Decomposition
-from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, key_of, titled
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, titled
 from fedrepro.run.derived_files import damaged, read_derived
 
 WORDS = {
@@ -28,7 +26,7 @@ WORDS = {
 def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> Drawn:
     terms = [term for group in figure.show for term in group]
     names = [WORDS.get(term, term.replace("_", " ")) for term in terms]
-    drawn = Drawn("", ("Panel", "Round", *names), key=key_of(names))
+    drawn = Drawn("", ("Panel", "Round", *names), names=names)
     about: dict[str, None] = {}
     for place in figure.panels:
         full = f"{target.system}/{place.setting_at(target.scale)}"
@@ -54,9 +52,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
             title = ", ".join(line.name for line in shown)
             ends = ", ".join(f"{line.name} {line.points[-1][1]:.3g}" for line in shown)
             words = f"{place.label}: after round {rounds[-1]:.0f} {ends}."
-            svg = curves.draw(shown, description=words, names=names, unit="")
             apart = f": {title}" if len(figure.show) > 1 else ""
-            drawn.panels.append(Panel(f"{label}{apart}", svg))
+            drawn.add_lines(f"{label}{apart}", shown, words, unit="")
             moved = ", ".join(
                 f"{line.name} from {line.points[0][1]:.3g} to {line.points[-1][1]:.3g}"
                 for line in shown

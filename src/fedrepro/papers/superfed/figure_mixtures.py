@@ -8,21 +8,18 @@ from fedrepro.config.tables import Column
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.superfed.kinds import Mixtures
-from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings
 from fedrepro.run.results import find_run
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
-    names = [column.label for column in figure.columns]
     drawn = Drawn(
         "Accuracy of clients on their own test samples by the weight of the local model in "
         "the mixture: the mean over clients and seeds, with a band of one standard deviation over "
         "clients to either side.",
         ("Panel", "Setting", "Method", "At 0", "Best", "At weight", "At 1"),
-        key=key_of(names),
+        names=[column.label for column in figure.columns],
     )
     for label, setting in distinct_settings(figure.panels, target):
         lines = []
@@ -45,13 +42,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
                 f"{line.name} from {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}"
                 for line in lines
             )
-            svg = curves.draw(
-                lines,
-                description=f"Accuracy in % by weight, {label}, setting {setting}: {words}.",
-                names=names,
-                across="weight of the local model",
-            )
-            drawn.panels.append(Panel(label, svg))
+            words = f"Accuracy in % by weight, {label}, setting {setting}: {words}."
+            drawn.add_lines(label, lines, words, across="weight of the local model")
     return drawn
 
 

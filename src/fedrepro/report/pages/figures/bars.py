@@ -7,7 +7,13 @@ from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, in_figures, result_at, titled
+from fedrepro.report.pages.figures.base import (
+    Drawn,
+    in_figures,
+    mean_and_ends,
+    results_in,
+    titled,
+)
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import decimals_for
 
@@ -19,24 +25,18 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     )
     means = []
     for row in figure.rows:
-        metric, drawn_bars = row.metric or figure.metric, list[Bar]()
+        quantity, drawn_bars = (row.metric or figure.metric).quantity, list[Bar]()
         results: dict[str, Result] = {}
-        quantity = metric.quantity
-        for column in figure.columns:
-            setting = row.setting_for(column.label, target.scale, figure.column_settings)
-            methods = column.methods_at(target.scale)
-            result = result_at(workbench, target, setting, methods, metric, figure.summary)
-            results[column.label] = result
-            values = result.by_seed.values()
-            if result.mean is not None:
-                ends = min(values), max(values)
-                drawn_bars.append(Bar(column.label, result.mean, *ends))
-                numbers = in_figures((result.mean, *ends))
-                drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
+        for shown, result in results_in(workbench, target, figure, row):
+            results[shown.label] = result
+            if numbers := mean_and_ends(result):
+                drawn_bars.append(Bar(shown.label, *numbers))
+                cells = (*in_figures(numbers), str(result.n))
+                drawn.rows.append((row.label, shown.setting, shown.label, *cells))
         if drawn_bars:
             decimals = decimals_for(bar.value for bar in drawn_bars)
-            shown = "; ".join(f"{bar.name} {bar.value:.{decimals}f}" for bar in drawn_bars)
-            words = f"{quantity.words} in {row.setting_at(target.scale)}: {shown}."
+            listed = "; ".join(f"{bar.name} {bar.value:.{decimals}f}" for bar in drawn_bars)
+            words = f"{quantity.words} in {row.setting_at(target.scale)}: {listed}."
             unit = f", {quantity.unit}" if quantity.unit else ""
             svg = charts.bars(drawn_bars, description=words, decimals=decimals)
             means.append((row.label, comparable(results), quantity))

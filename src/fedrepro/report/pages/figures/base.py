@@ -1,14 +1,18 @@
 """The result of drawing a figure, and code that several kinds share."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from fedrepro.config.figures import Charts, Shown
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.grouping import grouped
@@ -23,34 +27,56 @@ class Drawn:
     Attributes:
         caption: what the figure shows.
         sees: what one sees, in a sentence with comparable numbers; "" without numbers.
-        key: the lines' names and styles, if the panels share them.
         header, rows: the numbers behind it.
+        names: of the lines of all panels, in the order of their styles.
     """
 
     caption: str
     header: tuple[str, ...]
     panels: list[Panel] = field(default_factory=list)
     rows: list[tuple[str, ...]] = field(default_factory=list)
-    key: tuple[tuple[str, Style], ...] = ()
+    names: Sequence[str] = ()
     sees: str = ""
+
+    @property
+    def key(self) -> tuple[tuple[str, Style], ...]:
+        """The lines' names and styles, if the panels share them."""
+        return key_of(self.names)
+
+    def add_lines(
+        self, title: str, lines: Sequence[Line], description: str, **options: Any
+    ) -> None:
+        """Add a panel with lines; ``options`` are those of :func:`curves.draw`."""
+        svg = curves.draw(lines, description=description, names=self.names, **options)
+        self.panels.append(Panel(title, svg))
 
     def say(self, sentence: str) -> None:
         """Add a sentence to what one sees."""
         self.sees = f"{self.sees} {sentence}".lstrip()
 
 
-def result_at(
-    workbench: Workbench,
-    target: FigureTarget,
-    setting: str,
-    methods: Sequence[str],
-    metric: Metric,
-    summary: Summary,
-) -> Result:
-    """The number of the best method in a setting at the figure's scale."""
-    full = f"{target.system}/{setting}"
-    runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in methods}
-    return result_of(workbench, full, runs, metric.quantity, summary)
+def result_at(workbench: Workbench, target: FigureTarget, shown: Shown, summary: Summary) -> Result:
+    """A number that a figure shows, over the seeds of its scale."""
+    full = f"{target.system}/{shown.setting}"
+    runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in shown.methods}
+    return result_of(workbench, full, runs, shown.metric.quantity, summary)
+
+
+def results_in(
+    workbench: Workbench, target: FigureTarget, figure: Charts, row: Row
+) -> Iterator[tuple[Shown, Result]]:
+    """The number of each column in a row, and what it is of."""
+    metric = row.metric or figure.metric
+    for column in figure.columns:
+        setting = row.setting_for(column.label, target.scale, figure.column_settings)
+        shown = Shown(column.label, metric, setting, column.methods_at(target.scale))
+        yield shown, result_at(workbench, target, shown, figure.summary)
+
+
+def mean_and_ends(result: Result) -> tuple[float, float, float] | None:
+    """A mean over seeds, and the lowest and the highest seed; None without a number."""
+    values = result.by_seed.values()
+    return None if result.mean is None else (result.mean, min(values), max(values))
 
 
 def in_figures(values: Collection[float | None]) -> list[str]:

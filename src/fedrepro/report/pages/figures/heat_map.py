@@ -1,6 +1,6 @@
 """Heat maps: a number as a function of two hyperparameters."""
 
-from fedrepro.config.figures import HeatMap
+from fedrepro.config.figures import HeatMap, Shown
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import comparable
@@ -24,12 +24,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for panel in figure.panels:
-        results = [
-            [
-                result_at(workbench, target, setting, (name,), figure.metric, figure.summary)
-                for name in row
-            ]
+        shown = [
+            [Shown(panel.label, figure.metric, setting, (name,)) for name in row]
             for row in panel.methods
+        ]
+        results = [
+            [result_at(workbench, target, each, figure.summary) for each in row] for row in shown
         ]
         values = [[result.mean for result in row] for row in results]
         if all(value is None for row in values for value in row):

@@ -10,8 +10,8 @@ from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, distinct_rows, in_figures, key_of, result_at
-from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
+from fedrepro.report.pages.figures.base import Drawn, distinct_rows, in_figures, results_in
+from fedrepro.report.pages.figures.panel import curves_of, description_of
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
@@ -22,31 +22,27 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         else f"The mean over the last {smooth} evaluated rounds; the thin line shows the rounds "
         "themselves; the mean over seeds.",
         ("Panel", "Setting", "Method", "Last value"),
+        names=[column.label for column in figure.columns],
     )
     marked, ends = False, []
-    names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         measure, lines, results = metric.quantity, [], dict[str, Result]()
-        for column in figure.columns:
-            setting = row.setting_for(column.label, target.scale, figure.column_settings)
-            methods = column.methods_at(target.scale)
-            result = result_at(workbench, target, setting, methods, metric, figure.summary)
-            line = curves.average(column.label, curves_of(workbench.root, result, measure))
-            results[column.label] = result
+        for shown, result in results_in(workbench, target, figure, row):
+            line = curves.average(shown.label, curves_of(workbench.root, result, measure))
+            results[shown.label] = result
             if line:
-                begins = averaging_begins(workbench, f"{target.system}/{setting}", methods)
+                full = f"{target.system}/{shown.setting}"
+                begins = averaging_begins(workbench, full, shown.methods)
                 marked |= bool(begins)
                 lines.append(replace(curves.smoothed(line, smooth), begins=begins))
                 last = in_figures([line.points[-1][1]])
-                drawn.rows.append((title, setting, column.label, *last))
+                drawn.rows.append((title, shown.setting, shown.label, *last))
         if lines:
             words = description_of(row.label, lines, measure, row.setting_at(target.scale))
-            svg = curves.draw(lines, description=words, names=names, unit=measure.unit, starts=True)
-            drawn.panels.append(Panel(title, svg))
+            drawn.add_lines(title, lines, words, unit=measure.unit, starts=True)
             whole = comparable(results)
             at_end = {line.name: line.points[-1][1] for line in lines if line.name in whole}
             ends.append((title, at_end, measure))
-    drawn.key = key_of(names)
     drawn.sees = leaders_by_measure(ends, "At the end, by ")
     if marked:
         drawn.caption += (

@@ -5,10 +5,8 @@ import math
 from fedrepro.config.figures import Planes
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn
-from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.report.pages.figures.planes import HEADER, TITLES, numbers, sampled, views
 
 
@@ -30,7 +28,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
             if not points:
                 continue
             first, second = (mark.name for mark in analysis.marks[:2])
-            lines = [Line(kind, points, begins=(0.0, 1.0))]
             ends = analysis.of_marks(kind)
             top = max((value for at, value in points if 0 <= at <= 1), default=math.nan)
             rise = top - max(ends[:2])
@@ -40,9 +37,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
             )
             words = f"{label}: {kind} {ends[0]:.3g} at {first}, {ends[1]:.3g} at {second}."
             unit = "%" if kind == "error" else ""
-            svg = curves.draw(
-                lines, description=words, names=(kind,), unit=unit,
-                across=f"0: {first}, 1: {second}",
-            )  # fmt: skip
-            drawn.panels.append(Panel(f"{label}: {TITLES[kind]}", svg))
+            line = Line(kind, points, begins=(0.0, 1.0))
+            across = f"0: {first}, 1: {second}"
+            drawn.add_lines(f"{label}: {TITLES[kind]}", [line], words, unit=unit, across=across)
     return drawn

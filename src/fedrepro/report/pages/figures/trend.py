@@ -1,15 +1,15 @@
 """Trends: a measure as a function of one quantity, a line per method."""
 
-from fedrepro.config.figures import Trend
+from fedrepro.config.figures import Shown, Trend
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, comparable
-from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, in_figures, key_of, result_at, symbol
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, in_figures, mean_and_ends, result_at, symbol
 from fedrepro.support.printing import counted, sentence_case
+
+Point = tuple[float, tuple[float, float, float]]  # place, and mean, lowest and highest seed
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
@@ -21,7 +21,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
     drawn = Drawn(
         f"{sentence_case(quantity.words)} over the rounds of the table's summary: {spread}.",
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
-        key=key_of(figure.lines),
+        names=figure.lines,
     )
     results: dict[str, dict[str, Result]] = {}
     settings = [one.setting_at(target.scale) for panel in figure.panels for one in panel.points]
@@ -29,43 +29,35 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
         of = counted(len(settings), "point")
         drawn.caption += f" Left out: {left_out} of {of}, which have no small setting."
     for panel in figure.panels:
-        points_of: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
+        points_of: dict[str, list[Point]] = {name: [] for name in figure.lines}
         for point in panel.points:
             setting = point.setting_at(target.scale)
             if setting is None:
                 continue
             for name, method in zip(figure.lines, point.methods, strict=True):
-                result = result_at(
-                    workbench, target, setting, (method,), figure.metric, figure.summary
-                )
-                values = result.by_seed.values()
-                if result.mean is None or not values:
+                shown = Shown(name, figure.metric, setting, (method,))
+                result = result_at(workbench, target, shown, figure.summary)
+                numbers = mean_and_ends(result)
+                if numbers is None:
                     continue
-                points_of[name].append((point.at, [result.mean, min(values), max(values)]))
+                points_of[name].append((point.at, numbers))
                 results.setdefault(f"{panel.label}, {point.at:g}", {})[name] = result
-                numbers = in_figures(points_of[name][-1][1])
-                drawn.rows.append(
-                    (panel.label, f"{point.at:g}", setting, method, *numbers, str(len(values)))
-                )
+                cells = (*in_figures(numbers), str(result.n))
+                drawn.rows.append((panel.label, f"{point.at:g}", setting, method, *cells))
         lines = [_line(name, sorted(points), seeds) for name, points in points_of.items() if points]
         if lines:
             ends = "; ".join(
                 f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
             )
-            svg = curves.draw(
-                lines,
-                description=f"{quantity.words} by {panel.x}, {panel.label}: {ends}.",
-                names=figure.lines,
-                unit=quantity.unit,
-                across=symbol(panel.x),
-            )
-            drawn.panels.append(Panel(panel.label, svg))
+            words = f"{quantity.words} by {panel.x}, {panel.label}: {ends}."
+            across = symbol(panel.x)
+            drawn.add_lines(panel.label, lines, words, unit=quantity.unit, across=across)
     means = [(place, comparable(those)) for place, those in results.items()]
     drawn.sees = leaders(means, quantity.higher_is_better, quantity.unit)
     return drawn
 
 
-def _line(name: str, points: list[tuple[float, list[float]]], seeds: int) -> Line:
+def _line(name: str, points: list[Point], seeds: int) -> Line:
     means = [(at, values[0]) for at, values in points]
     if seeds < 2:
         return Line(name, means)
