@@ -17,7 +17,7 @@ from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.drawing.style import Style
 from fedrepro.report.pages.figures.base import key_of
-from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
+from fedrepro.report.pages.figures.panel import Panel, curves_of, panel_of
 
 
 @dataclass(frozen=True)
@@ -117,16 +117,7 @@ def scene_of(
     names += sorted(marked)
     limits = curves.bounds([lines for _, lines in panels]) if metric.curve.same_axes else None
     drawn = tuple(
-        Panel(
-            title,
-            curves.draw(
-                lines,
-                description=description_of(title, lines, quantity, setting),
-                names=names,
-                limits=limits,
-                unit=quantity.unit,
-            ),
-        )
+        panel_of(title, lines, quantity, setting, names=names, limits=limits)
         for title, lines in panels
     )
     levels = any(line.level is not None for _, lines in panels for line in lines)

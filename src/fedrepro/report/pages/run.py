@@ -12,7 +12,7 @@ from fedrepro.provenance.identity import flatten
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
-from fedrepro.report.pages.figures.panel import Panel, description_of
+from fedrepro.report.pages.figures.panel import Panel, panel_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
@@ -105,8 +105,7 @@ def _chart(record: RunRecord, quantity: Quantity) -> Panel | None:
     line = curves.average(title, [quantity.series(record)])
     if not line or len(line.points) < 2:
         return None
-    description = description_of(title, [line], quantity, record.run.setting)
-    return Panel(title, curves.draw([line], description=description, unit=quantity.unit))
+    return panel_of(title, [line], quantity, record.run.setting)
 
 
 def _further(record: RunRecord, folders: Folders) -> list[Panel]:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result
+from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.run.results import read_run
 
@@ -27,6 +29,14 @@ def curves_of(root: Path, result: Result | None, quantity: Quantity) -> list[Poi
         for run in result.runs_of_the_chosen
         if run.state == "finished"
     ]
+
+
+def panel_of(
+    title: str, lines: Sequence[Line], quantity: Quantity, setting: str, **options: Any
+) -> Panel:
+    """Learning curves as a panel; ``options`` are those of :func:`curves.draw`."""
+    words = description_of(title, lines, quantity, setting)
+    return Panel(title, curves.draw(lines, description=words, unit=quantity.unit, **options))
 
 
 def description_of(title: str, lines: Sequence[Line], quantity: Quantity, setting: str) -> str:
