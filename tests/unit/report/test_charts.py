@@ -19,7 +19,7 @@ def test_a_matrix_names_its_axes_and_frames_its_best_cell(
 ) -> None:
     values = [[1.0, 3.0], [2.0, None]]
     titles = ("across", "upwards")
-    framed = charts.best_places(values, higher_is_better)
+    framed = {(0, 1) if higher_is_better else (0, 0)}
     svg = charts.matrix(
         values, x=("a", "b"), y=("c", "d"), titles=titles, framed=framed, description="A grid."
     )

@@ -15,7 +15,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import search, tables
-from fedrepro.report.drawing import charts
+from fedrepro.report.cells.row_best import best_of
 from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published
@@ -169,10 +169,10 @@ def test_a_claimed_effect_is_over_the_best_rival(better: str) -> None:
 
 
 def test_equal_cells_are_framed_alike_and_empty_ones_never() -> None:
-    values = [[1.0, None], [2.0, 1.0]]
-    assert charts.best_places(values, higher_is_better=False) == {(0, 0), (1, 1)}
-    assert charts.best_places(values, higher_is_better=True) == {(1, 0)}
-    assert charts.best_places([[None]], higher_is_better=True) == set()
+    values = {(0, 0): 1.0, (1, 0): 2.0, (1, 1): 1.0}
+    assert best_of(values, higher_is_better=False) == {(0, 0), (1, 1)}
+    assert best_of(values, higher_is_better=True) == {(1, 0)}
+    assert best_of({}, higher_is_better=True) == set()
 
 
 def test_a_search_selects_the_best(bench: Workbench) -> None:

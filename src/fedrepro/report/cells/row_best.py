@@ -1,10 +1,10 @@
 """The best number of each row: printed, and of ours."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrepro.config.targets import TableTarget
-from fedrepro.report.cells.cell import ComputedTable, comparable
+from fedrepro.report.cells.cell import ComputedTable, Place, comparable
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[in
             for cell in cells
             if cell.column in whole
         }
-        best.append(
-            Best(_best(printed, quantity.higher_is_better), _best(ours, quantity.higher_is_better))
+        both = (
+            best_of(values, quantity.higher_is_better) if len(values) > 1 else frozenset[int]()
+            for values in (printed, ours)
         )
+        best.append(Best(*both))
     return best
 
 
-def _best(values: dict[int, float], higher_is_better: bool) -> frozenset[int]:
-    if len(values) < 2:
-        return frozenset()
-    best = (max if higher_is_better else min)(values.values())
-    return frozenset(column for column, value in values.items() if value == best)
+def best_of(values: Mapping[Place, float], higher_is_better: bool) -> frozenset[Place]:
+    """The places with the best value: of equal ones all."""
+    best = (max if higher_is_better else min)(values.values(), default=None)
+    return frozenset(place for place, value in values.items() if value == best)

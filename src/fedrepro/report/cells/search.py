@@ -16,6 +16,7 @@ from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity, Record
 from fedrepro.report.cells.cell import Result
+from fedrepro.report.cells.row_best import best_of
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import RunRecord
 
@@ -181,10 +182,6 @@ def select(
     scores: Sequence[float | None], higher_is_better: bool, preferred: Sequence[int]
 ) -> int | None:
     """The index of the best score; ties go to a preferred index, then to the first."""
-    known = [score for score in scores if score is not None]
-    best = (max if higher_is_better else min)(known, default=math.nan)
-    order: list[int] = [*preferred, *range(len(scores))]
-    for place in order:
-        if scores[place] == best:
-            return place
-    return None
+    known = {place: score for place, score in enumerate(scores) if score is not None}
+    best = best_of(known, higher_is_better)
+    return next((place for place in (*preferred, *sorted(best)) if place in best), None)

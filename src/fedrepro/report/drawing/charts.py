@@ -94,19 +94,5 @@ def matrix(
     return frame.svg([*parts, *frames], description, grid=False)
 
 
-def best_places(
-    values: Sequence[Sequence[float | None]], higher_is_better: bool
-) -> set[tuple[int, int]]:
-    """The cells (y, x) with the best value; ``higher_is_better`` is True if more is better."""
-    known = [value for row in values for value in row if value is not None]
-    best = max(known, default=None) if higher_is_better else min(known, default=None)
-    return {
-        (row, column)
-        for row, line in enumerate(values)
-        for column, value in enumerate(line)
-        if value is not None and value == best
-    }
-
-
 def _part(value: float, least: float, most: float) -> float:
     return (value - least) / (most - least) if most > least else 0.0

@@ -4,6 +4,7 @@ from fedrepro.config.figures import HeatMap, Shown
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import comparable
+from fedrepro.report.cells.row_best import best_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
@@ -38,10 +39,13 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {quantity.words} by {' and '.join(titles)}, in the table below."
         # Means over fewer seeds are not comparable.
-        whole = [
-            [cell.mean if cell.n == len(target.seeds) else None for cell in row] for row in results
-        ]
-        framed = charts.best_places(whole, quantity.higher_is_better)
+        whole = {
+            (down, across): cell.mean
+            for down, row in enumerate(results)
+            for across, cell in enumerate(row)
+            if cell.mean is not None and cell.n == len(target.seeds)
+        }
+        framed = best_of(whole, quantity.higher_is_better)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         named = {
