@@ -96,6 +96,11 @@ def text(
     )
 
 
+def label(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
+    """Words in the colour and size of the group that they are in."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(words)}</text>'
+
+
 @dataclass(frozen=True)
 class Frame:
     """The layout: a plot of ``width`` by ``height`` pixels with margins.
@@ -156,7 +161,6 @@ class Frame:
             grid: whether to draw grid lines at the ticks.
         """
         right, bottom = self.left + self.width, 8.0 + self.height
-        ink, line = INK, GRID
         whole = (right + self.right, bottom + 42)
         if grid:
             strokes = [f"M{self.left:.1f},{self.y(tick):.1f}H{right:.1f}" for tick in self.up.ticks]
@@ -164,17 +168,15 @@ class Frame:
         else:
             strokes = [f"M{self.x(tick):.1f},{bottom:.1f}v4" for tick in self.across.ticks]
         numbers = [
-            f'<text x="{self.left - 6:.1f}" y="{self.y(tick) + 4.5:.1f}" text-anchor="end">'
-            f"{escape(label)}</text>"
-            for tick, label in zip(self.up.ticks, self.up.labels, strict=True)
+            label(self.left - 6, self.y(tick) + 4.5, words, "end")
+            for tick, words in zip(self.up.ticks, self.up.labels, strict=True)
         ]
         below = [*zip(self.across.ticks, self.across.labels, strict=True)]
-        widest = CHARACTER * (1 + max((len(label) for _, label in below), default=0))
+        widest = CHARACTER * (1 + max((len(words) for _, words in below), default=0))
         every = math.ceil(widest * len(below) / (self.width + widest))
         numbers += [
-            f'<text x="{self.x(tick):.1f}" y="{bottom + 17:.1f}" text-anchor="middle">'
-            f"{escape(label)}</text>"
-            for tick, label in below[:: max(every, 1)]
+            label(self.x(tick), bottom + 17, words, "middle")
+            for tick, words in below[:: max(every, 1)]
         ]
         middle = self.left + self.width / 2
         along = ""
@@ -185,9 +187,7 @@ class Frame:
             f'<svg role="img" aria-label="{escape(description, quote=True)}" '
             f'viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" xmlns="http://www.w3.org/2000/svg" '
             f'font-family="sans-serif" style="max-width:{LARGEST * whole[0]:.0f}px">'
-            f'<path d="{"".join(strokes)}" stroke="{line}" fill="none"/>{"".join(drawn)}'
-            f'<g fill="{ink}" font-size="{TEXT}px">{"".join(numbers)}'
-            f"{along}"
-            f'<text x="{middle:.1f}" y="{bottom + 36:.1f}" text-anchor="middle">'
-            f"{escape(self.title)}</text></g></svg>"
+            f'<path d="{"".join(strokes)}" stroke="{GRID}" fill="none"/>{"".join(drawn)}'
+            f'<g fill="{INK}" font-size="{TEXT}px">{"".join(numbers)}'
+            f"{along}{label(middle, bottom + 36, self.title, 'middle')}</g></svg>"
         )

@@ -5,7 +5,7 @@ Bars connect methods whose mean ranks do not differ significantly.
 
 from html import escape
 
-from fedrepro.report.drawing.frame import CHARACTER, TEXT
+from fedrepro.report.drawing.frame import CHARACTER, TEXT, label
 from fedrepro.report.drawing.style import GRID, INK, SERIES_COLOURS
 from fedrepro.report.papers.ranks import MeanRanks
 
@@ -41,7 +41,7 @@ def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
         _bar(x(ranks.means[group[0]]), x(ranks.means[group[-1]]), TOP + 8 + BAR * number)
         for number, group in enumerate(bars)
     ]
-    labels = [_text(x(rank), TOP - 10, str(rank), "middle") for rank in range(1, most + 1)]
+    labels = [label(x(rank), TOP - 10, str(rank), "middle") for rank in range(1, most + 1)]
     for place, name in enumerate(names):
         first = place < half
         y = under + STEP * (place if first else most - 1 - place) + 8
@@ -53,7 +53,7 @@ def diagram(ranks: MeanRanks, own: str | None, about: str) -> str:
         shown = f"{short} {mean}" if first else f"{mean} {short}"
         where = end - 5 if first else end + 5
         bold = ' font-weight="bold"' if name == own else ""
-        labels.append(_text(where, y + 4.5, shown, "end" if first else "start", bold))
+        labels.append(label(where, y + 4.5, shown, "end" if first else "start", bold))
     parts.append(f'<g fill="{INK}" font-size="{TEXT}px">{"".join(labels)}</g>')
     return "".join([*parts, "</svg>"])
 
@@ -65,16 +65,12 @@ def _critical(ranks: MeanRanks, left: float, step: float) -> str:
     name = f"critical difference {ranks.critical:.2f}"
     return (
         f'<path d="M{left:.1f},19v6m0,-3h{whole:.1f}{arrow}" stroke="{INK}" fill="none"/>'
-        f'<g fill="{INK}" font-size="{TEXT}px">{_text(left, 12, name, "start")}</g>'
+        f'<g fill="{INK}" font-size="{TEXT}px">{label(left, 12, name, "start")}</g>'
     )
 
 
 def _bar(start: float, end: float, y: float) -> str:
     return f'<path d="M{start - 3:.1f},{y}H{end + 3:.1f}" stroke="{INK}" stroke-width="4"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
 
 
 def _fitting(text: str) -> str:
