@@ -73,7 +73,7 @@ def timed(setting: str, seed: int, device: str = "cpu", archived: str = "") -> A
 def test_sums_of_costs_tell_graphics_cards_apart() -> None:
     records = [timed("a", 1, "cuda:1"), timed("a", 2), timed("a", 3, "cuda"), timed("a", 1, "")]
     assert cost._sum(records) == {
-        "wall": 70.0, "cpu": 21.0, "gpu": 40.0, "memory": 300.0, "speed": 2.75,
+        "runs": 4, "wall": 70.0, "cpu": 21.0, "gpu": 40.0, "memory": 300.0, "speed": 2.75,
         "devices": ["cpu", "cuda", "cuda:1", "unknown"],
     }  # fmt: skip
 

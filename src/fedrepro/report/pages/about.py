@@ -7,7 +7,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
-from fedrepro.report.papers.published import Published, System, label_of, split_part
+from fedrepro.report.papers.published import Published, Spread, System, label_of, split_part
 
 
 def about(published: Published, system: str, item: str, table: str) -> dict[str, Any]:
@@ -15,17 +15,7 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
     reference = published.references.of_paper(system)
     return {
         "links": reference[1].links if reference else [],
-        "system": published.systems.get(system)
-        or System.model_validate(
-            {
-                "system": system,
-                "name": system,
-                "title": system,
-                "changes": "",
-                "paper": "",
-                "spread": {"over": "none", "source": "no paper"},
-            }
-        ),
+        "system": published.systems.get(system) or _without_paper(system),
         "item": item,
         "label": label_of(item, table),
         "caption": published.captions.get((system, item)),
@@ -37,6 +27,12 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         ],
         "discrepancies": published.discrepancies(system, item),
     }
+
+
+def _without_paper(system: str) -> System:
+    """A system of one's own."""
+    spread = Spread(over="none", source="no paper")
+    return System(system=system, name=system, title=system, changes="", paper="", spread=spread)
 
 
 def use_of(target: Target, papers: Published) -> dict[str, str]:

@@ -35,16 +35,16 @@ def cost(
             here = [records[run] for run in target.runs if run in records]
             if here:
                 wanted = {*target.required, *(record.run for record in here)}
-                counts = {"runs": len(here), "wanted": len(wanted)}
-                tables.append({**use_of(target, papers), "scale": scale, **counts, **_sum(here)})
+                about = {**use_of(target, papers), "scale": scale, "wanted": len(wanted)}
+                tables.append(about | _sum(here))
     small: dict[RunKey, RunRecord] = {}
     for table in workbench.tables("compact").values():
         records = {run: read_run(workbench.root, run, reference=True) for run in table.runs}
         here = [record for record in records.values() if record.archived and record.timing]
         if here:
             small |= {record.run: record for record in here}
-            counts = {"runs": len(here), "wanted": len(records)}
-            tables.append({**use_of(table, papers), "scale": "compact", **counts, **_sum(here)})
+            about = {**use_of(table, papers), "scale": "compact", "wanted": len(records)}
+            tables.append(about | _sum(here))
     reference = [record for record in reference if record.timing]
     totals = {
         ("Reference results", "paper"): reference,
@@ -69,7 +69,7 @@ def cost(
         "tables": tables,
         "rows": rows,
         "totals": [
-            {"label": label, "scale": scale, "runs": len(those), **_sum(those)}
+            {"label": label, "scale": scale, **_sum(those)}
             for (label, scale), those in totals.items()
             if those
         ],
@@ -79,6 +79,7 @@ def cost(
 def _sum(records: list[RunRecord]) -> dict[str, Any]:
     gpu = [record for record in records if str(record.manifest.get("device", ""))[:4] == "cuda"]
     return {
+        "runs": len(records),
         "wall": sum(float(record.timing.get("wall_seconds", 0)) for record in records),
         "cpu": sum(float(record.timing.get("cpu_seconds", 0)) for record in records),
         "gpu": sum(float(record.timing.get("wall_seconds", 0)) for record in gpu),

@@ -292,7 +292,7 @@ def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
     return How(
         composition,
         tuple(flatten(values)),
-        tuple(f"fedrepro run {result.setting} {method} --seed {seed}" for seed in seeds),
+        tuple(RunKey(result.setting, method, seed).command for seed in seeds),
         next(settings, None),
     )
 
