@@ -213,7 +213,7 @@ class Writer:
                 raise refusal(target.path, "not computed yet: run `fedrepro table`", code="missing")
             template, content = "table.html.j2", table_page(workbench, target, table, published)
             self._table_downloads(page, target, table)
-            records = _runs_of(workbench.root, table)
+            records = table.records(workbench.root, lambda run: run.page)
         elif isinstance(target, FigureTarget):
             template, content = "figure.html.j2", figure_page(workbench, target, published)
             self._figure_downloads(page, content["drawn"], png=content["png"])
@@ -349,9 +349,3 @@ class Writer:
         listed = overview.all_pages(self.published, targets, facts, runs)
         text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
         self.renderer.write_file(Path("assets/pages.js"), f"window.PAGES = {text};\n")
-
-
-def _runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
-    """Every run that a table's JSON links to."""
-    runs = {run.page: (key, run.reference) for key, run in table.runs if run.page}
-    return [read_run(root, key, reference=landed) for key, landed in runs.values()]

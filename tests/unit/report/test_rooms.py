@@ -54,7 +54,7 @@ def test_every_kind_of_figure_has_its_module() -> None:
     ours = {path.stem for path in (REPORT / "pages/figures").glob("*.py")}
     theirs = papers.files_of("figure").keys()
     assert not ours & theirs
-    assert ours | theirs == kinds(Figure) | {"__init__", "base", "panel"}
+    assert ours | theirs == kinds(Figure) | {"__init__", "base"}
 
 
 def test_every_kind_of_table_without_runs_has_its_module() -> None:

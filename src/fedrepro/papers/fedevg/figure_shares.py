@@ -8,8 +8,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedevg.kinds import Shares
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
-from fedrepro.report.pages.figures.base import Drawn
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, Panel
 from fedrepro.run.derived_files import damaged, read_derived
 
 

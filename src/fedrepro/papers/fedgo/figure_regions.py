@@ -9,8 +9,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
-from fedrepro.report.pages.figures.base import Drawn
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, Panel
 from fedrepro.run.derived_files import damaged, read_derived
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server

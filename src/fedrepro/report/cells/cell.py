@@ -5,7 +5,7 @@ scale compact the small one; runs of this machine, or else reference results in 
 may carry a verdict; ``demo`` comes from the smaller demo setting and never does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,7 +18,7 @@ from fedrepro.config.values import Scale
 from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.derived_files import adapter, read_as
-from fedrepro.run.results import RunStatus
+from fedrepro.run.results import RunRecord, RunStatus, read_run
 from fedrepro.support.checksummed_json import in_lines
 from fedrepro.support.printing import decimals_for
 
@@ -255,6 +255,11 @@ class ComputedTable:
     def runs(self) -> list[tuple[RunKey, CellRun]]:
         """The runs of all results, once for each that has them."""
         return [pair for cell in self.cells for result in cell.results for pair in result.by_key]
+
+    def records(self, root: Path, wanted: Callable[[CellRun], object]) -> list[RunRecord]:
+        """The records of those of its runs that are wanted, each once."""
+        keys = dict.fromkeys((key, run.reference) for key, run in self.runs if wanted(run))
+        return [read_run(root, key, reference=landed) for key, landed in keys]
 
     def measure_of(self, cell: TableCell) -> tuple[str, str]:
         """A cell's metric in words, and its unit: its column's own ones, or those of its row."""

@@ -12,7 +12,6 @@ from fedrepro.report.pages.footer import repository, software
 from fedrepro.report.pages.run_files import RUNS_HEADER, identity_of
 from fedrepro.report.pages.table import order_of
 from fedrepro.report.papers.published import Published
-from fedrepro.run.results import RunRecord, read_run
 from fedrepro.support.names import Composition
 
 
@@ -30,7 +29,8 @@ def appendix_of(
     workbench: Workbench, target: TableTarget, published: Published, table: ComputedTable
 ) -> dict[str, str]:
     """The files of a table's export, by name."""
-    records = records_of(workbench, table)
+    over = ("finished", "diverged", "left out")
+    records = table.records(workbench.root, lambda run: run.state in over)
     files = {
         f"{target.item}{end}": text for end, text in texts_of(target, table, published).items()
     }
@@ -39,13 +39,6 @@ def appendix_of(
     files["manifests.json"] = json.dumps(manifests, indent=1) + "\n"
     files["references.bib"] = bibliography_of(workbench, target, published)
     return files
-
-
-def records_of(workbench: Workbench, table: ComputedTable) -> list[RunRecord]:
-    """The runs with results behind a table's cells, each once."""
-    runs = {(key, run.reference): run.state for key, run in table.runs}
-    over = (key for key, state in runs.items() if state in ("finished", "diverged", "left out"))
-    return [read_run(workbench.root, run, reference=landed) for run, landed in over]
 
 
 def bibliography_of(workbench: Workbench, target: TableTarget, published: Published) -> str:

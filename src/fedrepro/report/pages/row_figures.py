@@ -16,8 +16,7 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.drawing.style import Style
-from fedrepro.report.pages.figures.base import key_of
-from fedrepro.report.pages.figures.panel import Panel, curves_of, panel_of
+from fedrepro.report.pages.figures.base import Panel, curves_of, key_of, panel_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fedrepro.provenance.identity import flatten
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
-from fedrepro.report.pages.figures.panel import Panel, panel_of
+from fedrepro.report.pages.figures.base import Panel, panel_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of

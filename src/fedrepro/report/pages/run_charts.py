@@ -7,8 +7,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.style import Style
 from fedrepro.report.pages.answers import CellUse, has_mixtures
-from fedrepro.report.pages.figures.base import key_of
-from fedrepro.report.pages.figures.panel import description_of
+from fedrepro.report.pages.figures.base import description_of, key_of
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import sentence_case

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fedrepro.report.drawing import sheet
 from fedrepro.report.drawing.training_images import training_images
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Panel
 from fedrepro.run.results import RunRecord
 
 SHEETS = 6  # over time; more would make the page too large

@@ -9,8 +9,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.search import MethodSearch, Tried, as_far_as_it_went, compute
 from fedrepro.report.drawing.charts import matrix
 from fedrepro.report.pages.about import about
-from fedrepro.report.pages.figures.base import symbol
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Panel, symbol
 from fedrepro.report.pages.templates import plain
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run

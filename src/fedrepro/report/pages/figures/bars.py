@@ -9,12 +9,12 @@ from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import (
     Drawn,
+    Panel,
     in_figures,
     mean_and_ends,
     results_in,
     titled,
 )
-from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.printing import decimals_for
 
 

@@ -1,7 +1,8 @@
-"""The result of drawing a figure, and code that several kinds share."""
+"""Panels, the result of drawing a figure, and code that several kinds and pages share."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedrepro.config.figures import Charts, Shown
@@ -9,15 +10,24 @@ from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.style import Style, style_of
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.results import read_run
 from fedrepro.support.grouping import grouped
 from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small figure among several of a row."""
+
+    title: str
+    svg: str
 
 
 @dataclass
@@ -127,3 +137,29 @@ def symbol(name: str) -> str:
 def key_of(names: Sequence[str]) -> tuple[tuple[str, Style], ...]:
     """The names of a chart's lines with their styles."""
     return tuple((name, style_of(number)) for number, name in enumerate(names))
+
+
+def curves_of(root: Path, result: Result | None, quantity: Quantity) -> list[Points]:
+    """The series of each finished run of the chosen method."""
+    if result is None:
+        return []
+    return [
+        quantity.series(read_run(root, result.run_of(run), reference=run.reference))
+        for run in result.runs_of_the_chosen
+        if run.state == "finished"
+    ]
+
+
+def panel_of(
+    title: str, lines: Sequence[Line], quantity: Quantity, setting: str, **options: Any
+) -> Panel:
+    """Learning curves as a panel; ``options`` are those of :func:`curves.draw`."""
+    words = description_of(title, lines, quantity, setting)
+    return Panel(title, curves.draw(lines, description=words, unit=quantity.unit, **options))
+
+
+def description_of(title: str, lines: Sequence[Line], quantity: Quantity, setting: str) -> str:
+    ends = "; ".join(
+        f"{line.name} ends at {line.points[-1][1]:.2f} {quantity.unit}".rstrip() for line in lines
+    )
+    return f"Test {quantity.words} by round, {title}, setting {setting}: {ends}."

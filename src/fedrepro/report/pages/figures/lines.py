@@ -10,8 +10,14 @@ from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.summary_sentences import leaders_by_measure
-from fedrepro.report.pages.figures.base import Drawn, distinct_rows, in_figures, results_in
-from fedrepro.report.pages.figures.panel import curves_of, description_of
+from fedrepro.report.pages.figures.base import (
+    Drawn,
+    curves_of,
+    description_of,
+    distinct_rows,
+    in_figures,
+    results_in,
+)
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:

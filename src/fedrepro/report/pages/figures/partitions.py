@@ -4,8 +4,7 @@ from fedrepro.config.figures import Partitions
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing.partition import draw_partition
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, Panel, distinct_settings
 
 WIDTH = 400  # of a panel
 

@@ -11,8 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, titled
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, Panel, titled
 from fedrepro.run.derived_files import damaged, parsed, read_derived
 from fedrepro.support.printing import sentence_case
 

@@ -15,8 +15,7 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.drawing.training_images import training_images
-from fedrepro.report.pages.figures.base import Drawn, titled
-from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.base import Drawn, Panel, titled
 from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
