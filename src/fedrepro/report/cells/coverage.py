@@ -11,7 +11,7 @@ from fedrepro.report.cells import computed, tables
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
-from fedrepro.report.papers.published import Published, State
+from fedrepro.report.papers.published import Name, Published, State
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.results import find_run
 from fedrepro.support.scoped_cache import read_once
@@ -142,23 +142,21 @@ def count_released(
     computed_tables: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[str, Counter[str]]:
     """Counts of the released reading, by system."""
-    asked: dict[str, set[tuple[str, ...]]] = {}
+    asked: dict[tuple[str, str, Name], None] = {}
     for (system, item), table in computed_tables.items():
         target = workbench.table(system, item, "paper")
         if target.table.diagnostic:
             continue
         for wanted, cell in zip(target.cells, table.cells, strict=True):
             if cell.answered and released_in(workbench, wanted):
-                name = str(table.published_table), *cell.answered.name
-                asked.setdefault(system, set()).add(name)
-    counts = {
-        system: Counter(printed=len(names), targets=len(names)) for system, names in asked.items()
-    }
-    for (system, _), cells in answers_by_table(workbench, computed_tables, published).items():
-        for both in cells.values():
-            if both.released:
-                counted = counts_of(True, both.released.cell.verdict)
-                counts[system].update({**counted, "targets": 0})
+                asked[system, str(table.published_table), cell.answered.name] = None
+    answers = answers_by_table(workbench, computed_tables, published)
+    counts: dict[str, Counter[str]] = {}
+    for system, published_table, name in asked:
+        both = answers.get((system, published_table), {}).get(name)
+        ours = both.released.cell if both and both.released else None
+        counted = counts_of(ours is not None, ours.verdict if ours else None)
+        counts.setdefault(system, Counter()).update(printed=1, **counted)
     return counts
 
 

@@ -49,17 +49,16 @@ def limit_of(
         return Limit("paired", value, what, None)
     if spread.over == "seeds" and printed.std:
         theirs = variance_of(printed.std, spread)
+        at = partial(welch, theirs if ours.std is None else ours.std**2, theirs, spread.seeds)
         if ours.std is not None:
-            value = welch(ours.std**2, theirs, spread.seeds, ours.n)
+            value = at(ours.n)
             what = "the 95 % limit of the joint standard error"
-            at = partial(welch, ours.std**2, theirs, spread.seeds)
         else:
             value = student_t(spread.seeds - 1) * math.sqrt(theirs * (1 + 1 / spread.seeds))
             what = (
                 "the 95 % limit of the joint standard error, where the printed spread also serves "
                 "as ours, which has none"
             )
-            at = partial(welch, theirs, theirs, spread.seeds)
         return Limit("joint", value, what, at)
     if ours.std:
         what = f"the 95 % prediction interval of one more seed ({ours.n} seeds)"
