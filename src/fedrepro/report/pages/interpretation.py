@@ -21,6 +21,17 @@ from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import pairs_of
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import WORDS
+from fedrepro.support.grouping import grouped
+
+# Those that the released reading resolves come first.
+DIFFERING = (
+    "differ in the text's reading and do not in the released code's",
+    "differ in the text's reading and in what is computed of the released code's",
+    "differ in the text's reading, and the released code's is not computed",
+    "differ in the text's reading, which the released code shares",
+    "differ in the released code's reading and not in the text's",
+    "differ in the released code's reading, and the text's is not computed",
+)
 
 
 @dataclass(frozen=True)
@@ -130,29 +141,24 @@ def _count(answers: Iterable[Answer], word: str) -> int:
 
 
 def _differences(cells: Sequence[Both]) -> list[Difference]:
-    """The non-empty groups; those that the released reading resolves come first."""
-    groups: dict[str, list[Both]] = {
-        "differ in the text's reading and do not in the released code's": [],
-        "differ in the text's reading and in what is computed of the released code's": [],
-        "differ in the text's reading, and the released code's is not computed": [],
-        "differ in the text's reading, which the released code shares": [],
-        "differ in the released code's reading and not in the text's": [],
-        "differ in the released code's reading, and the text's is not computed": [],
-    }
-    for both in cells:
-        text, released = both.text, both.released
-        if text and text.word == "differs":
-            settled = 1 if released and released.word == "differs" else 0
-            unread = 2 if text.items else 3
-            place = settled if released else unread
-        elif released and released.word == "differs":
-            place = 4 if text else 5
-        else:
-            continue
-        groups[list(groups)[place]].append(both)
+    groups = grouped(cells, _how_it_differs)
     return [
-        Difference(what, tuple(group), _items(group)) for what, group in groups.items() if group
+        Difference(what, tuple(groups[what]), _items(groups[what]))
+        for what in DIFFERING
+        if what in groups
     ]
+
+
+def _how_it_differs(both: Both) -> str:
+    """Which of :data:`DIFFERING` a cell does; "" if it differs in no reading."""
+    text, released = both.text, both.released
+    if text and text.word == "differs":
+        if released:
+            return DIFFERING[1 if released.word == "differs" else 0]
+        return DIFFERING[2 if text.items else 3]
+    if released and released.word == "differs":
+        return DIFFERING[4 if text else 5]
+    return ""
 
 
 def _items(cells: Iterable[Both]) -> tuple[str, ...]:
