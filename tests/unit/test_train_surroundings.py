@@ -72,6 +72,16 @@ def test_a_run_has_its_own_precision() -> None:
     with refused("value", key="torch.autocast"), torch.autocast("cpu", torch.bfloat16):
         losses(1)
 
+    class Switches(fr.callbacks.Callback):
+        def on_round(self, progress: Any) -> None:
+            torch.set_autocast_enabled("cpu", True)
+
+    try:
+        with refused("value", key="torch.autocast"):
+            fr.train("fedavg", "logistic", CLIENTS, rounds=2, test=TEST, callbacks=Switches())
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
 
 def test_threads_get_the_numbers_of_one_after_the_other() -> None:
     def builder(width: int) -> Callable[[Any, int], nn.Module]:

@@ -87,25 +87,29 @@ def float32_by_default() -> Iterator[None]:
     has asked for: there are CPUs that would round their factors to 8 bits.
 
     Raises:
-        UserError: if a plug-in or the calling program has set another one, or autocast.
+        UserError: if a plug-in or the calling program sets another one, or autocast.
     """
     _refuse_dtype(torch.get_default_dtype())
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            expected = "none: the key `precision` of a setting is that of a run"
-            raise bad_value("this program", "torch.autocast", device, expected)
+    _refuse_autocast()
     of_cpu: Any = torch.backends.mkldnn
-    asked = ASKED_FOR.get(of_cpu.matmul.fp32_precision)
-    if asked:
+    if asked := ASKED_FOR.get(of_cpu.matmul.fp32_precision):
         torch.set_float32_matmul_precision("highest")
     try:
         yield
+        _refuse_autocast()
     finally:
         if asked:
             torch.set_float32_matmul_precision(asked)
         dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         _refuse_dtype(dtype)
+
+
+def _refuse_autocast() -> None:
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            wanted = "none: the key `precision` of a setting is that of a run"
+            raise bad_value("this program", "torch.autocast", device, wanted)
 
 
 def _refuse_dtype(dtype: torch.dtype) -> None:
