@@ -329,7 +329,7 @@ def of_equality(options: Options, row: str) -> dict[str, Any]:
             net = Net(test_graphs.Normed().double())
             chosen = adam(weight_decay=1e-3) if optimizer == "adam" else sgd(0.9, 1e-3)
             context = replace(made.context, net=net, optimizer=chosen)
-            made = replace(made, context=context, batch_size=7)
+            made = replace(made, context=replace(context, batch_size=7))
         return moved(options, made)
 
     def plain() -> Any:

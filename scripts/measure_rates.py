@@ -301,7 +301,7 @@ def _model_rate(
     """The rate of a plan; a second one of its rounds has ``size`` samples of each client only."""
     long, test = plan.federation, plan.test
     assert isinstance(long.clients, ClientData)
-    clients, least = len(long.clients.indices), size // long.batch_size
+    clients, least = len(long.clients.indices), size // long.context.batch_size
     times = len(long.clients.indices[0]) // size
     few_each = [each[:size] for each in long.clients.indices]
     short = replace(long, clients=ClientData(long.clients.samples, few_each))

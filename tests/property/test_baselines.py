@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, SIZES, Data, Memory, play
+from fedrepro.check.world import CLASSES, FEATURES, SIZES, Data, Memory, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -146,7 +146,7 @@ def far_from_the_minimum(method: Method, lr: float, rounds: int) -> float:
 def of_one_client(method: Method, lr: float) -> tuple[Federation, Tensor, Tensor]:
     """A federation, and the first parameters before and after client 1's only step."""
     world = on_quadratics(method, lr)
-    world = replace(world, batch_size=64, context=replace(world.context, epochs=1))
+    world = replace(world, context=replace(world.context, epochs=1, batch_size=64))
     server, _, _ = play(world, until=0)
     ctx = context_of(world, 0, [1])
     client = method.init_client(ctx, torch.Generator())
@@ -221,7 +221,7 @@ def test_per_fedavg_is_scored_after_a_step_over_all_samples() -> None:
 def test_scaffnew_that_always_communicates_is_gradient_descent() -> None:
     """A step a round, of the mean gradient: the h_k add up to 0 and change nothing."""
     world = federation(method=Scaffnew(p=1.0), momentum=0.0, weight_decay=0.0)
-    world = replace(world, batch_size=64)
+    world = in_context(world, batch_size=64)
     server, _, _ = play(world, until=4)
     x, y = world.clients.samples.at(torch.arange(sum(SIZES)))
     params = world.initial
@@ -244,7 +244,7 @@ def test_scaffnew_tosses_coins_until_one_shows() -> None:
 @pytest.mark.parametrize("batch_size", [1, 8, 16, 64])
 def test_scaffnew_communicates_once_in_the_mean_steps_of_clients(batch_size: int) -> None:
     """Short mini-batches are steps; 64 is more than any client has, and each epoch is one step."""
-    world = replace(federation(method=Scaffnew()), batch_size=batch_size)
+    world = in_context(federation(method=Scaffnew()), batch_size=batch_size)
     ctx = context_of(world, 0, list(range(6)))
     steps = [len(steps_of(world, ctx, client)) for client in range(6)]
     assert Scaffnew().probability(ctx) == 1 / (sum(steps) / 6)
@@ -276,7 +276,7 @@ def test_fedbn_shares_all_but_batch_normalisation() -> None:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.GroupNorm(2, 8))
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
     world = federation(method=FedBN())
-    world = replace(world, batch_size=7, context=replace(world.context, net=net))
+    world = replace(world, context=replace(world.context, net=net, batch_size=7))
     server, states, _ = play(world, until=2)
     own = {f"body.1.{name}" for name in ("weight", "bias", "running_mean", "running_var")}
     for name, leaf in server["params"].items():
@@ -293,7 +293,7 @@ def test_local_training_of_one_client_is_central_training_without_momentum() -> 
     world = federation(method=Local(), momentum=0.0)
     alone = Data([world.clients.tensors[3]])  # type: ignore[attr-defined]
     context = replace(world.context, clients=1)
-    world = replace(world, clients=alone, context=context, cohort_size=1)
+    world = replace(world, clients=alone, context=replace(context, cohort_size=1))
     _, states, _ = play(world)
     server, _, _ = play(replace(world, method=Central()))
     assert_close(states.known[0]["local"], server["params"])

@@ -141,7 +141,7 @@ def test_running_statistics_are_sent_as_they_are() -> None:
 
     def first(name: str) -> Round:
         world = federation(name, {"top_k": {"share": 0.1}}, cohort=5)
-        world = replace(world, context=replace(world.context, net=net), batch_size=7)
+        world = replace(world, context=replace(world.context, net=net, batch_size=7))
         return play_round(world, begin(world), Memory(), 0)[1]
 
     ours, theirs = first("top_k+fedavg"), first("fedavg")

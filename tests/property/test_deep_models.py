@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Memory, play
+from fedrepro.check.world import CLASSES, FEATURES, Memory, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack
 from fedrepro.engine.context import Context
@@ -79,7 +79,7 @@ def deep(name: str, names: Sequence[str] = NUMBERS, running: bool = True) -> Fed
         name, VALUES, cohort=3, rounds=2, momentum=0.0 if name == "scaffnew" else 0.9
     )
     context = replace(world.context, net=deep_net(names, running), epochs=1)
-    world = replace(world, context=context, batch_size=BATCH)
+    world = replace(world, context=replace(context, batch_size=BATCH))
     try:
         world.method.check(context_of(world, 0, [0]))
     except UserError:
@@ -286,7 +286,7 @@ def test_losses_before_training_are_those_of_the_clients_own_models(inner: str) 
     models = {
         client: world.method.eval_model(ctx, server, own) for client, own in states.known.items()
     }
-    _, seen = play_round(replace(world, cohort_size=6), server, states, 1)
+    _, seen = play_round(in_context(world, cohort_size=6), server, states, 1)
     assert len(models) == 3 and seen.cohort == [*range(6)]
     for client, loss in zip(seen.cohort, seen.updates[LOSS].tolist(), strict=True):
         x, y = world.clients.samples.at(world.clients.rows(client))

@@ -156,7 +156,7 @@ def batchnorm_world(method: FedDF) -> Federation:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Tanh())
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
     # Full mini-batches: a single sample has no variance.
-    return replace(world, context=replace(world.context, net=net), batch_size=32)
+    return replace(world, context=replace(world.context, net=net, batch_size=32))
 
 
 def test_running_statistics_are_averaged_by_samples_then_move_with_the_student() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.check.world import CLASSES, Memory, play
+from fedrepro.check.world import CLASSES, Memory, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import eager
@@ -112,7 +112,7 @@ def test_how_many_fakes_pass_and_are_of_their_class() -> None:
 def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:
     """Whatever the factor that it sends along."""
     world = energies(noise=0.02)
-    world = replace(world, cohort_size=1)
+    world = in_context(world, cohort_size=1)
     server, ctx = begin(world), context_of(world, 0, [0])
     client_states = Memory()
     after, played = play_round(world, server, client_states, 0)
@@ -154,7 +154,7 @@ def test_the_baselines_clients_agree_side_by_side(make) -> None:  # type: ignore
 @pytest.mark.parametrize("reinitialise", [True, False])
 def test_which_classifier_a_client_starts_from(reinitialise: bool) -> None:
     """At rate 0 it ends with the one that it started from: a new one in each round, or its own."""
-    world = replace(energies(reinitialise=reinitialise, lr=0.0), cohort_size=6)
+    world = in_context(energies(reinitialise=reinitialise, lr=0.0), cohort_size=6)
     _, first, _ = play(world, until=1)
     _, second, _ = play(world, until=2)
     for client, client_state in first.known.items():
@@ -175,7 +175,7 @@ def test_which_classifier_a_client_starts_from(reinitialise: bool) -> None:
 
 def test_a_client_learns_to_tell_its_classes_and_keeps_that() -> None:
     """What is scored is its own classifier; one that has never taken part has an untrained one."""
-    world = replace(energies(rounds=1, lr=0.02), cohort_size=5)
+    world = in_context(energies(rounds=1, lr=0.02), cohort_size=5)
     world = replace(world, context=replace(world.context, epochs=30))
     server, client_states, _ = play(world)
     ctx = context_of(world, 0, list(range(6)))

@@ -195,7 +195,7 @@ def test_a_federation_repeats_its_bits_in_each_precision(name: str, precision: P
         given = {"unlabelled": LoadedArtifact({"x": x.cpu()})} if name == "feddf" else {}
         images = Data([(x[first : first + 16].cpu(), torch.arange(16) % 10) for first in (0, 16)])
         context = replace(world.context, net=net, clients=2, artifacts=given)
-        world = replace(world, context=context, clients=images, batch_size=8)
+        world = replace(world, clients=images, context=replace(context, batch_size=8))
         server, _, _ = play(on_device(world, lambda leaf: leaf.to(GPU), lambda each: each), until=2)
         return server
 

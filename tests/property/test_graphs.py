@@ -139,7 +139,7 @@ def test_layers_that_draw_and_normalise_have_the_same_bits(
     def make() -> Federation:
         world = federation(name, cohort=4, rounds=4)
         context = replace(world.context, net=Net(Normed().double()), optimizer=optimizer)
-        return on(replace(world, context=context, batch_size=7))
+        return on(replace(world, context=replace(context, batch_size=7)))
 
     world = make()
     tape = on_tape(world)

@@ -200,7 +200,7 @@ def test_fednova_averages_running_statistics() -> None:
     for method in (FedNova(), FedAvg()):
         world = federation(method=method)
         # Mini-batches of 7: no client has a last one of a single sample.
-        world = replace(world, context=replace(world.context, net=net), batch_size=7)
+        world = replace(world, context=replace(world.context, net=net, batch_size=7))
         moved[type(method)] = play(world, until=1)[0]["params"]
     for name in ("body.1.running_mean", "body.1.running_var"):
         assert_close(moved[FedNova][name], moved[FedAvg][name])

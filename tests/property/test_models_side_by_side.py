@@ -29,7 +29,7 @@ def after_a_round(name: str, execute: Executor) -> Tree:
     context = replace(
         world.context, net=Net(models.build(name, (1, 20, 20), 3)), clients=len(SIZES)
     )
-    world = replace(world, context=context, clients=Data(images), batch_size=2)
+    world = replace(world, clients=Data(images), context=replace(context, batch_size=2))
     return play_round(world, begin(world), Memory(), 0)[0]
 
 

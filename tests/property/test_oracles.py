@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, Data, data, play
+from fedrepro.check.world import CLASSES, FEATURES, Data, data, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -56,7 +56,7 @@ class Pair(nn.Module):
 
 def of_pairs(method: Method) -> Federation:
     made = pretraining_worlds.world(method, Pair(), rounds=3)
-    return replace(made, batch_size=8, cohort_size=4)
+    return in_context(made, batch_size=8, cohort_size=4)
 
 
 def at_server(name: str, options: Options) -> Federation:
@@ -64,7 +64,7 @@ def at_server(name: str, options: Options) -> Federation:
     made = of_pairs(WganGp(**options))
     x, y = (torch.cat(parts) for parts in zip(*data().tensors, strict=True))
     context = replace(made.context, clients=1)
-    return replace(made, clients=Data([(x, y)]), cohort_size=1, context=context)
+    return replace(made, clients=Data([(x, y)]), context=replace(context, cohort_size=1))
 
 
 def normalised(name: str, options: Options) -> Federation:
@@ -72,7 +72,7 @@ def normalised(name: str, options: Options) -> Federation:
     made = usual(name, options)
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Tanh())
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
-    return replace(made, batch_size=7, context=replace(made.context, net=net))
+    return replace(made, context=replace(made.context, net=net, batch_size=7))
 
 
 def plain(name: str, options: Options) -> Federation:
@@ -164,7 +164,7 @@ CASES = {
     "discriminators": Case(
         generating.discriminators,
         {"fakes": 8},
-        lambda name, options: replace(pretraining_worlds.critic_world(3), batch_size=8),
+        lambda name, options: in_context(pretraining_worlds.critic_world(3), batch_size=8),
     ),
     "generated": Case(
         generating.generated,

@@ -313,13 +313,12 @@ def test_pfedme_solves_the_proximal_problem() -> None:
     """prox of |theta - 1|^2 / 2 at w is (1 + mu w) / (1 + mu), and w moves towards it."""
     mu, epochs = 3.0, 1
     world = federation(method=OnQuadratic(mu=mu), momentum=0.0, weight_decay=0.0, lr=0.05)
-    context = replace(world.context, epochs=epochs)
-    # A hundred small mini-batches, so that one epoch solves the inner problem.
-    world = replace(world, context=context, batch_size=1)
+    # Hundreds of small mini-batches, so that one epoch solves the inner problem.
+    context = replace(world.context, epochs=epochs, batch_size=1)
     clients = replace(
         world.clients, tensors=[(torch.zeros(300, FEATURES), torch.zeros(300).long())]
     )
-    world = replace(world, clients=clients, cohort_size=1, context=replace(context, clients=1))
+    world = replace(world, clients=clients, context=replace(context, clients=1, cohort_size=1))
     server, client_states, _ = play(world, until=1)
     w = world.initial
     prox = tree.apply(lambda leaf: (1 + mu * leaf) / (1 + mu), w)

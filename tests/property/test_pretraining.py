@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import Memory, play
+from fedrepro.check.world import Memory, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend, scan
@@ -204,7 +204,7 @@ def test_streams_of_the_server_go_by_purpose_and_round() -> None:
 
     assert draw(one, "a") == draw(one, "a")
     assert len({draw(one, "a"), draw(one, "b"), draw(two, "a")}) == 3
-    other = context_of(replace(world, seed=4), 0, [0])
+    other = context_of(in_context(world, seed=4), 0, [0])
     assert draw(other, "a") != draw(one, "a")
 
 
@@ -264,7 +264,7 @@ class ImagesOfClients:
 
 
 def test_flips_are_half_of_the_samples_and_the_same_side_by_side() -> None:
-    world = replace(federation(), clients=ImagesOfClients(), batch_size=3, flips=True)
+    world = replace(in_context(federation(), batch_size=3, flips=True), clients=ImagesOfClients())
     ctx = context_of(world, 0, [0, 1])
     alone = [steps_of(world, ctx, client) for client in (0, 1)]
     padded = side_by_side(alone)
@@ -284,7 +284,7 @@ def test_flips_are_half_of_the_samples_and_the_same_side_by_side() -> None:
     mask = torch.tensor([True, False])
     assert mirrored(image, mask)[0, 0, 0].tolist() == [2, 1, 0]
     assert torch.equal(mirrored(image, mask)[1], image[1])
-    plain = steps_of(replace(world, flips=False), ctx, 0)
+    plain = steps_of(in_context(world, flips=False), ctx, 0)
     for one, other in zip(plain.orders, alone[0].orders, strict=True):
         assert torch.equal(one, other)  # flips have a stream of their own
 

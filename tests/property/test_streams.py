@@ -23,7 +23,9 @@ def twins(world: Federation) -> Federation:
     largest = max(world.clients.tensors, key=lambda pair: len(pair[1]))
     context = replace(world.context, clients=CLIENTS)
     return replace(
-        world, clients=Data([largest] * CLIENTS), context=context, cohort_size=CLIENTS, flips=True
+        world,
+        clients=Data([largest] * CLIENTS),
+        context=replace(context, cohort_size=CLIENTS, flips=True),
     )
 
 

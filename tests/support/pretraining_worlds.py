@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import FEATURES, Data, data
+from fedrepro.check.world import FEATURES, Data, data, in_context
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
@@ -50,10 +50,6 @@ def of_server(method: WganGp, **changes: float) -> Federation:
     return replace(made, clients=Data([(x, y)]), context=context)
 
 
-def in_batches(made: Federation, size: int) -> Federation:
-    return replace(made, context=replace(made.context, batch_size=size))
-
-
 def critic_world(rounds: int = 4) -> Federation:
     critic = nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid())
     return world(Discriminators(fakes=8), critic, lr=0.1, rounds=rounds)
@@ -69,7 +65,7 @@ WORLDS = {
     "fedcgan": adversaries,
     "fedcvae": autoencoders,
     "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
-    "fedgan": lambda: in_batches(world(FedGAN(critic_steps=2), Pair()), 32),
+    "fedgan": lambda: in_context(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
     "discriminators": critic_world,
     "generated": images_world,
 }

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -163,6 +164,11 @@ def federation(
         seed=seed,
     )
     return Federation(method=method, context=context, clients=clients, execute=execute)
+
+
+def in_context(world: Federation, **changes: Any) -> Federation:
+    """The federation with other values in its context."""
+    return replace(world, context=replace(world.context, **changes))
 
 
 def play(world: Federation, until: int | None = None, state: State | None = None) -> State:
