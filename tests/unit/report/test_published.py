@@ -232,3 +232,11 @@ def test_a_paper_needs_no_more_than_its_text_and_its_cells(tmp_path: Path) -> No
     figure = papers.figure_of("ours", "figure_2")
     assert figure and figure.state == "as printed" and papers.figure_of("ours", "figure_3") is None
     assert [one.figure for one in papers.figures] == ["2", "3"]
+
+
+def test_names_are_sorted_by_their_numbers() -> None:
+    """Items of papers, and numbers of discrepancies."""
+    items = ["table_2_9", "table_2_10", "figure_7a", "figure_8", "figure_11", "section_f_1"]
+    numbers = ["3", "24", "A1", "B8", "B11"]
+    for names in (items, numbers):
+        assert sorted({*names}, key=published.natural) == names

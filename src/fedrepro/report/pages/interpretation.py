@@ -19,7 +19,7 @@ from fedrepro.report.cells.readings import Answer, Both, answers_by_table
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import pairs_of
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Published, natural
 from fedrepro.report.papers.verdict import WORDS
 from fedrepro.support.grouping import grouped
 
@@ -164,6 +164,4 @@ def _how_it_differs(both: Both) -> str:
 def _items(cells: Iterable[Both]) -> tuple[str, ...]:
     answers = (both.released or both.text for both in cells)
     numbers = {number for answer in answers if answer for number in answer.items}
-    return tuple(
-        sorted(numbers, key=lambda number: (number.strip("0123456789"), len(number), number))
-    )
+    return tuple(sorted(numbers, key=natural))

@@ -356,8 +356,8 @@ def _name_of(item: str) -> str:
 
 
 def natural(item: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key that puts table_2_10 after table_2_9, and sections after tables."""
-    parts = (part for part in re.split(r"[_.]", item))
+    """A sort key: table_2_10 comes after table_2_9, B11 after B8, and sections after tables."""
+    parts = re.findall(r"\d+|[^\d_.]+", item)
     kinds = {"table": 0, "figure": 1, "section": 2}
     return tuple(
         (kinds.get(part, 3 if not part.isdigit() else 2), int(part) if part.isdigit() else 0, part)
