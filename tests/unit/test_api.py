@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import make_dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import fedrepro as fr
@@ -398,19 +399,39 @@ def test_a_gain_is_over_the_seeds_that_both_have() -> None:
     assert table["paired"].tolist() == [2, 1, 0]
 
 
+class Backwards(nn.Module):
+    """A loss that takes targets first."""
+
+    def forward(self, target: Tensor, output: Tensor) -> Tensor:
+        return (target - output.argmax(-1)).float()
+
+
+HALF, TESTED = {"test_fraction": 0.5}, {"test": TEST}
+
+
 @pytest.mark.parametrize(
-    "other",
-    [{"test": samples(4, 50)}, {"test": None}, {"test_fraction": 0.5}, {"validation": 0.2}],
-)
-def test_runs_that_were_scored_on_other_samples_have_no_gain(other: dict[str, Any]) -> None:
+    ("one", "other", "column", "alike"),
+    [(TESTED, {"test": samples(4, 50)}, "test_accuracy", False),
+     (TESTED, {}, "test_accuracy", False),
+     ({}, HALF, "test_accuracy", False),
+     ({}, HALF, "client_accuracy", False),
+     (TESTED, TESTED | HALF, "test_accuracy", True),
+     (TESTED, TESTED | {"validation": 0.2}, "test_accuracy", True),
+     (HALF, HALF | {"validation": 0.2}, "client_accuracy", True),
+     ({"validation": 0.2}, {"validation": 0.4}, "validation_accuracy", False),
+     ({"validation": 0.2}, {"validation": 0.2, "lr": 0.5}, "validation_accuracy", True),
+     (TESTED, {}, "bytes_up", True)],
+)  # fmt: skip
+def test_runs_that_were_scored_on_other_samples_have_no_gain(
+    one: dict[str, Any], other: dict[str, Any], column: str, alike: bool
+) -> None:
     ours, theirs = (
-        fr.train("fedavg", "logistic", CLIENTS, rounds=1, **{"test": TEST, **keys})
-        for keys in ({}, other)
+        fr.train("fedavg", "logistic", CLIENTS, rounds=1, **keys) for keys in (one, other)
     )
-    with pytest.warns(UserWarning, match="b"):
-        table = fr.compare({"a": ours, "b": theirs})
-    assert table["gain"].isna().tolist() == [False, True] and table["paired"].tolist() == [1, 0]
-    assert table["mean"].notna().all()
+    with nullcontext() if alike else pytest.warns(UserWarning, match="compare: b"):
+        table = fr.compare({"a": ours, "b": theirs}, of=column)
+    assert table["gain"].isna().tolist() == [False, not alike]
+    assert table["paired"].tolist() == [1, int(alike)] and table["mean"].notna().all()
 
 
 @pytest.mark.parametrize(
@@ -419,7 +440,9 @@ def test_runs_that_were_scored_on_other_samples_have_no_gain(other: dict[str, An
      ({"measures": np.array(0.5)}, "measures"), ({"callbacks": np.array(0.5)}, "callbacks"),
      ({"lr_schedule": {1.0, 0.5}}, "lr_schedule"), ({"epochs": 2**70}, "epochs"),
      ({"model": int}, "model"), ({"loss": lambda target, output: output}, "loss"),
-     ({"measures": lambda y_true, y_pred: 0.0}, "measures")],
+     ({"measures": lambda y_true, y_pred: 0.0}, "measures"),
+     ({"measures": partial(lambda target, output, scale: 0.0, scale=2)}, "measures"),
+     ({"loss": Backwards()}, "loss")],
 )  # fmt: skip
 def test_an_argument_of_another_kind_is_refused(given: dict[str, Any], key: str) -> None:
     """Also a function whose first argument is the targets, as scikit-learn's are."""

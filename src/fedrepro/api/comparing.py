@@ -96,7 +96,7 @@ def compare(
         gain = (end[both] - first[both]).mean() if len(both) else mean - over
         if math.isnan(mean + over):
             gain = math.nan
-        if why := _scored_elsewhere(named[name][0], named[base][0]):
+        if why := _scored_elsewhere(column, named[name][0], named[base][0]):
             gain, both = math.nan, both[:0]
             line = f"compare: {name}: no gain: scored on other samples than {base} ({why})"
             warnings.warn(line, stacklevel=2)
@@ -228,14 +228,19 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
 
 
-def _scored_elsewhere(run: Run, other: Run) -> str:
-    """Why the scores of two runs are not of the same samples, or ""."""
+def _scored_elsewhere(column: str, run: Run, other: Run) -> str:
+    """Return why a column's scores of two runs are not of the same samples, if known; or ""."""
+    whose = column.partition("_")[0]
+    if whose not in ("test", "client", "validation"):  # such as bytes_up
+        return ""
     one, two = (Identity.of(each.manifest) for each in (run, other))
-    if one.data.get("content_sha256") != two.data.get("content_sha256"):
+    contents = {each.data.get("content_sha256") for each in (one, two)} - {None}
+    if len(contents) > 1:
         return "other data"
-    for key in ("test_fraction", "validation"):
-        parts = [each.configuration.get("partition", {}).get(key) for each in (one, two)]
-        if parts[0] != parts[1]:
+    for key in ("test_fraction", *(("validation",) if whose == "validation" else ())):
+        parts = [each.configuration.get("partition", {}).get(key) or 0.0 for each in (one, two)]
+        # Where clients of one run hold out none, both were tested on samples of no client.
+        if parts[0] != parts[1] and not (whose == "test" and 0.0 in parts):
             return f"{key} {parts[0]} for {parts[1]}"
     return ""
 

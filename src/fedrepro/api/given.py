@@ -185,12 +185,13 @@ def _measure(what: Any) -> Object:
 
 def _refuse_targets_first(key: str, function: Callable[..., Any]) -> None:
     """Refuse a function whose first argument is the targets, as scikit-learn's measures have it."""
+    called = function.forward if isinstance(function, nn.Module) else function
     try:
-        first = next(iter(inspect.signature(function).parameters), "")
-    except ValueError:  # of some that are built in
+        first = next(iter(inspect.signature(called).parameters), "")
+    except (TypeError, ValueError):  # of some that are built in
         return
     if first in TARGETS:
-        name = name_of(function, key)
+        name = name_of(getattr(function, "func", function), key)
         wanted = f"outputs first: lambda outputs, targets: {name}(targets, outputs)"
         raise bad_value(WHERE, key, f"{name}({first}, ...)", wanted)
 

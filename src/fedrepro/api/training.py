@@ -159,7 +159,8 @@ def train(
             {"measure": "accuracy", "at": 90}.
         measures: one or several functions (outputs, targets) -> number, or classes that extend
             :class:`fedrepro.measures.base.Measure`, of each client on its test samples. More of a
-            function's number is better.
+            function's number is better. One whose first argument is called ``y_true`` or
+            ``target``, as scikit-learn's are, is refused, and so is such a loss.
         callbacks: one or several objects with hooks of
             :class:`fedrepro.api.callbacks.Callback`, such as a
             :class:`fedrepro.api.callbacks.ProgressBar`: without one, nothing is printed.
@@ -462,7 +463,7 @@ def _builder(model: "Architecture") -> "Architecture":
     name = getattr(model, "__name__", type(model).__name__)
     try:
         signature = inspect.signature(model)
-    except ValueError:  # of `int` and others that are built in
+    except (TypeError, ValueError):  # of `int` and others that are built in
         raise bad_value(WHERE, "model", model, "a function that returns a module") from None
     first = next(iter(signature.parameters.values()), None)
     own = inspect.isfunction(model) or first is None or first.kind is first.VAR_POSITIONAL

@@ -125,7 +125,8 @@ class Entry:
             return cls(name, method, values)
         why = f"{len(values)} of {len(seeds)} seeds" if values else "no result"
         stale = [run.stale for run in runs if run.stale]
-        failed = [run for run in runs if run.value is None and run.state != "not run"]
+        today = [run for run in runs if not run.stale]
+        failed = [run for run in today if run.value is None and run.state != "not run"]
         if stale:
             why += f"; {stale[0]}"
         elif failed:

@@ -30,7 +30,7 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
 
 
 def _without_paper(system: str) -> System:
-    """A system of one's own."""
+    """The description of a user's own experiment, which is of no paper."""
     spread = Spread(over="none", source="no paper")
     return System(system=system, name=system, title=system, changes="", paper="", spread=spread)
 

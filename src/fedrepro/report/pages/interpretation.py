@@ -150,7 +150,7 @@ def _differences(cells: Sequence[Both]) -> list[Difference]:
 
 
 def _how_it_differs(both: Both) -> str:
-    """Which of :data:`DIFFERING` a cell does; "" if it differs in no reading."""
+    """How a cell differs from print, of :data:`DIFFERING`; "" if it differs in no reading."""
     text, released = both.text, both.released
     if text and text.word == "differs":
         if released:

@@ -75,7 +75,7 @@ def result_at(workbench: Workbench, target: FigureTarget, shown: Shown, summary:
 def results_in(
     workbench: Workbench, target: FigureTarget, figure: Charts, row: Row
 ) -> Iterator[tuple[Shown, Result]]:
-    """The number of each column in a row, and what it is of."""
+    """Yields for each column of a row the cell that it shows, and its result."""
     metric = row.metric or figure.metric
     for column in figure.columns:
         setting = row.setting_for(column.label, target.scale, figure.column_settings)
