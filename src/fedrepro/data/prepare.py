@@ -19,7 +19,7 @@ from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, OPTIONAL, PREPARED, Split, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
 from fedrepro.data.readers.arrays import as_float32
-from fedrepro.data.readers.content import LARGEST, Content, Progress, Reader, read_as
+from fedrepro.data.readers.content import LARGEST, Content, Progress, Reader, of_classes, read_as
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, writing
@@ -111,6 +111,9 @@ def read_checked(
     with read_as(spec.kind, name):
         read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
         content = read(spec, path, scratch, progress)
+        if spec.only_classes is not None:
+            _check(content, spec, name)
+            content = of_classes(content, spec.only_classes, name)
         _check(content, spec, name)
     return content
 

@@ -97,7 +97,7 @@ class IMA(Wrapper):
         return int(self.start * rounds + 1e-9)
 
     def shared_prefix(self, rounds: int) -> tuple[Method, int]:
-        """The inner method, until t_s: up to then the window only fills with its models."""
+        """The inner method, until the window begins to fill: P - 1 rounds before t_s."""
         return self.inner, max(self.first_of(rounds) - self.window + 1, 0)
 
     def from_parent(self, ctx: Context, server: Tree) -> Tree:

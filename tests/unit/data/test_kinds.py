@@ -64,7 +64,7 @@ OF_OWN = {
     },
 }  # fmt: skip
 EVERYWHERE = {"task": "classification", "mean": None, "std": None, "mirrors": ()} | dict.fromkeys(
-    ("homepage", "surrogate_for", "size")
+    ("homepage", "surrogate_for", "size", "only_classes")
 )
 # What is read otherwise than once, and so is read again where it was read before.
 REVISED = {"tabular_csv": 2, "jpeg_parquet": 2, "image_folder": 2}

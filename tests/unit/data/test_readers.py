@@ -4,6 +4,7 @@ import gzip
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.content import Split
+from fedrepro.data.readers.content import Content, Split, of_classes
 from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
 from support.raw_data import (
@@ -123,6 +124,45 @@ def parquet(path: Path, **columns: list[Any]) -> Any:
         std=(0.25, 0.25, 0.25),
         group="owner" if "owner" in columns else None,
     )
+
+
+@pytest.mark.parametrize(
+    "names", [["7", "2"], ["0", "1", "2"], [str(label) for label in range(10)]]
+)
+def test_only_classes_keeps_the_samples_of_these_classes(tmp_path: Path, names: list[str]) -> None:
+    contents = idx_files()
+    write_packed(contents, tmp_path / "archives")
+    everything = prepared(tmp_path / "all", idx_entry(contents), tmp_path / "archives")
+    spec = idx_entry(contents, only_classes=names)
+    kept = prepared(tmp_path / "some", spec, tmp_path / "archives")
+    assert kept.meta["class_names"] == names
+    for split in ("train", "test"):
+        before, after = getattr(everything, split), getattr(kept, split)
+        rows = np.isin(before.y, [int(name) for name in names])
+        assert np.array_equal(after.x, before.x[rows])
+        assert [names[label] for label in after.y] == [str(label) for label in before.y[rows]]
+
+
+def test_classes_that_cannot_be_kept(tmp_path: Path) -> None:
+    contents = idx_files()
+    write_packed(contents, tmp_path / "archives")
+    with refused("value", file="d", key="only_classes", value="10"):
+        prepared(tmp_path, idx_entry(contents, only_classes=["1", "10"]), tmp_path / "archives")
+    with refused("value", file="d", key="classes"):
+        prepared(tmp_path, idx_entry(contents, only_classes=["1"]), tmp_path / "archives")
+    with pytest.raises(ValidationError):
+        idx_entry(contents, only_classes=["1", "1"])
+    some = Split(np.zeros((3, 2), np.float32), np.array([0, 1, 2]), np.array([5, 6, 5]))
+    marked = replace(some, held_out=np.array([True, False, True]))
+    kept = of_classes(Content(marked, ["a", "b", "c"]), ["c", "a"], "d").train
+    assert kept.group is not None
+    assert kept.held_out is not None
+    assert (list(kept.y), list(kept.group), list(kept.held_out)) == ([1, 0], [5, 5], [True, True])
+    numbers = replace(some, y=np.zeros(3, np.float32))
+    of_all_rows = Content(some, ["a", "b", "c"], notes={"standardised": True})
+    for content in (Content(numbers, ["a"]), of_all_rows):
+        with refused("value", file="d", key="only_classes"):
+            of_classes(content, ["a"], "d")
 
 
 def test_jpeg_parquet(tmp_path: Path) -> None:

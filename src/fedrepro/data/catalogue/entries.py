@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, Whole, expected
+from fedrepro.support.typed_yaml import PositiveWhole, Real, Typed, Whole, expected, later
 
 MOST_PIXELS = 4096  # per side: larger images fill the memory
 Task = Literal["classification", "binary", "next_word", "regression", "multi_label"]
@@ -159,6 +159,7 @@ class Described(Typed):
         mean: subtracted from each channel of an image, after division by 255; if left out, neither
             this nor `std` is applied.
         std: the divisor of each channel after that.
+        only_classes: the names of the classes to keep, which become 0, 1, ... in this order.
         every_class: whether each class must have training samples.
         revision: a number that grows when the reader makes something else of the same files.
     """
@@ -176,6 +177,13 @@ class Described(Typed):
     task: Task = "classification"
     mean: PerChannel | None = None
     std: PositivePerChannel | None = None
+    only_classes: tuple[str, ...] | None = later(None)
+
+    @model_validator(mode="after")
+    def _distinct_classes(self) -> Self:
+        if self.only_classes is not None and len({*self.only_classes}) < len(self.only_classes):
+            raise ValueError("each class once in `only_classes`")
+        return self
 
     @model_validator(mode="after")
     def _mean_with_std(self) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import stratified_choice
-from fedrepro.support.errors import UserError, bad_value, brief, refusal, unreadable
+from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, unreadable
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
 LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
@@ -45,9 +45,19 @@ class Split:
         return len(self.y)
 
     def take(self, mask: NDArray[np.bool_]) -> "Split":
-        """The samples where `mask` is true, with their groups."""
-        group = None if self.group is None else self.group[mask]
-        return Split(self.x[mask], self.y[mask], group)
+        """The samples where `mask` is true, with all that is known of them."""
+
+        def of_mask(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[mask]
+
+        return replace(
+            self,
+            x=self.x[mask],
+            y=self.y[mask],
+            group=of_mask(self.group),
+            held_out=of_mask(self.held_out),
+            missing=of_mask(self.missing),
+        )
 
 
 def joined(parts: Sequence[Split]) -> Split:
@@ -75,6 +85,32 @@ class Content:
     test: Split | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     understood: Sequence[tuple[str, str]] = ()
+
+
+def of_classes(content: Content, names: Sequence[str], where: object) -> Content:
+    """The samples of the classes ``names``, which become 0, 1, ... in this order.
+
+    Raises:
+        UserError: for a class that the data do not have, and for data without one class a sample
+            or with features that were standardised or filled with the other classes' samples.
+    """
+    if content.train.y.ndim != 1 or content.train.y.dtype.kind == "f":
+        raise bad_value(where, "only_classes", [*names], "none, as a sample is not of one class")
+    if content.notes.get("standardised") or content.train.missing is not None:
+        raise bad_value(where, "only_classes", [*names], "none, as all rows scale or fill features")
+    for name in names:
+        if name not in content.class_names:
+            expectation = f"names of {listed(content.class_names)}"
+            raise bad_value(where, "only_classes", name, expectation, content.class_names)
+    numbers = np.full(len(content.class_names), -1, np.int64)
+    numbers[[content.class_names.index(name) for name in names]] = np.arange(len(names))
+
+    def kept(samples: Split) -> Split:
+        left = samples.take(numbers[samples.y] >= 0)
+        return replace(left, y=numbers[left.y])
+
+    test = None if content.test is None else kept(content.test)
+    return replace(content, train=kept(content.train), test=test, class_names=[*names])
 
 
 SPLITS = ("train", "test")
