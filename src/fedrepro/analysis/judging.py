@@ -81,7 +81,8 @@ def train(
         while len(losses) < epochs and not _converged(losses):
             order = torch.randperm(len(samples), generator=shuffling).to(device)
             losses.append(_epoch(step, samples, order.split(evaluator.batch_size)))
-    return Trained(net.module.eval(), len(losses), losses[-1], _converged(losses))
+    net.module.eval()
+    return Trained(net.module, len(losses), losses[-1], _converged(losses))
 
 
 def _epoch(
@@ -115,6 +116,6 @@ def features(module: nn.Module, samples: TensorSamples) -> Tensor:
 
 def _batches(module: nn.Module, samples: TensorSamples) -> Iterator[tuple[Tensor, Tensor]]:
     module.eval()
-    with torch.inference_mode():
+    with torch.no_grad():
         for first in range(0, len(samples), BATCH):
             yield samples(first, min(first + BATCH, len(samples)))

@@ -162,7 +162,8 @@ def _pools_quickly(net: Net) -> Net:
                     setattr(parent, before, _Pool())
                     setattr(parent, name, nn.ReLU())
             before = name
-    return Net(copied.eval())
+    copied.eval()
+    return Net(copied)
 
 
 def _is_plain(pool: nn.MaxPool2d) -> bool:
@@ -187,7 +188,7 @@ def scorer(net: Net, task: Task, x: Tensor, y: Tensor, bfloat16: bool = False) -
     predictions = float(task.predictions(y).sum())
     quick = _pools_quickly(net)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def score(params: Tree) -> tuple[float, float]:
         bound = quick.bind(params)
         loss, hits = 0.0, 0.0

@@ -4,6 +4,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,7 @@ from fedrepro.support.rng import drawing_on, stream
 # How the parts of a run's code are called.
 PART: Mapping[Kind, str] = {"losses": "loss", "measures": "measure", "methods": "method"}
 WHERE = "fedrepro.train"
+EXTRA = "_extra_state"  # the end of such a name in a state dict
 Object = tuple[Kind, str, Any]
 # The first argument of functions that take targets before outputs, as scikit-learn's do.
 TARGETS = {"y_true", "target", "targets", "label", "labels", "truth"}
@@ -247,6 +249,7 @@ def starting_from(
         UserError: for other files, also when it builds a module that lacks one of the tensors, or
             has others, or frozen ones that are drawn in each run.
     """
+    extra = _extra_state(initial.state_dict() if isinstance(initial, nn.Module) else initial)
     tensors, facts = _tensors(initial)
 
     def built(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -257,6 +260,11 @@ def starting_from(
     def made(shape: tuple[int, ...], outputs: int) -> Any:
         module = built(shape, outputs)
         wanted = module.state_dict()
+        own = _extra_state(wanted)
+        if name := next((name for name in extra if not _same(extra[name], own.get(name))), ""):
+            raise bad_value(
+                WHERE, f"initial.{name}", extra[name], f"{own.get(name)!r}, the model's"
+            )
         for name, leaf in wanted.items():
             if name in tensors and tensors[name].shape != leaf.shape:
                 shapes = [*tensors[name].shape], [*leaf.shape]
@@ -286,10 +294,25 @@ def starting_from(
     return made
 
 
+def _extra_state(initial: Any) -> dict[str, Any]:
+    """What `get_extra_state` of modules has put into a state dict, if it is no tensor."""
+    items = initial.items() if isinstance(initial, Mapping) else ()
+    of_modules = ((name, state) for name, state in items if str(name).endswith(EXTRA))
+    return {name: state for name, state in of_modules if not isinstance(state, Tensor)}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two extra states are equal; False if they can't be compared."""
+    with suppress(Exception):
+        return bool(one == other)
+    return False
+
+
 def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tensors of initial weights; if a run wrote their file, what it says of them."""
     initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
     if isinstance(initial, Mapping):
+        initial = {name: initial[name] for name in initial if name not in _extra_state(initial)}
         for name, leaf in initial.items():
             if not isinstance(leaf, Tensor):
                 wanted = "a tensor: of a checkpoint, pass the state dict in it"

@@ -59,7 +59,8 @@ def read_model(run: "Run") -> nn.Module:
     if kept:
         line = f"model: with {run.method} each client keeps a part of it: that is as initially here"
         warnings.warn(line, stacklevel=4)
-    return module.eval()
+    module.eval()
+    return module
 
 
 def kept_by_clients(manifest: Mapping[str, Any], plugins: Folders) -> Literal["all", "part", ""]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+import numpy as np
 import torch
 
 # One run after the other: each seeds the generators that all threads of a process share. A callback
@@ -34,8 +35,12 @@ def in_turn() -> Iterator[None]:
 
 @contextmanager
 def torch_as_usual() -> Iterator[None]:
-    """A context with gradients and the CPU as default device, whatever the caller has set."""
-    with torch.inference_mode(False), torch.enable_grad():
+    """A context with gradients and the CPU as default device, whatever the caller has set.
+
+    Numbers that are too small become 0 in numpy as well, and are no errors.
+    """
+    usual = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+    with usual, torch.inference_mode(False), torch.enable_grad():
         # Not always: a default device that is set slows down every call of torch.
         elsewhere = torch.get_default_device().type != "cpu"
         with torch.device("cpu") if elsewhere else nullcontext():

@@ -1,6 +1,7 @@
 """Train on arrays."""
 
 import inspect
+import os
 import shutil
 import tempfile
 import uuid
@@ -326,8 +327,14 @@ def _run_in(
         return Run(place_of(folder), {}, architecture, plugins)
     temporary = tempfile.mkdtemp(prefix="fedrepro-")
     run = Run(Path(temporary, "run"), {}, architecture, plugins)
-    weakref.finalize(run, shutil.rmtree, temporary)
+    weakref.finalize(run, _remove_own, temporary, os.getpid())
     return run
+
+
+def _remove_own(temporary: str, process: int) -> None:
+    """Remove a temporary folder in the process that made it, not in one that was forked."""
+    if os.getpid() == process:
+        shutil.rmtree(temporary)
 
 
 def _carry_out(

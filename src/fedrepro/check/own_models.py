@@ -72,7 +72,8 @@ def own_net(
     """
     where = f"model {name}"
     with drawing_on(rng, x.device):
-        module = build().train()
+        module = build()
+        module.train()
     refuse_unusable(module)
     for path, leaf in module.named_parameters():
         if not leaf.isfinite().all():
@@ -111,7 +112,8 @@ def _is_chained(module: nn.Module, given: _Given) -> bool:
     if not (hasattr(module, "body") and hasattr(module, "head")):
         return True
     with suppress(Exception), torch.no_grad(), seeded(0, next(module.parameters()).device):
-        twin = copied(module).eval()
+        twin = copied(module)
+        twin.eval()
         positional, named = given
         body, head = twin.get_submodule("body"), twin.get_submodule("head")
         parts = outputs_of(head(body(*positional, **named)))
@@ -178,7 +180,11 @@ def _called(
 
 
 def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
-    """Tensors that require gradients, that outputs follow from, and that are none of ``known``."""
+    """Tensors that require gradients, that outputs follow from, and that are none of ``known``.
+
+    Raises:
+        NotImplementedError: for a reentrant checkpoint, whose layers only `backward` reaches.
+    """
     own, seen, rest = set(map(id, known)), set[Any](), [outputs.grad_fn]
     leaves = []
     while rest:
@@ -186,6 +192,10 @@ def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
         if node is None or node in seen:
             continue
         seen.add(node)
+        if node.name() == "CheckpointFunctionBackward":
+            raise NotImplementedError(
+                "checkpoint(use_reentrant=True): expected use_reentrant=False"
+            )
         leaf = getattr(node, "variable", None)
         if leaf is not None and id(leaf) not in own:
             leaves.append(leaf)

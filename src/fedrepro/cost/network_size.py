@@ -31,7 +31,8 @@ def size_of(workload: "Workload", plugins: Folders) -> tuple[int, int]:
     kind = torch.int64 if workload.numbers == "words" else torch.float32
     parameters, flop = sum(leaf.numel() for leaf in module.parameters()), 0
     try:
-        flop = operations(module.eval(), torch.zeros((1, *workload.shape), dtype=kind))
+        module.eval()
+        flop = operations(module, torch.zeros((1, *workload.shape), dtype=kind))
     except Exception:  # the user's code, or a network of several inputs
         flop = 0
     return max(flop, 2 * parameters, 1), parameters

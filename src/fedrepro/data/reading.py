@@ -90,7 +90,7 @@ def columns(where: str, samples: Any) -> Columns:
     if isinstance(samples, Mapping):
         samples = pair_of(where, samples)
     if isinstance(samples, tuple) and len(samples) == 2:
-        x, y = samples
+        x, y = map(_decoded, samples)
     else:
         pairs, draws, names = _read(where, samples)
         try:
@@ -104,6 +104,14 @@ def columns(where: str, samples: Any) -> Columns:
             names[name] = [*map(str, getattr(part, "column_names", part.columns))]  # of pyarrow
         refuse_other_rows(f"{where}{name}", part, y)
     return Columns(x, y, draws, names)
+
+
+def _decoded(column: Any) -> Any:
+    """A column whose values are Pillow images as one array; others as they are."""
+    if isinstance(column, Mapping):
+        return {name: _decoded(values) for name, values in column.items()}
+    values = list(column) if isinstance(column, Sequence) or hasattr(column, "to_list") else []
+    return _stacked(values) if values and hasattr(values[0], "getbands") else column
 
 
 def _keys(sample: Any) -> dict[str, list[str]]:
@@ -196,14 +204,14 @@ class ReadAnew:
     Attributes:
         clients: each client's data set, or its array of inputs [n, ...] if that does not draw.
         ends: of each client's rows among those of all, int64 [clients].
-        shape: of a sample.
+        first: inputs as they were first read [n, ...].
         labels: of all samples [n, ...], as they were first read.
     """
 
     where: str
     clients: Sequence[Any]
     ends: NDArray[np.int64]
-    shape: tuple[int, ...]
+    first: NDArray[Any]
     labels: NDArray[Any]
 
     @property
@@ -215,7 +223,8 @@ class ReadAnew:
         """The inputs at ``rows``, drawn by ``seed``.
 
         Raises:
-            UserError: if a sample fails, or has another shape or label than when it was first read.
+            UserError: if a sample fails, or has another shape or label than when it was first read,
+                or fractions where there were none.
         """
         owners = np.searchsorted(self.ends, rows, side="right")
         places = rows - np.concatenate([[0], self.ends])[owners]
@@ -236,9 +245,13 @@ class ReadAnew:
             raise
         except Exception as error:  # of the user's code
             raise refusal(where, text_of(error)) from error
-        if x.shape != self.shape:
-            wanted = f"{list(self.shape)}, as when it was first read"
+        shape, kind = self.first.shape[1:], self.first.dtype
+        if x.shape != shape:
+            wanted = f"{list(shape)}, as when it was first read"
             raise refusal(where, f"{list(x.shape)}: expected {wanted}", value=list(x.shape))
+        if kind.kind in "iu" and not np.array_equal(x.astype(kind), x):
+            wanted = f"whole numbers of {kind}, as all samples had when they were first read"
+            raise refusal(where, f"{x.dtype}: expected {wanted}", value=str(x.dtype))
         if not np.array_equal(y.astype(self.labels.dtype), label):
             wanted = f"{label}, as when it was first read: only inputs may be drawn"
             raise bad_value(where, "label", y.tolist(), wanted)

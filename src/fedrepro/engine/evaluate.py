@@ -42,7 +42,7 @@ class ClientSamples(Protocol):
         """Inputs and targets at ``rows``, on the run's device."""
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def evaluate(
     net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
 ) -> Score:
@@ -89,7 +89,7 @@ def _totals(
     return totals
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def evaluate_clients(
     net: Net,
     task: Task,
@@ -176,7 +176,7 @@ def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[NDArray[Any], NDArra
     return outputs.cpu().numpy(), targets.cpu().numpy()
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def score(task: Task, logits: Tensor, y: Tensor) -> Score:
     """Score given outputs ``logits`` [n, outputs] on targets ``y`` [n]."""
     loss = task.losses(logits, y, "none").sum(dtype=torch.float64)

@@ -408,7 +408,10 @@ class Net:
         """True if a sample's output depends on the other samples of its mini-batch."""
         if self._own and self._own.mixes:
             return True
-        return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
+        return any(
+            isinstance(layer, BatchNorm) or getattr(layer, "scale_grad_by_freq", False)
+            for layer in self.module.modules()
+        )
 
     def mixes_in_training(self, part: str = "") -> bool:
         """Return True if a sample's output in training depends on the others of its mini-batch.

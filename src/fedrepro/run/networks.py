@@ -32,6 +32,8 @@ from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
+FIRST = 1000  # samples, among which two that differ are looked for
+
 OF_IDS = ("recurrent", "transformer")  # families of models that take the ids of words
 
 
@@ -80,7 +82,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             setting.model,
             build,
             stream(spec.seed, "init"),
-            scaling(torch.from_numpy(np.array(dataset.train.x[:2])).to(device)),
+            scaling(torch.from_numpy(np.array(_two(dataset.train.x))).to(device)),
             outputs if method.classifies else None,
             task.name,
             bool(setting.loss),
@@ -102,6 +104,12 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
     return Networks(net, nets, task, outputs, scaling, weights_sha256)
+
+
+def _two(x: NDArray[Any]) -> NDArray[Any]:
+    """Two samples that differ, if there are some among the first: equal ones hide much."""
+    other = next((at for at in range(1, min(len(x), FIRST)) if not np.array_equal(x[at], x[0])), 1)
+    return x[[0, other]] if len(x) > 1 else x[:1]
 
 
 def _telling(x: NDArray[Any], packing: Packing | None) -> list[int]:
@@ -181,7 +189,8 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
     if packing:
         kinds = [(x.dtype, packing), (np.float32, packing.of_fractions())]
     with torch.random.fork_rng([]), torch.no_grad():
-        module = models.build(model, dataset.shapes, dataset.outputs, folders=folders).eval()
+        module = models.build(model, dataset.shapes, dataset.outputs, folders=folders)
+        module.eval()
         for kind, packing in kinds:
             arguments = packing.arguments_for(module.forward) if packing else one_input
             inputs, named = arguments(torch.from_numpy(x[:2].astype(kind)))

@@ -218,7 +218,14 @@ def damaged(path: object, why: object) -> UserError:
 
 
 def cannot_write(path: object, error: OSError) -> UserError:
-    """The error for a file that cannot be written (disk full, read-only, quota)."""
+    """The error for a file that cannot be written (disk full, read-only, quota).
+
+    Raises:
+        OSError: this one, if it has no number: then a signal handler of the caller raised it, as a
+            time limit does, and not the system.
+    """
+    if error.errno is None:
+        raise error
     return refusal(path, f"could not be written: {error.strerror or error}", code="unwritable")
 
 
