@@ -360,9 +360,9 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
     assert {name: [title for _, title in page["searches"]] for name, page in pages.items()} == {
         "a": ["Of x"], "b": ["Of x"], "c": [], "d": ["Of z"], "e": []
     }  # fmt: skip
-    ((setting, methods, *others),) = pages["d"]["runs"]
-    assert (setting, methods.split(", ")) == ("s/z", ["m", "n", "o"])
-    assert others == ["3, 4", "reports/papers/s/compact/z"]
+    (runs_of_d,) = pages["d"]["runs"]
+    assert (runs_of_d.setting, runs_of_d.methods.split(", ")) == ("s/z", ["m", "n", "o"])
+    assert (runs_of_d.seeds, runs_of_d.folder) == ("3, 4", "reports/papers/s/compact/z")
     assert [run.folder for run in pages["b"]["runs"]] == ["results/runs/s/x", "results/runs/s/y"]
     assert [run.seeds for run in pages["b"]["runs"]] == ["1, 2", "2, 3"]
     assert pages["e"]["runs"] == [] and not pages["e"]["again"] and not pages["e"]["explain"]
@@ -591,7 +591,7 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again(
     assert [state.covered for state in first.tables] == [False, True, True]
     assert not any(state.compact or state.figure for state in first.tables)
     assert [state.again for state in first.tables] == [False, False, True]
-    assert [state.demo for state in first.tables] == [None, overview.Progress(2, 3), None]
+    assert [state.demo for state in first.tables] == [None, (2, 3), None]
     assert [state.counts for state in first.tables] == [
         counts["s", item] for item in ("table_2", "table_10", "table_10_part")
     ]  # fmt: skip
@@ -611,9 +611,9 @@ def test_of_a_figure_its_finished_runs_are_counted(tmp_path: Path) -> None:
     bench: Any = SimpleNamespace(root=tmp_path)
     for kind in (FigureTarget, SearchTarget):
         target = target_of(kind, "own", "figure_1", runs=runs)
-        assert overview._progress_of(bench, target, None) == overview.Progress(1, 3)
+        assert overview._progress_of(bench, target, None) == (1, 3)
     none = target_of(SearchTarget, "own", "grid", runs=[])
-    assert overview._progress_of(bench, none, None) == overview.Progress(0, 0)
+    assert overview._progress_of(bench, none, None) == (0, 0)
 
 
 def test_the_search_finds_everything_by_its_address() -> None:

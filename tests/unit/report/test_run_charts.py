@@ -4,6 +4,7 @@ import html
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
@@ -11,7 +12,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
 from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.run_charts import RunChart, beside, charts_of
+from fedrepro.report.pages.run_charts import beside, charts_of
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import find_run
@@ -22,7 +23,7 @@ MIXED = RunKey("superfed/mnist-500", "superfed_mm", 1)
 ENDS = re.compile(r"([^;:]+) ends at ([\d.]+)")
 
 
-def ends_of(chart: RunChart) -> dict[str, str]:
+def ends_of(chart: SimpleNamespace) -> dict[str, str]:
     """Where each line of a chart ends, as told to who can't see it."""
     label = re.search(r'aria-label="([^"]*)"', chart.desk)
     assert label
@@ -30,7 +31,7 @@ def ends_of(chart: RunChart) -> dict[str, str]:
     return {name.strip(): end for name, end in ENDS.findall(words)}
 
 
-def charts(bench: Workbench, run: RunKey) -> list[RunChart]:
+def charts(bench: Workbench, run: RunKey) -> list[SimpleNamespace]:
     uses = cells_of_runs(bench, published.load(bench.root), {run})[run]
     record = find_run(bench.root, run)
     return charts_of(record, [each.use for each in headline(answers_of(record, uses))])

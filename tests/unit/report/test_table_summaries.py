@@ -165,7 +165,7 @@ def test_a_cell_is_computed_as_the_method_that_was_chosen() -> None:
     result = replace(result_of(runs=runs), methods=("a", "b"), chosen="b")
     table = table_of(["M"], [[""]])
     how = page._how(bench, table, result)
-    assert (how.composition, how.hyperparameters) == ("ima+fedprox", (("ima.window", 5),))
+    assert (how.composition, how.hyperparameters) == ("ima+fedprox", [("ima.window", 5)])
     assert [command.split()[2:] for command in how.commands] == [
         ["s/a", "b", "--seed", str(seed)] for seed in (1, 2, 4)
     ]  # fmt: skip
@@ -432,8 +432,8 @@ def test_a_run_of_a_compact_table_counts_once_and_with_any_number() -> None:
     asked = tuple(RunKey(f"s/{name}", "m", seed) for name in "ab" for seed in (1, 2, 3))
     target: Any = SimpleNamespace(scale="compact", runs=asked)
     none: Any = None
-    assert overview._progress_of(none, target, table) == overview.Progress(3, 6)
-    assert overview._progress_of(none, target, None) == overview.Progress(0, 6)
+    assert overview._progress_of(none, target, table) == (3, 6)
+    assert overview._progress_of(none, target, None) == (0, 6)
     assert (
         overview._progress_of(none, SimpleNamespace(**vars(target) | {"scale": "paper"}), table)
         is None

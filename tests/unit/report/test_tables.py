@@ -337,7 +337,7 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert found[2].result.setting == PAPER
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
-    assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
+    assert page["rows"][0].notes[:3] == ["loss", f"in {DEMO}", ""]
     assert re.findall(r"\d+", page["rows"][0].summary) == ["10"]
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
     row = row.model_copy(update={"demo_column_settings": {first.label: "fmnist-iid-demo"}})

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlencode
 
 from fedrepro.config.workbench import Workbench
@@ -12,15 +13,6 @@ from fedrepro.report.papers.published import System
 from fedrepro.run.run_archive import folder_of
 
 FORM = "objection.yml"  # in .github/ISSUE_TEMPLATE
-
-
-class LandedRuns(NamedTuple):
-    """Runs of a setting that a claim rests on, and the folder that they are kept in."""
-
-    setting: str
-    methods: str
-    seeds: str
-    folder: str
 
 
 def claim_page(
@@ -63,7 +55,8 @@ def claim_page(
     }
 
 
-def _runs(workbench: Workbench, view: ClaimView) -> list[LandedRuns]:
+def _runs(workbench: Workbench, view: ClaimView) -> list[SimpleNamespace]:
+    """The runs that a claim rests on, by setting, and the folders that they are kept in."""
     if view.compact is None:
         return []
     target = workbench.table(view.claim.system, view.compact.item, "compact")
@@ -72,11 +65,11 @@ def _runs(workbench: Workbench, view: ClaimView) -> list[LandedRuns]:
         methods.setdefault(setting, {}).update(dict.fromkeys(names))
     seeds = {cell.setting: cell.seeds for cell in target.cells}
     return [
-        LandedRuns(
-            setting,
-            ", ".join(names),
-            ", ".join(map(str, seeds[setting])),
-            _folder(workbench, setting),
+        SimpleNamespace(
+            setting=setting,
+            methods=", ".join(names),
+            seeds=", ".join(map(str, seeds[setting])),
+            folder=_folder(workbench, setting),
         )
         for setting, names in methods.items()
     ]

@@ -4,8 +4,8 @@ Claims have the verdict of scale compact too, whose results are in the repositor
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import TableTarget
@@ -15,7 +15,7 @@ from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import Finding
 from fedrepro.report.cells.insights import Numbers, printed_numbers, sentence
-from fedrepro.report.cells.readings import Answer, Both, answers_by_table
+from fedrepro.report.cells.readings import Both, answers_by_table
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import pairs_of
@@ -32,28 +32,6 @@ DIFFERING = (
     "differ in the released code's reading and not in the text's",
     "differ in the released code's reading, and the text's is not computed",
 )
-
-
-@dataclass(frozen=True)
-class InReading:
-    """How many printed cells have a number in a reading, and the counts of their verdicts."""
-
-    name: str
-    computed: int
-    words: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Cells that differ in the text's reading, and their verdicts in the released code's.
-
-    Attributes:
-        items: the discrepancies between their two readings.
-    """
-
-    what: str
-    cells: tuple[Both, ...]
-    items: tuple[str, ...]
 
 
 def what_follows(
@@ -122,7 +100,8 @@ def what_follows(
     }
 
 
-def _readings(cells: Sequence[Both]) -> list[InReading]:
+def _readings(cells: Sequence[Both]) -> list[SimpleNamespace]:
+    """How many printed cells have a number in each reading, and the counts of their verdicts."""
     answers = {
         "In the text's reading": [both.text for both in cells if both.text],
         "In the released code's reading, at least in part,": [
@@ -130,20 +109,21 @@ def _readings(cells: Sequence[Both]) -> list[InReading]:
         ],
     }
     return [
-        InReading(name, len(readings), {word: _count(readings, word) for word in WORDS})
+        SimpleNamespace(
+            name=name,
+            computed=len(readings),
+            words={word: sum(answer.word == word for answer in readings) for word in WORDS},
+        )
         for name, readings in answers.items()
         if readings
     ]
 
 
-def _count(answers: Iterable[Answer], word: str) -> int:
-    return sum(answer.word == word for answer in answers)
-
-
-def _differences(cells: Sequence[Both]) -> list[Difference]:
+def _differences(cells: Sequence[Both]) -> list[SimpleNamespace]:
+    """The cells that differ in a reading, with the discrepancies between the readings."""
     groups = grouped(cells, _how_it_differs)
     return [
-        Difference(what, tuple(groups[what]), _items(groups[what]))
+        SimpleNamespace(what=what, cells=groups[what], items=_items(groups[what]))
         for what in DIFFERING
         if what in groups
     ]

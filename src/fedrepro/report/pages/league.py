@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
@@ -72,29 +72,21 @@ def _setting(workbench: Workbench, played: PlayedMatch) -> dict[str, Any]:
     }
 
 
-class Source(NamedTuple):
-    """A part of a method, the address of its paper or "", and whether it has BibTeX."""
-
-    part: str
-    paper: str
-    cited: bool
-
-    @classmethod
-    def of(cls, part: str, works: References) -> "Source":
-        known = works.of_method(part)
-        links = known[1].links if known else []
-        return cls(part, next((address for _, address in links), ""), known is not None)
-
-
-def _sources(workbench: Workbench, league: League, works: References) -> dict[str, list[Source]]:
-    """The parts of each method, by its name."""
-    sources: dict[str, list[Source]] = {}
+def _sources(
+    workbench: Workbench, league: League, works: References
+) -> dict[str, list[tuple[str, str, bool]]]:
+    """By method, its parts, each with the address of its paper or "", and whether it has BibTeX."""
+    sources = {}
     for played in league.played:
         setting = workbench.setting(played.match.setting)
         for entry in played.entries:
             composition, _ = workbench.compose(setting, entry.method)
             parts = Composition.parse(composition).names
-            sources[entry.name] = [Source.of(part, works) for part in parts]
+            known = [(part, works.of_method(part)) for part in parts]
+            sources[entry.name] = [
+                (part, next(iter(work[1].links), ("", ""))[1] if work else "", work is not None)
+                for part, work in known
+            ]
     return sources
 
 

@@ -4,10 +4,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.league import BASELINE, BASELINE_LABEL, Match, PlayedMatch
+from fedrepro.report.cells.league import BASELINE, BASELINE_LABEL, PlayedMatch
 from fedrepro.report.pages.equations import (
     SYMBOLS,
     equations_in,
@@ -15,7 +16,6 @@ from fedrepro.report.pages.equations import (
     symbols_in,
     without_equations,
 )
-from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 from fedrepro.support.names import Composition
 
@@ -46,27 +46,16 @@ class MethodText:
 
 
 @dataclass(frozen=True)
-class Stand:
-    """A method in a setting of scale compact: its lead over FedAvg, and its rank of how many."""
-
-    match: Match
-    column: str
-    lead: PairedTest
-    rank: float
-    of: int
-
-
-@dataclass(frozen=True)
 class Standing:
     """A part of compositions at scale compact, in columns with it alone or around FedAvg.
 
     Attributes:
-        stands: where it stands beside FedAvg.
+        stands: the matches with FedAvg, each with its column, lead and rank (of how many).
         labels: of its columns, each once.
         left_out: the labels of columns without a rank, and why, as the league says it.
     """
 
-    stands: list[Stand] = field(default_factory=list)
+    stands: list[SimpleNamespace] = field(default_factory=list)
     labels: dict[str, None] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -89,8 +78,10 @@ def standings_of(workbench: Workbench, played: Iterable[PlayedMatch]) -> dict[st
                 standing.left_out[label] = why
             lead = match.lead(label, BASELINE_LABEL)
             if lead and label in match.ranks:
-                stand = Stand(match.match, label, lead, match.ranks[label], len(match.ranks))
-                standing.stands.append(stand)
+                rank, of = match.ranks[label], len(match.ranks)
+                standing.stands.append(
+                    SimpleNamespace(match=match.match, column=label, lead=lead, rank=rank, of=of)
+                )
     return dict(standings)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import (
@@ -23,7 +24,7 @@ from fedrepro.report.pages.about import use_of
 from fedrepro.report.pages.claims import ClaimView, findings_of, summary
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
-from fedrepro.report.papers.published import Name, Published, System, natural
+from fedrepro.report.papers.published import Name, Published, natural
 from fedrepro.run.results import RunRecord
 from fedrepro.support.names import Composition
 
@@ -49,68 +50,6 @@ def tables_of_runs(
     return {run: list(uses.values()) for run, uses in by_run.items()}
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How many of the wanted runs, or of a demo's cells, have a result."""
-
-    run: int
-    wanted: int
-
-
-@dataclass(frozen=True)
-class TableState:
-    """A line of the start page: a table, figure or search, and how much of it is computed.
-
-    Attributes:
-        covered: whether an experiment file has it.
-        demo: of its cells at scale demo, if there are any.
-        figure: of the runs of a figure, search or compact table.
-        again: whether it repeats a part of another table.
-    """
-
-    label: str
-    title: str
-    page: str
-    covered: bool
-    counts: Counter[str]
-    demo: Progress | None
-    figure: Progress | None
-    compact: bool
-    again: bool
-
-
-@dataclass(frozen=True)
-class ReadingsOfTable:
-    """Verdicts on a printed table's trained cells, by reading.
-
-    Attributes:
-        ledger: the discrepancies between the text's reading and the released code's.
-    """
-
-    table: str
-    page: str
-    text: Counter[str]
-    released: Counter[str]
-    ledger: list[str]
-
-
-@dataclass(frozen=True)
-class PaperState:
-    """A paper on the start page.
-
-    Attributes:
-        compact: its claims at that scale, in numbers and as a plot.
-        first: the first of its claims that is tested there.
-    """
-
-    about: System
-    tables: list[TableState]
-    counts: Counter[str]
-    compact: Mapping[str, Any] | None
-    first: ClaimView | None
-    readings: list[ReadingsOfTable]
-
-
 def start_page(
     workbench: Workbench,
     published: Published,
@@ -123,6 +62,11 @@ def start_page(
 ) -> dict[str, Any]:
     """The findings of each paper, and the state of all tables.
 
+    Of a table, figure or search: whether an experiment file has it (``covered``); how many of its
+    cells at scale demo, or of the runs of a figure, search or compact table, have a result; and
+    whether it repeats a part of another table (``again``). Of a paper: its claims at scale compact,
+    in numbers and as a plot, and the first that is tested there.
+
     Args:
         tables: the computed ones.
         views: the claims' verdicts.
@@ -130,12 +74,12 @@ def start_page(
         scale: at which the site is made.
     """
 
-    def state(key: tuple[str, str]) -> TableState:
+    def state(key: tuple[str, str]) -> SimpleNamespace:
         target, table, count = targets.get(key), tables.get(key), counts.get(key, Counter())
         demo = None
         if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
-            demo = Progress(sum(result.n > 0 for result in cells), len(cells))
-        return TableState(
+            demo = sum(result.n > 0 for result in cells), len(cells)
+        return SimpleNamespace(
             label=published.label_of(*key),
             title=_title_of(published, key, target),
             page=f"{key[0]}/{key[1]}.html",
@@ -155,13 +99,13 @@ def start_page(
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
         tested = (view for view in views if view.claim.system == name and view.compact)
         systems.append(
-            PaperState(
-                system,
-                states,
-                whole,
-                findings.get(name),
-                next(tested, None),
-                readings_of(name, by_table, targets),
+            SimpleNamespace(
+                about=system,
+                tables=states,
+                counts=whole,
+                compact=findings.get(name),
+                first=next(tested, None),
+                readings=readings_of(name, by_table, targets),
             )
         )
     everything = sum((counts[key] for key in published.tables), Counter())
@@ -180,8 +124,11 @@ def readings_of(
     name: str,
     by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
     targets: Mapping[tuple[str, str], Target],
-) -> list[ReadingsOfTable]:
-    """A line for each printed table with trained cells: verdicts in both readings."""
+) -> list[SimpleNamespace]:
+    """A line for each printed table with trained cells: verdicts in both readings.
+
+    ``ledger`` has the discrepancies between the two.
+    """
     pages = {
         (target.system, target.table.published.table): target.page.relative_to(SITE).as_posix()
         for target in reversed([*targets.values()])
@@ -194,12 +141,12 @@ def readings_of(
         if system == name and (text or released):
             items = {number for answer in released for number in answer.items}
             rows.append(
-                ReadingsOfTable(
-                    table,
-                    pages[system, table],
-                    Counter(answer.word for answer in text if answer.word),
-                    Counter(answer.word for answer in released if answer.word),
-                    sorted(items, key=natural),
+                SimpleNamespace(
+                    table=table,
+                    page=pages[system, table],
+                    text=Counter(answer.word for answer in text if answer.word),
+                    released=Counter(answer.word for answer in released if answer.word),
+                    ledger=sorted(items, key=natural),
                 )
             )
     return sorted(rows, key=lambda row: natural(row.table))
@@ -207,18 +154,18 @@ def readings_of(
 
 def _progress_of(
     workbench: Workbench, target: Target, table: ComputedTable | None
-) -> Progress | None:
-    """The runs of a figure, search or compact table; None for a table of a paper."""
+) -> tuple[int, int] | None:
+    """How many runs of a figure, search or compact table are there, of how many; else None."""
     if isinstance(target, FigureTarget | SearchTarget):
         if isinstance(target, FigureTarget) and not target.runs:
-            return Progress(int(are_inputs_made(workbench, target)), 0)
+            return int(are_inputs_made(workbench, target)), 0
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
-        return Progress(sum(path.exists() for path in manifests), len(target.runs))
+        return sum(path.exists() for path in manifests), len(target.runs)
     if target.scale != "compact":
         return None
     results = [cell.result for cell in table.cells] if table else []
     runs = {key for result in results for key, run in result.by_key if run.value is not None}
-    return Progress(len(runs & {*target.runs}), len(target.runs))
+    return len(runs & {*target.runs}), len(target.runs)
 
 
 def _title_of(published: Published, key: tuple[str, str], target: Target | None) -> str:

@@ -1,8 +1,9 @@
 """A row's figures: learning curves side by side, and samples per client and class."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 from fedrepro.config.metrics import MetricKind
 from fedrepro.config.tables import Summary
@@ -15,37 +16,7 @@ from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
-from fedrepro.report.drawing.style import Style
-from fedrepro.report.pages.figures.base import Panel, curves_of, key_of, panel_of
-
-
-@dataclass(frozen=True)
-class Curves:
-    """All learning curves of a row, as panels with a common key.
-
-    Attributes:
-        rounds: how many evaluated rounds each point is the mean of, as in the cells.
-        cut: whether the panels share an axis that ignores the first fifth of the rounds.
-        raw: whether lines of one seed have its rounds beneath.
-    """
-
-    panels: tuple[Panel, ...]
-    key: tuple[tuple[str, Style], ...]
-    seeds: int
-    levels: bool
-    rounds: int
-    cut: bool
-    raw: bool
-
-
-@dataclass(frozen=True)
-class Scene:
-    """The figures of a row at one scale, and what its curves show, in words."""
-
-    setting: str
-    metric: str
-    curves: Curves | None
-    heat_map: PartitionMap | None
+from fedrepro.report.pages.figures.base import curves_of, key_of, panel_of
 
 
 def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
@@ -82,8 +53,13 @@ def scene_of(
     target: TableTarget,
     cells: Sequence[TableCell],
     scale: Scale,
-) -> Scene | None:
-    """A row's figures, or None if nothing was run at this scale."""
+) -> SimpleNamespace | None:
+    """A row's figures, or None if nothing was run at this scale.
+
+    Of its ``curves``, ``rounds`` says how many evaluated rounds each point is the mean of, as in
+    the cells; ``cut``, whether the panels share an axis that ignores the first fifth of the
+    rounds; ``raw``, whether lines of one seed have their rounds beneath.
+    """
     pairs, columns = pairs_of(target), target.table.columns
     both = {cell.column: cell.result if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
@@ -115,16 +91,24 @@ def scene_of(
     marked = {line.name for _, lines in panels for line in lines} - {*names}
     names += sorted(marked)
     limits = curves.bounds([lines for _, lines in panels]) if metric.curve.same_axes else None
-    drawn = tuple(
-        panel_of(title, lines, quantity, setting, names=names, limits=limits)
-        for title, lines in panels
+    shown = SimpleNamespace(
+        panels=[
+            panel_of(title, lines, quantity, setting, names=names, limits=limits)
+            for title, lines in panels
+        ],
+        key=key_of(names),
+        seeds=seeds,
+        levels=any(line.level is not None for _, lines in panels for line in lines),
+        rounds=1 if metric.of_a_run else target.table.summary.rounds,
+        cut=limits is not None,
+        raw=any(line.raw for _, lines in panels for line in lines),
     )
-    levels = any(line.level is not None for _, lines in panels for line in lines)
-    rounds = 1 if metric.of_a_run else target.table.summary.rounds
-    raw = any(line.raw for _, lines in panels for line in lines)
-    cut = limits is not None
-    shown = Curves(drawn, key_of(names), seeds, levels, rounds, cut, raw) if drawn else None
-    return Scene(setting, quantity.words, shown, _heat_map(workbench, setting, results))
+    return SimpleNamespace(
+        setting=setting,
+        metric=quantity.words,
+        curves=shown if panels else None,
+        heat_map=_heat_map(workbench, setting, results),
+    )
 
 
 def _series(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.metrics import ACCURACY, OfRounds
@@ -14,7 +15,7 @@ from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
 from fedrepro.report.pages.figures.base import Panel, panel_of
 from fedrepro.report.pages.run_charts import charts_of
-from fedrepro.report.pages.run_files import RunFile, commits_of
+from fedrepro.report.pages.run_files import commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
 from fedrepro.support.names import Composition
@@ -34,7 +35,7 @@ def run_page(
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
-    files: Sequence[RunFile] = (),
+    files: Sequence[SimpleNamespace] = (),
     folders: Folders = NONE,
 ) -> dict[str, Any]:
     """The content of a run's page: numbers that cells use, curves, manifest, cost.

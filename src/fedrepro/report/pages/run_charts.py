@@ -1,11 +1,11 @@
 """The curve of a number on a run's page, with FedAvg's curve and the printed number."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 
 from fedrepro.config.targets import RunKey
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.style import Style
 from fedrepro.report.pages.answers import CellUse, has_mixtures
 from fedrepro.report.pages.figures.base import description_of, key_of
 from fedrepro.run.results import RunRecord, find_run
@@ -14,23 +14,6 @@ from fedrepro.support.printing import sentence_case
 
 DESK, PHONE = (900, 280), (260, 190)  # pixels of the plot, without its margins
 REFERENCE = "fedavg"
-
-
-@dataclass(frozen=True)
-class RunChart:
-    """A chart of a run's page.
-
-    Attributes:
-        desk, phone: the same as SVG, for wide and for narrow windows.
-        key: the lines' names and styles.
-        notes: sentences that say what its lines are.
-    """
-
-    title: str
-    desk: str
-    phone: str
-    key: tuple[tuple[str, Style], ...]
-    notes: tuple[str, ...]
 
 
 def beside(record: RunRecord) -> list[RunRecord]:
@@ -42,7 +25,7 @@ def beside(record: RunRecord) -> list[RunRecord]:
     return [record for record in records if record.state == "finished"]
 
 
-def charts_of(record: RunRecord, uses: Sequence[CellUse]) -> list[RunChart]:
+def charts_of(record: RunRecord, uses: Sequence[CellUse]) -> list[SimpleNamespace]:
     """A chart for each measure that cells take from a run, if it has a curve."""
     groups = grouped(uses, lambda use: use.metric.curve.at_mix("fixed").quantity.words)
     others = beside(record)
@@ -52,8 +35,8 @@ def charts_of(record: RunRecord, uses: Sequence[CellUse]) -> list[RunChart]:
 
 def _chart_of(
     record: RunRecord, others: Sequence[RunRecord], uses: Sequence[CellUse]
-) -> RunChart | None:
-    """The curve of a number that cells take; None if it has fewer than two points.
+) -> SimpleNamespace | None:
+    """The curve of a number that cells take, for wide and narrow windows; None without two points.
 
     Where cells take mixtures of clients' models that were chosen after the last round, the curve is
     at the method's own mixture, and each of these numbers is a mark at the end.
@@ -102,4 +85,5 @@ def _chart_of(
         curves.draw(lines, description=words, limits=limits, unit=quantity.unit, size=size)
         for size in (DESK, PHONE)
     )
-    return RunChart(title, desk, phone, key_of([line.name for line in lines]), tuple(notes))
+    key = key_of([line.name for line in lines])
+    return SimpleNamespace(title=title, desk=desk, phone=phone, key=key, notes=notes)

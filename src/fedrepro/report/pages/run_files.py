@@ -7,9 +7,10 @@ names of machines are removed from the log.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import RunKey
@@ -41,39 +42,11 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class RunFile:
-    """A file on a run's page.
+def write_files(renderer: Renderer, record: RunRecord) -> list[SimpleNamespace]:
+    """Copy a run's files beside its page, and remove those of an earlier run of the same name.
 
-    Attributes:
-        href: from the page; None if the file is too large to copy.
-        size: in bytes.
+    Their ``href`` is from the page; None of a file that is too large to copy.
     """
-
-    name: str
-    words: str
-    href: str | None
-    size: int
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The commit of a part of the code.
-
-    Attributes:
-        part: "fedrepro", or a kind of plug-ins as "plugins/methods".
-        dirty: whether its code had uncommitted changes.
-        href: the commit's page in the repository, if known.
-    """
-
-    part: str
-    name: str
-    dirty: bool
-    href: str | None
-
-
-def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
-    """Copy a run's files beside its page, and remove those of an earlier run of the same name."""
     folder, entries = record.page.with_suffix(""), []
     for name, source in _files(renderer.root, record):
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
@@ -82,7 +55,9 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
             content = source if isinstance(source, bytes) else source.read_bytes()
             renderer.write_file(folder / name, content)
         href = f"{folder.name}/{name}" if copied else None
-        entries.append(RunFile(name, WORDS.get(name, name), href, size))
+        entries.append(
+            SimpleNamespace(name=name, words=WORDS.get(name, name), href=href, size=size)
+        )
     renderer.remove_others(folder, {entry.name for entry in entries if entry.href}, OURS)
     return entries
 
@@ -191,8 +166,12 @@ def identity_of(record: RunRecord) -> list[str]:
     return ["" if value is None else str(value) for value in entries]
 
 
-def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
-    """The valid commits that a manifest names; older manifests name none."""
+def commits_of(manifest: Mapping[str, Any]) -> list[SimpleNamespace]:
+    """The valid commits that a manifest names, by part of the code; older manifests name none.
+
+    A part is "fedrepro" or a kind of plug-ins, such as "plugins/methods"; ``dirty`` says whether it
+    had uncommitted changes; ``href`` is the commit's page in the repository, if known.
+    """
     entries = manifest.get("git")
     commits = []
     for part, state in (entries if isinstance(entries, Mapping) else {}).items():
@@ -200,5 +179,6 @@ def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
         if isinstance(name, str) and COMMIT.fullmatch(name):
             known = repository() if part == PACKAGE.name else None
             href = f"{known}/commit/{name}" if known else None
-            commits.append(Commit(part, name, bool(state.get("dirty")), href))
+            dirty = bool(state.get("dirty"))
+            commits.append(SimpleNamespace(part=part, name=name, dirty=dirty, href=href))
     return commits

@@ -1,6 +1,6 @@
 """Sample sheets: images that a generating run left after evaluated rounds."""
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 from fedrepro.report.drawing import sheet
 from fedrepro.report.drawing.training_images import training_images
@@ -13,27 +13,10 @@ LAST, LAST_WIDE = 64, 8
 CLASSES = 8  # of training images beside them, the first ones
 
 
-@dataclass(frozen=True)
-class SampleSheets:
-    """The last round's images, and the first few of them over time.
+def sheets_of(record: RunRecord) -> SimpleNamespace | None:
+    """The last round's images and the first few of them over time; None if the run left no images.
 
-    Attributes:
-        real: training images, a row of each class; None if the data are not prepared here.
-        over_time: the earliest first; empty if only one round left images.
-        shown: images in each of these.
-        size: of an image in pixels, such as "28 x 28".
-    """
-
-    number: int
-    last: str
-    over_time: tuple[Panel, ...]
-    real: str | None
-    shown: int
-    size: str
-
-
-def sheets_of(record: RunRecord) -> SampleSheets | None:
-    """The sheets of a run, or None if it left no images.
+    Beside them ``real`` training images, a row of each class, if the data are prepared here.
 
     Raises:
         UserError: if a file of images is damaged.
@@ -60,13 +43,18 @@ def sheets_of(record: RunRecord) -> SampleSheets | None:
         )
         for number in spread(rounds, SHEETS)
     ]
-    shown = tuple(over_time) if len(rounds) > 1 else ()
     real = training_images(record.root, record, CLASSES, LAST_WIDE)
     beside = real is not None and sheet.draw(
         real, LAST_WIDE, description=f"{len(real)} training images, {LAST_WIDE} of each class."
     )
-    size = f"{height} x {width}"
-    return SampleSheets(rounds[-1], whole, shown, beside or None, len(last[:SHOWN]), size)
+    return SimpleNamespace(
+        number=rounds[-1],
+        last=whole,
+        over_time=over_time if len(rounds) > 1 else [],
+        real=beside or None,
+        shown=len(last[:SHOWN]),
+        size=f"{height} x {width}",
+    )
 
 
 def spread(numbers: list[int], most: int) -> list[int]:

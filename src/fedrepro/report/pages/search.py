@@ -1,12 +1,12 @@
 """The page of a search: the published, the selected and the test-selected choice side by side."""
 
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.search import MethodSearch, Tried, as_far_as_it_went, compute
+from fedrepro.report.cells.search import MethodSearch, as_far_as_it_went, compute
 from fedrepro.report.drawing.charts import matrix
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import Panel, symbol
@@ -16,33 +16,6 @@ from fedrepro.run.results import find_run
 from fedrepro.support.names import Composition
 
 WIDEST = 9  # most values of a hyperparameter in a chart
-
-
-@dataclass(frozen=True)
-class SearchRow:
-    """One of the three choices; ``tried`` is None until it is known."""
-
-    label: str
-    tried: Tried | None
-    note: str
-    optimistic: bool = False
-
-
-@dataclass(frozen=True)
-class SearchView:
-    """A method of a search.
-
-    Attributes:
-        label: its name on the page.
-        parts: the parts of its composition, for links.
-        chart: None if the grid is not one or two lists of numbers.
-    """
-
-    label: str
-    parts: tuple[str, ...]
-    search: MethodSearch
-    rows: tuple[SearchRow, ...]
-    chart: Panel | None
 
 
 def search_page(workbench: Workbench, target: SearchTarget, published: Published) -> dict[str, Any]:
@@ -60,12 +33,12 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         searched = method_search.trial.searched
         composition, _ = workbench.compose(setting, searched.method)
         views.append(
-            SearchView(
-                searched.label or searched.method,
-                Composition.parse(composition).names,
-                method_search,
-                _rows(method_search, small=target.scale == "compact"),
-                _chart(target, method_search),
+            SimpleNamespace(
+                label=searched.label or searched.method,
+                parts=Composition.parse(composition).names,
+                search=method_search,
+                rows=_rows(method_search, small=target.scale == "compact"),
+                chart=_chart(target, method_search),
             )
         )
     return {
@@ -80,31 +53,29 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     }
 
 
-def _rows(search: MethodSearch, *, small: bool) -> tuple[SearchRow, ...]:
-    def at(place: int | None) -> Tried | None:
-        return None if place is None else search.tried[place]
-
-    waiting = f"{search.waiting} of {len(search.tried)} candidates have not run yet"
-    notes = [waiting] if search.waiting else []
-    if search.selected is not None and search.selected == search.published:
-        notes.append("the published choice")
-    same = search.test_selected is not None and search.test_selected == search.selected
+def _rows(search: MethodSearch, *, small: bool) -> list[SimpleNamespace]:
+    """The choices, of which ``tried`` is None until it is known."""
     in_grid = len(search.tried) == _size_of_grid(search)
+    waiting = f"{search.waiting} of {len(search.tried)} candidates have not run yet"
+    same = search.selected is not None and search.selected == search.published
+    notes = [waiting] * bool(search.waiting) + ["the published choice"] * same
     used = "" if search.selected in (None, search.in_use) else "not the selected one"
-    rows_in_use = (SearchRow("In use in the setting", at(search.in_use), used),) if small else ()
-    return (
-        SearchRow(
-            "Published", at(search.published), "" if in_grid else "added: it is not in the grid"
-        ),
-        SearchRow("Selected on validation samples", at(search.selected), "; ".join(notes)),
-        *rows_in_use,
-        SearchRow(
-            "Best on test samples",
-            at(search.test_selected),
-            "the same candidate" if same else "",
-            optimistic=True,
-        ),
-    )
+    same = search.test_selected is not None and search.test_selected == search.selected
+    choices = [
+        ("Published", search.published, "" if in_grid else "added: it is not in the grid"),
+        ("Selected on validation samples", search.selected, "; ".join(notes)),
+        *([("In use in the setting", search.in_use, used)] if small else []),
+        ("Best on test samples", search.test_selected, "the same candidate" if same else ""),
+    ]
+    return [
+        SimpleNamespace(
+            label=label,
+            tried=None if place is None else search.tried[place],
+            note=note,
+            optimistic=label == choices[-1][0],
+        )
+        for label, place, note in choices
+    ]
 
 
 def _words(target: SearchTarget) -> str:

@@ -3,8 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import RunKey, TableTarget
@@ -23,84 +23,6 @@ from fedrepro.report.papers.limits import MOST
 from fedrepro.report.papers.published import Printed, Published
 from fedrepro.report.papers.verdict import ERRORS, TWINS
 from fedrepro.support.names import Composition
-
-
-@dataclass(frozen=True)
-class How:
-    """How to compute a cell's number: the method in its setting, and the commands.
-
-    Attributes:
-        composition: the parts of the chosen or only method.
-        hyperparameters: those shown, such as ("ima.window", 5).
-        setting: its YAML, fully resolved, relative to the site; None if nothing was run.
-    """
-
-    composition: str
-    hyperparameters: tuple[tuple[str, object], ...]
-    commands: tuple[str, ...]
-    setting: str | None
-
-
-@dataclass(frozen=True)
-class RowView:
-    """A row of a table with its cells and figures.
-
-    Attributes:
-        summary: which rounds count, in words; "" for a number of a whole run.
-        wanted: what its runs would take, in words, if none has a result; or "".
-        best: the columns with the best numbers.
-        notes: for each cell, how it differs from its row; or "".
-        hows: one for each cell.
-        about: its setting, key by key.
-        landed: Parquet files of its settings' landed results, in the site.
-        runs: those with a page.
-        above: the first row above that shows the same runs, if any.
-        scene: None if nothing was run, or if a row above shows the same runs.
-    """
-
-    head: TableRow
-    anchor: str
-    wanted: str
-    best: Best
-    summary: str
-    notes: tuple[str, ...]
-    hows: tuple[How, ...]
-    about: tuple[tuple[str, object], ...]
-    landed: tuple[str, ...]
-    cells: tuple[TableCell, ...]
-    runs: set[RunKey]
-    above: "RowView | None"
-    scene: row_figures.Scene | None
-
-
-@dataclass
-class Stage:
-    """The runs of one demo setting, and the rows that it represents.
-
-    Attributes:
-        note: a remark on the demo setting.
-    """
-
-    runs: set[RunKey]
-    labels: list[str]
-    scene: row_figures.Scene
-    note: str
-
-
-@dataclass
-class DemoRow:
-    """A row of the demo, once for all rows of the table that have its numbers.
-
-    Attributes:
-        data: the title of the data set that was used.
-        labels: of the rows of the table.
-    """
-
-    data: str
-    setting: str
-    metric: str
-    labels: list[str]
-    cells: tuple[TableCell, ...]
 
 
 def table_page(
@@ -148,34 +70,44 @@ def table_page(
 
 def _rows(
     workbench: Workbench, target: TableTarget, table: ComputedTable, best: Sequence[Best]
-) -> list[RowView]:
-    rows: list[RowView] = []
+) -> list[SimpleNamespace]:
+    """The rows with their cells and figures.
+
+    Of each: ``wanted`` says what its runs would take if none has a result; ``best`` has the columns
+    with the best numbers; ``notes`` and ``hows`` are of its cells; ``about`` is its setting, key by
+    key; ``landed`` are Parquet files of its settings' landed results, in the site; ``above`` is the
+    first row above that shows the same runs, which then has the ``scene`` of both.
+    """
+    rows: list[SimpleNamespace] = []
     for index, head in enumerate(table.rows):
         cells = _cells(table, index)
         runs = _runs(cell.result for cell in cells)
         above = next((row for row in rows if runs and runs <= row.runs), None)
         rows.append(
-            RowView(
-                head,
-                f"row-{index + 1}",
-                _wanted(workbench, cells),
-                best[index],
-                _summary(target, index),
-                tuple(_note(workbench, target, head, cell) for cell in cells),
-                tuple(_how(workbench, table, cell.result) for cell in cells),
-                tuple(about_setting(workbench, head.setting)),
-                _landed(workbench.root, cells) if table.scale == "compact" else (),
-                cells,
-                runs,
-                above,
-                None if above else row_figures.scene_of(workbench, target, cells, "paper"),
+            SimpleNamespace(
+                head=head,
+                anchor=f"row-{index + 1}",
+                wanted=_wanted(workbench, cells),
+                best=best[index],
+                summary=_summary(target, index),
+                notes=[_note(workbench, target, head, cell) for cell in cells],
+                hows=[_how(workbench, table, cell.result) for cell in cells],
+                about=[*about_setting(workbench, head.setting)],
+                landed=_landed(workbench.root, cells) if table.scale == "compact" else (),
+                cells=cells,
+                runs=runs,
+                above=above,
+                scene=None if above else row_figures.scene_of(workbench, target, cells, "paper"),
             )
         )
     return rows
 
 
-def _stages(workbench: Workbench, target: TableTarget, table: ComputedTable) -> list[Stage]:
-    stages: list[Stage] = []
+def _stages(
+    workbench: Workbench, target: TableTarget, table: ComputedTable
+) -> list[SimpleNamespace]:
+    """The runs of each demo setting, with the labels of the rows that it represents."""
+    stages: list[SimpleNamespace] = []
     for index, row in enumerate(table.rows):
         cells = _cells(table, index)
         runs = _runs(cell.demo for cell in cells)
@@ -184,7 +116,7 @@ def _stages(workbench: Workbench, target: TableTarget, table: ComputedTable) -> 
             stage.labels.append(row.label)
         elif scene := row_figures.scene_of(workbench, target, cells, "demo"):
             note = workbench.setting(scene.setting).note
-            stages.append(Stage(runs, [row.label], scene, note))
+            stages.append(SimpleNamespace(runs=runs, labels=[row.label], scene=scene, note=note))
     return stages
 
 
@@ -213,8 +145,9 @@ def _other_arithmetic(table: ComputedTable) -> dict[str, int]:
     return Counter(sorted(words for _, words in runs))
 
 
-def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
-    rows: dict[object, DemoRow] = {}
+def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[SimpleNamespace]:
+    """The rows of the demo, each once, with the labels of all rows that have its numbers."""
+    rows: dict[object, SimpleNamespace] = {}
     for index, row in enumerate(table.rows):
         cells = _cells(table, index)
         results = [cell.demo for cell in cells]
@@ -223,7 +156,9 @@ def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
             continue
         numbers = [cell and (cell.setting, cell.methods, cell.mean, cell.hole) for cell in results]
         title = workbench.datasets[workbench.setting(used).dataset].title
-        demo = DemoRow(title, used.partition("/")[2], row.metric, [], cells)
+        demo = SimpleNamespace(
+            data=title, setting=used.partition("/")[2], metric=row.metric, labels=[], cells=cells
+        )
         rows.setdefault((row.metric, row.unit, *numbers), demo).labels.append(row.label)
     return list(rows.values())
 
@@ -279,7 +214,8 @@ def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
     return f"{len(runs)} run{'s' * (len(runs) > 1)} of {each} rounds"
 
 
-def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
+def _how(workbench: Workbench, table: ComputedTable, result: Result) -> SimpleNamespace:
+    """How to compute a number: the parts of the method, the commands, and its setting as YAML."""
     method = result.chosen or result.methods[0]
     composition, values = workbench.compose(workbench.setting(result.setting), method)
     runs = [run for run in result.runs if run.method == method]
@@ -289,11 +225,11 @@ def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
         for run in runs
         if run.page or run.value is not None
     )
-    return How(
-        composition,
-        tuple(flatten(values)),
-        tuple(RunKey(result.setting, method, seed).command for seed in seeds),
-        next(settings, None),
+    return SimpleNamespace(
+        composition=composition,
+        hyperparameters=[*flatten(values)],
+        commands=[RunKey(result.setting, method, seed).command for seed in seeds],
+        setting=next(settings, None),
     )
 
 
