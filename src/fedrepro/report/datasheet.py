@@ -5,6 +5,7 @@ The folder is what the data set kind ``synthetic`` reads.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from fedrepro import __version__
 from fedrepro.data.readers.synthetic import DATASHEET, IMAGES
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
+from fedrepro.report.pages.templates import TEMPLATES, environment
 from fedrepro.run.results import RunRecord
 from fedrepro.support.files import sha256_of
-from fedrepro.support.printing import sentence_case
+from fedrepro.support.packaged import own_or_packaged
 
 SHEET, README = "sheet.png", "README.md"
+NOTE = "datasheet.md.j2"  # the template of README.md
 PER_ROW = 20  # images per class on the sheet, at most
 CAVEAT = (
     "The images were made from clients' data without a privacy guarantee: nothing bounds "
@@ -47,7 +50,11 @@ def write_export(
     about["sha256"] = {name: sha256_of(folder / name) for name in (IMAGES, SHEET)}
     text = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / DATASHEET).write_text(text, encoding="utf-8")
-    (folder / README).write_text(_in_words(about), encoding="utf-8")
+    template = environment(own_or_packaged(Path(), TEMPLATES).resolve()).get_template(NOTE)
+    note = template.render(
+        about=about, measures=SETS, quoted=partial(json.dumps, ensure_ascii=False)
+    )
+    (folder / README).write_text(f"{note.strip()}\n", encoding="utf-8")
 
 
 def _sheet(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> bytes:
@@ -93,45 +100,3 @@ def _about(
         "judged_by": quality.get("judge"),
         "privacy": CAVEAT,
     }
-
-
-def _in_words(about: Mapping[str, Any]) -> str:
-    run, source, shape = about["run"], about["source"], "x".join(map(str, about["shape"]))
-    counts = zip(about["class_names"], about["per_class"], strict=True)
-    numbers = {name: about["quality"].get(name) for name in SETS}
-    lines = [
-        f"# {about['title']}",
-        f"{about['samples']} synthetic images ({shape}), labelled, made by `{run['method']}` in "
-        f"{run['rounds']} federated rounds from {source['title']}.",
-        f"- Run: `{run['setting']} {run['method']}`, seed {run['seed']}, configuration "
-        f"`{run['config_hash'][:12]}`; `{DATASHEET}` has all of it.",
-        f"- Images of each class: {', '.join(f'{name} {count}' for name, count in counts)}.",
-        f"- Licence of the source data: {source['licence']}. {source['citation']}",
-        "## Files",
-        f"- `{IMAGES}`: `x`, uint8 [n, channels, height, width], and `y`, int64 [n], which numpy "
-        "reads with `allow_pickle=False`.\n"
-        f"- `{SHEET}`: a row for each class.\n"
-        f"- `{DATASHEET}`: the same for programs, with the files' SHA-256.",
-        "## Quality",
-        "\n".join(_lines_of(numbers)) or "Not evaluated yet: run `fedrepro quality`.",
-        "## Privacy",
-        about["privacy"],
-        "## Use",
-        "To use it in fedrepro, put this right below the line `datasets:` in config/datasets.yaml:",
-        "```yaml\n  my_synthetic_set:\n    kind: synthetic\n    title: "
-        f"{json.dumps(about['title'], ensure_ascii=False)}\n    licence: "
-        f"{json.dumps(source['licence'], ensure_ascii=False)}\n"
-        "    citation: none\n    path: PATH/OF/THIS/FOLDER\n```",
-    ]
-    return "\n\n".join(lines) + "\n"
-
-
-def _lines_of(numbers: Mapping[str, float | None]) -> list[str]:
-    """The available measures, in the units of tables."""
-    lines = []
-    for name, value in numbers.items():
-        if value is not None:
-            measure = SETS[name]
-            words, shown = sentence_case(measure.words), measure.factor * value
-            lines.append(f"- {words}: {shown:.2f} {measure.unit}".rstrip())
-    return lines
