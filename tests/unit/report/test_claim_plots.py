@@ -112,7 +112,7 @@ def test_a_bar_is_its_lead_in_half_widths_and_the_comparison_that_decides() -> N
         assert len(rival) == len(bar["spans"]) - 1 == (decider is not None)
         assert bool(re.search(r"rival \d", bar["about"])) == (decider is not None)
         if decider is not None:
-            ends = made.tests[decider].interval
+            ends = made.comparisons[decider].test.interval
             places = [max(-6.0, min(6.0, (end - by) / half)) for end in ends]
             assert f"rival {decider + 1}, {ends[1]:+.2f}" in bar["about"]
             wanted = (width / 2 + unit * places[0], width / 2 + unit * places[2])
@@ -132,7 +132,7 @@ def test_the_picture_of_a_claim_has_each_comparison_its_mean_and_the_margin() ->
         for each in re.findall(r'd="M([\d.]+),[\d.]+H([\d.]+)" stroke="', inside)
     ]
     means = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', inside)]
-    tests = [test for test in made.tests if test]
+    tests = [each.test for each in made.computed]
     intervals = [test.interval for test in (*tests, made.overall or tests[0])]
     assert len(spans) == len(means) == (3 if made.overall is None else 4)
     ends = [value for interval in intervals for value in interval]

@@ -186,7 +186,7 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     assert found.word == Word.HOLDS
     assert found.overall
     assert found.overall.lead == pytest.approx(1.3 * (5.0 + 0.2 * (7 + 8 + 9 + 18 + 19 + 20) / 6))
-    assert len(found.pairs) == 6
+    assert len(found.comparisons) == 6
     assert found.comparisons[0].means == pytest.approx((79.5, 73.0 - 1.3 * 0.2 * 7))
     assert found.diverged == 0
     assert "iverged" not in found.why

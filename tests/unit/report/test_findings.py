@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import PairedTest, Single, Word
+from fedrepro.report.papers.leads import Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.published import Unit
 from support.claims import claim
 
@@ -61,7 +61,7 @@ def test_a_comparison_that_no_seed_separates_from_another_counts_once(
     other = side("other", 40.0)
     made = found((OURS, other), (OURS, FIRST), (OURS, again))
     assert (names(made.twins) == ["ours/again"]) == is_twin
-    assert len(made.pairs) == len(made.words) == (2 if is_twin else 3)
+    assert len(made.comparisons) == (2 if is_twin else 3)
     # It is the comparison that has a twin: both of its sides.
     apart = side("ours, too", 61.0, 0.3)
     assert not found((OURS, FIRST), (apart, again)).twins
@@ -93,12 +93,12 @@ def test_one_seed_shows_no_twins_nor_does_one_that_diverged() -> None:
 def test_what_cannot_have_the_measure_is_no_comparison() -> None:
     nothing = Side("nothing", {}, impossible=True)
     made = found((OURS, FIRST), (OURS, nothing), (nothing, FIRST))
-    assert made.word == Word.HOLDS and names(made.pairs) == ["ours/first"]
+    assert made.word == Word.HOLDS and names(row.pair for row in made.comparisons) == ["ours/first"]
     assert names(made.impossible) == ["ours/nothing", "nothing/first"]
     # Of what is only not made yet, it is undecided; where nothing can be, all is shown.
     assert found((OURS, FIRST), (OURS, Side("later", {}))).word == Word.UNDECIDED
     none = found((OURS, nothing), (nothing, FIRST))
-    assert (none.word, len(none.pairs), none.impossible) == (Word.NOT_COMPUTED, 2, [])
+    assert (none.word, len(none.comparisons), none.impossible) == (Word.NOT_COMPUTED, 2, [])
 
 
 def test_leads_and_means_are_over_the_seeds_that_both_have() -> None:
@@ -189,6 +189,6 @@ def test_small_runs_decide_nothing_before_the_first_look() -> None:
 
 def test_what_is_counted_has_no_tally_of_tests() -> None:
     test = PairedTest(0, 1.0, None, None, None)
-    about = (Word.HOLDS, "", None, (test, test), (Single.LEADS, Single.LEADS), (None, None))
+    about = (Word.HOLDS, "", None, (Comparison(Single.LEADS, test),) * 2)
     assert Finding(*about, counted=True).tally == ""
     assert Finding(*about).tally == "2 of 2 comparisons lead"

@@ -166,17 +166,18 @@ def test_holms_family_is_the_claim_not_what_is_computed() -> None:
     for family, single in ((1, Single.AGAINST), (2, Single.AGAINST), (3, Single.AGAINST_BY_ITSELF)):
         found = judge_leads([lean, *[{}] * (family - 1)], Rule())
         assert found.words[0] == single
-        assert found.ps[0] == pytest.approx(family * alone.p)
+        assert found.comparisons[0].p == pytest.approx(family * alone.p)
     found = judge_leads([lean, WIDE, WIDE], Rule())
     assert found.words == (Single.AGAINST_BY_ITSELF, Single.UNDECIDED, Single.UNDECIDED)
     # Its own interval, which a page shows, is below zero in either case.
-    assert found.tests[0] and found.tests[0].high is not None and found.tests[0].high < 0
+    test = found.comparisons[0].test
+    assert test and test.high is not None and test.high < 0
 
 
 def test_against_is_corrected_at_the_level_of_the_look() -> None:
     """Of five seeds, p = .019: against alone, as .0221 is the level, but not among two."""
     lean = seeds(-1.0, -0.1, -0.9, -0.4, -0.77)
-    (p, _) = judge_leads([lean, lean], Rule()).ps
+    p = judge_leads([lean, lean], Rule()).comparisons[0].p
     assert p is not None and POCOCK < p < 0.05
     assert judge_leads([lean], Rule()).words == (Single.AGAINST,)
     assert judge_leads([lean, lean], Rule()).words == (Single.AGAINST_BY_ITSELF,) * 2
@@ -190,7 +191,7 @@ def test_against_is_beyond_the_margin() -> None:
     far = judge_leads([seeds(-0.8, -0.85, -0.9)], Rule(margin=0.5))
     assert far.words == (Single.AGAINST,)
     wanted = stats.ttest_1samp([-0.8, -0.85, -0.9], -0.5).pvalue
-    assert far.ps[0] == pytest.approx(wanted)
+    assert far.comparisons[0].p == pytest.approx(wanted)
     # The mean is tested against the claimed lead itself.
     assert far.overall and far.overall.p == pytest.approx(
         stats.ttest_1samp([-0.8, -0.85, -0.9], 0.0).pvalue

@@ -232,7 +232,7 @@ def test_counts_are_compared_not_tested(
     assert made.printed_lead == pytest.approx(sum(9.0 - at for at in known) / len(known))
     sign = -1 if keys.get("expect") == "less" else 1
     leads = [None if None in both else sign * (both[0] - both[1]) for both in counted]
-    assert [test and test.lead for test in made.tests] == leads
+    assert [each.test and each.test.lead for each in made.comparisons] == leads
 
 
 def ours(*runs: tuple[str, int, float | None, str]) -> TableCell:
@@ -262,7 +262,8 @@ def test_a_side_has_the_numbers_of_the_best_method_in_one_reading(reading: Any, 
     index = index_of(answers, reading)
     assert len(index) == 2
     made = judge_claim(claim(), [pair], index)
-    assert (made.word, made.diverged, made.tests[0] and made.tests[0].seeds) == (
+    test = made.comparisons[0].test
+    assert (made.word, made.diverged, test and test.seeds) == (
         word, int(reading == "text"), 3
     )  # fmt: skip
 

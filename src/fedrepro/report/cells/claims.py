@@ -17,7 +17,7 @@ from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.cells.findings import Finding, Side, finding_of
 from fedrepro.report.cells.readings import Both
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import PairedTest, Single, Word
+from fedrepro.report.papers.leads import Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import Pair, leads
 from fedrepro.report.papers.published import Name, PrintedCell, Published, Unit
 
@@ -107,14 +107,14 @@ def _judge_counted(
     missing = len(pairs) - len(known)
     why = f"Counted, without any run: {good} of {len(pairs)} comparisons agree with it"
     why += f", {missing} not counted." if missing else "."
-    tests: list[PairedTest | None] = []
-    words: list[Single] = []
-    for lead in counted_leads:
-        tests.append(None if lead is None else PairedTest(0, lead, None, None, None))
-        holding = Single.LEADS if leads(claim, lead or 0.0, 0.0) else Single.AGAINST
-        words.append(Single.NOT_COMPUTED if lead is None else holding)
-    no_ps = (None,) * len(pairs)
-    return Finding(word, why, None, tuple(tests), tuple(words), no_ps, pairs=pairs, counted=True)
+    comparisons = []
+    for pair, lead in zip(pairs, counted_leads, strict=True):
+        single, test = Single.NOT_COMPUTED, None
+        if lead is not None:
+            single = Single.LEADS if leads(claim, lead, 0.0) else Single.AGAINST
+            test = PairedTest(0, lead, None, None, None)
+        comparisons.append(Comparison(single, test, pair=pair))
+    return Finding(word, why, None, tuple(comparisons), counted=True)
 
 
 def _counted_lead(claim: Claim, pair: Pair, counted: Counted) -> float | None:

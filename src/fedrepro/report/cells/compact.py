@@ -57,14 +57,12 @@ def judge_compact(
     unit = cells[pairs[0].left].metric.quantity.unit
     kind: Unit = "percent" if unit == "%" else "own"
     finding = finding_of(claim, pairs, sides, margin, kind, compact=True)
-    judged = [pair for pair in finding.pairs if isinstance(pair, CompactPair)]
-    both = [cells[place] for pair in judged for place in (pair.left, pair.right)]
+    judged = [place for row in finding.comparisons for place in (row.pair.left, row.pair.right)]
+    both = [cells[place] for place in judged]
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
     if finding.word == Word.NOT_COMPUTED and computed is not None:
-        cells_of_both = (
-            computed.cells[place] for pair in judged for place in (pair.left, pair.right)
-        )
+        cells_of_both = (computed.cells[place] for place in judged)
         stale = {run.stale for cell in cells_of_both for run in cell.result.runs if run.stale}
         finding = replace(
             finding, why=f"Its small runs do not count: {min(stale)}." if stale else ""

@@ -9,9 +9,9 @@ from fedrepro.report.cells.cell import diverged_in_words
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import (
     LOOKS,
+    Comparison,
     Diverged,
     Judged,
-    PairedTest,
     Rule,
     Single,
     Word,
@@ -68,27 +68,11 @@ class Side(NamedTuple):
         )
 
 
-class Comparison(NamedTuple):
-    """One pair of cells with its verdict.
-
-    Attributes:
-        p: corrected by Holm's method, or None.
-        means: of the left and the right cell over the seeds that both have, or None.
-    """
-
-    pair: Pair | CompactPair
-    word: Single
-    test: PairedTest | None
-    p: float | None
-    means: tuple[float, float] | None
-
-
 @dataclass(frozen=True)
 class Finding(Judged):
     """The verdict of our runs, or of what we counted, on a whole claim.
 
     Attributes:
-        pairs: its comparisons, in the order of ``tests``.
         by: the lead that was tested.
         unit: of the leads, or "".
         margin: how small a mean lead does not matter, or None.
@@ -97,12 +81,10 @@ class Finding(Judged):
         item: the compact table, or "".
         runs: of scale compact, on which it rests.
         diverged: how many runs of its cells diverged; ``why`` names them.
-        means: of each comparison's cells, over the seeds that both have.
         twins: comparisons that are left out, as no seed separates them from another one.
         impossible: comparisons that are left out, as a side's runs cannot have the measure.
     """
 
-    pairs: Sequence[Pair | CompactPair] = ()
     by: float = 0.0
     unit: str = ""
     margin: float | None = None
@@ -111,7 +93,6 @@ class Finding(Judged):
     item: str = ""
     runs: Runs = frozenset()
     diverged: int = 0
-    means: Sequence[tuple[float, float] | None] = ()
     twins: Sequence[Pair | CompactPair] = ()
     impossible: Sequence[Pair | CompactPair] = ()
 
@@ -128,12 +109,6 @@ class Finding(Judged):
             left = sum(word not in (Single.LEADS, Single.NOT_BEHIND) for word in self.words)
             return f"{self.word}, open for {left} of {len(self.words)}"
         return self.word
-
-    @property
-    def comparisons(self) -> list[Comparison]:
-        means = self.means or [None] * len(self.pairs)
-        rows = zip(self.pairs, self.words, self.tests, self.ps, means, strict=True)
-        return [Comparison(*row) for row in rows]
 
     @property
     def computed(self) -> list[Comparison]:
@@ -196,12 +171,14 @@ def finding_of(
         why = f"{judged.why} The amount belongs to the paper's data and network, and is not tested."
         judged = replace(judged, why=why.strip())
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
-    return replace(
-        Finding(
-            **vars(judged), pairs=pairs, by=rule.by, margin=margin, means=means,
-            twins=twins, impossible=impossible, diverged=sum(map(len, diverged.values())),
-        ),
-        why=(judged.why + diverged_in_words(diverged)).strip(),
+    compared = zip(judged.comparisons, pairs, means, strict=True)
+    about = {
+        "comparisons": tuple(replace(row, pair=pair, means=both) for row, pair, both in compared),
+        "why": (judged.why + diverged_in_words(diverged)).strip(),
+    }
+    return Finding(
+        **vars(judged) | about, by=rule.by, margin=margin, twins=twins, impossible=impossible,
+        diverged=sum(map(len, diverged.values())),
     )  # fmt: skip
 
 

@@ -10,14 +10,14 @@ from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
-from fedrepro.report.cells.findings import Comparison, Finding, experiments
+from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import figure
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import LOOKS, POCOCK, PairedTest, Single, Word
+from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published
 from fedrepro.support.grouping import grouped
@@ -62,7 +62,8 @@ class ClaimView:
         """The compact comparisons and their mean as an SVG; "" without them."""
         if self.compact is None:
             return ""
-        tests = [interval for test in self.compact.tests if test and (interval := test.interval)]
+        computed = (row.test.interval for row in self.compact.computed if row.test)
+        tests = [interval for interval in computed if interval]
         overall = self.compact.overall
         about = f"{self.claim.anchor}: leads at scale compact, and their mean"
         return forest(tests, overall.interval if overall else None, self.compact.margin, about)
@@ -232,8 +233,7 @@ def _clipped(place: float) -> float:
 
 def _decider(finding: Finding) -> Comparison | None:
     """Of several comparisons, the one that is most against the claim."""
-    rows, end = finding.comparisons, 0
-    if against := [row for row in rows if row.word == Single.AGAINST]:
-        rows, end = against, 2
+    against = [row for row in finding.comparisons if row.word == Single.AGAINST]
+    rows, end = (against, 2) if against else (finding.computed, 0)
     ends = {row.test.interval[end]: row for row in rows if row.test and row.test.interval}
     return ends[min(ends)] if ends and len(finding.computed) > 1 else None

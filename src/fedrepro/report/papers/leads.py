@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedrepro.report.papers.claim import OF_THE_MEAN, Quantifier
 from fedrepro.report.papers.estimate import LEVEL, Estimate, student_t
@@ -142,23 +142,41 @@ class Diverged(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """One comparison of a claim, with its verdict.
+
+    Attributes:
+        test: of its leads; None if it is not computed.
+        p: corrected by Holm's method; None if no test is possible.
+        pair: the cells that are compared, where they are known.
+        means: of the left and the right cell over the seeds that both have, or None.
+    """
+
+    word: Single
+    test: PairedTest | None = None
+    p: float | None = None
+    pair: Any = None
+    means: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
 class Judged:
     """The verdict of leads on a claim.
 
     Attributes:
         overall: the test of the mean over all computed comparisons, on the seeds they share.
-        tests, words, ps: of each comparison; p is corrected by Holm's method. None where nothing is
-            computed, or no test is possible.
         needs: if it is open: how many seeds would decide, in words; "" if no spread is known.
     """
 
     word: Word
     why: str
     overall: PairedTest | None
-    tests: tuple[PairedTest | None, ...]
-    words: tuple[Single, ...]
-    ps: tuple[float | None, ...]
+    comparisons: tuple[Comparison, ...]
     needs: str = ""
+
+    @property
+    def words(self) -> tuple[Single, ...]:
+        return tuple(comparison.word for comparison in self.comparisons)
 
     @property
     def tally(self) -> str:
@@ -221,20 +239,20 @@ class Rule:
 
     def word(
         self,
-        tests: Sequence[PairedTest | None],
-        singles: Sequence[Single],
+        comparisons: Sequence[Comparison],
         overall: PairedTest | None,
         lost: Diverged,
     ) -> Word:
         """Return the verdict; docs/verdicts.md has the rules in words, and their error rates."""
-        computed = [test for test in tests if test]
+        singles = [comparison.word for comparison in comparisons]
+        computed = [comparison.test for comparison in comparisons if comparison.test]
         if not computed:
             return Word.NOT_COMPUTED
         if self.quantifier == "same" and self.margin is None:
             return Word.UNDECIDED
         if not self.is_of_the_mean and Single.AGAINST in singles:
             return Word.DOES_NOT_HOLD
-        if len(computed) < len(tests) or overall is None:
+        if len(computed) < len(comparisons) or overall is None:
             return Word.UNDECIDED
         if self.is_of_the_mean and overall.is_below(self.by) and not lost.right:
             return Word.DOES_NOT_HOLD
@@ -261,15 +279,15 @@ class Rule:
         every = () if self.is_of_the_mean else tests
         return all(test.is_within(self.margin) for test in (*every, overall))
 
-    def singles(
+    def comparisons(
         self, tests: Sequence[PairedTest | None], diverged: Sequence[Diverged]
-    ) -> tuple[tuple[Single, ...], tuple[float | None, ...]]:
-        """Return the word of each comparison, and its p after Holm's correction."""
+    ) -> tuple[Comparison, ...]:
+        """Return each comparison with its word, and its p after Holm's correction."""
         raw = [test.p for test in tests if test and test.p is not None]
         corrected = iter(holm(raw, len(tests)))
         ps = tuple(next(corrected) if test and test.p is not None else None for test in tests)
         rows = zip(tests, ps, diverged, strict=True)
-        return tuple(self._single(test, p, lost) for test, p, lost in rows), ps
+        return tuple(Comparison(self._single(test, p, lost), test, p) for test, p, lost in rows)
 
     def _single(self, test: PairedTest | None, p: float | None, lost: Diverged) -> Single:
         if test is None:
@@ -297,19 +315,19 @@ def judge_leads(
     diverged = diverged or [Diverged()] * len(leads)
     lost = Diverged(*map(sum, zip(*diverged, strict=True)))
     tests = tuple(PairedTest.of([*by.values()], rule.behind) if by else None for by in leads)
-    singles, ps = rule.singles(tests, diverged)
+    comparisons = rule.comparisons(tests, diverged)
     overall = _overall([by for by in leads if by], rule.by)
-    word = rule.word(tests, singles, overall, lost)
+    word = rule.word(comparisons, overall, lost)
     needs = ""
-    if all(single == Single.NOT_COMPUTED for single in singles):
+    if not any(tests):
         why = "No comparison has runs of ours on both sides."
-        return Judged(word, why, None, tests, singles, ps)
+        return Judged(word, why, None, comparisons)
     why = ""  # the tally has the counts
     if word in OPEN and any(lost):
         why = "A run that diverged has no lead; more seeds alone do not decide it."
     elif word in OPEN:
         needs, why = _open(rule, tests, overall)
-    return Judged(word, why, overall, tests, singles, ps, needs)
+    return Judged(word, why, overall, comparisons, needs)
 
 
 def holm(ps: Sequence[float], of: int) -> list[float]:
@@ -348,9 +366,9 @@ def _open(
 
     def decides(seeds: int) -> bool:
         later = [test and test.with_seeds(seeds, rule.behind) for test in tests]
-        singles, _ = rule.singles(later, [Diverged()] * len(later))
+        comparisons = rule.comparisons(later, [Diverged()] * len(later))
         mean = overall.with_seeds(seeds, rule.by)
-        return rule.word(later, singles, mean, Diverged()) not in OPEN
+        return rule.word(comparisons, mean, Diverged()) not in OPEN
 
     needs = in_words(least_seeds(decides, overall.seeds))
     return needs, f"If leads and spreads stay as they are, {needs} seeds decide it."
