@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fedrepro.config.targets import (
@@ -18,7 +19,7 @@ from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.drawing.partition import PartitionMap, draw_partition
+from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claim import claim_page
@@ -275,7 +276,7 @@ class Writer:
     def runs(self, records: Sequence[RunRecord]) -> None:
         """A page for each run. Runs with the same partition share its picture."""
         workbench = self.workbench
-        partitions: dict[Path, PartitionMap | None] = {}
+        partitions: dict[Path, SimpleNamespace | None] = {}
         wanted = {record.run for record in records}
         uses = overview.tables_of_runs(workbench, self.published, wanted)
         cells = cells_of_runs(workbench, self.published, wanted)

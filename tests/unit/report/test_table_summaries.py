@@ -23,8 +23,10 @@ from fedrepro.report.cells.cell import (
 )
 from fedrepro.report.pages import overview
 from fedrepro.report.pages import table as page
+from fedrepro.report.pages.templates import TEMPLATES, environment
 from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
+from support.places import ROOT
 
 WORDS = ("agrees", "undecided", "differs", "not comparable")
 BASES = (None, "joint", "draw", "borrowed", "paired", "not comparable")
@@ -236,11 +238,14 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
     ]
     cells = tuple(cell((at, 0), result=paper) for at, paper in enumerate(papers))
     table = replace(table_of(["M"], [[""]] * 5), cells=cells)
-    for name in ("_wanted", "_summary", "_note", "_how", "about_setting"):
+    for name in ("_wanted", "_note", "_how", "about_setting"):
         monkeypatch.setattr(page, name, lambda *_: ())
     monkeypatch.setattr(page.row_figures, "scene_of", lambda *asked: (asked[2][0].row, asked[3]))
     bench: Any = SimpleNamespace(root=Path())
-    rows = page._rows(bench, None, table, "ABCDE")  # type: ignore[arg-type]
+    of_rounds = SimpleNamespace(rows=range(5), metric_of=lambda row: SimpleNamespace(of_a_run=row))
+    target: Any = SimpleNamespace(table=of_rounds)
+    rows = page._rows(bench, target, table, "ABCDE")  # type: ignore[arg-type]
+    assert [row.curve for row in rows] == [True, False, False, False, False]
     assert [row.above and row.above.anchor for row in rows] == [None, "row-1", None, None, None]
     scenes = [(at, "paper") for at in range(5)]
     assert [row.scene for row in rows] == [scenes[0], None, *scenes[2:]]
@@ -277,14 +282,9 @@ def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.Mon
 
 
 def test_a_summary_has_its_rounds() -> None:
-    def words(of_a_run: bool = False, **about: int) -> str:
-        metric = SimpleNamespace(of_a_run=of_a_run)
-        spec = SimpleNamespace(summary=Summary(**about), rows=[0], metric_of=lambda row: metric)
-        return page._summary(SimpleNamespace(table=spec), 0)  # type: ignore[arg-type]
-
-    assert words(of_a_run=True, rounds=3) == ""
-    numbers = [re.findall(r"\d+", words(**about)) for about in
-               ({"rounds": 3, "up_to": 40}, {"rounds": 2}, {"up_to": 7}, {})]  # fmt: skip
+    macros: Any = environment(ROOT / TEMPLATES).get_template("macros.html.j2").module
+    numbers = [re.findall(r"\d+", macros.rounds(*about)) for about in
+               ((3, 40), (2, None), (1, 7), (1, None))]  # fmt: skip
     assert numbers == [["3", "40"], ["2"], ["7"], []]
 
 

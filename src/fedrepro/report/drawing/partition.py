@@ -3,8 +3,8 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
@@ -15,18 +15,7 @@ from fedrepro.support.errors import UserError, damaged
 FEW = 20  # with at most so many clients, each is named
 
 
-@dataclass(frozen=True)
-class PartitionMap:
-    """How a setting distributes samples over clients."""
-
-    svg: str
-    partition: str
-    seed: int
-    summary: str
-    most: int
-
-
-def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
+def draw_partition(root: Path, path: Path, width: int = 720) -> SimpleNamespace:
     """Draw a partition's histogram and describe it in a sentence.
 
     Raises:
@@ -52,7 +41,8 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
     natural = histogram.get("spec", {}).get("scheme") == "natural"
     names = _names(root, path, len(counts)) if natural else ()
     svg = draw(counts, description=words, width=width, names=names)
-    return PartitionMap(svg, name, seed, summary, max(max(row) for row in counts))
+    most = max(map(max, counts))
+    return SimpleNamespace(svg=svg, partition=name, seed=seed, summary=summary, most=most)
 
 
 def _names(root: Path, path: Path, clients: int) -> Sequence[str]:

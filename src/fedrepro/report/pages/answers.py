@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, partial
+from types import SimpleNamespace
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Summary
@@ -52,36 +53,6 @@ class CellUse:
     result: Callable[[], Result]
 
 
-@dataclass(frozen=True)
-class AnsweredCell:
-    """A number of a run, and the cells of one table that use it.
-
-    Attributes:
-        use: the first of these cells.
-        words: of its metric, with the mixture of clients' two models if there are two.
-        value: in printed units; None if the run has no such number.
-        seed: which of the cells' seeds the run has, in words.
-        whole: the cell's own number, if it is over several seeds; None for a demo.
-    """
-
-    use: CellUse
-    places: tuple[tuple[str, str], ...]
-    words: str
-    value: float | None
-    seed: str
-    whole: Result | None
-
-    @property
-    def unit(self) -> str:
-        return self.use.metric.quantity.unit
-
-    @property
-    def decimals(self) -> int:
-        """As printed, but at least two; or those that suit the value."""
-        printed = self.use.printed
-        return max(printed.decimals, 2) if printed else decimals_for([self.value])
-
-
 def cells_of_runs(
     workbench: Workbench,
     published: Published,
@@ -125,10 +96,14 @@ def _uses(
         yield use, [run for method in cell.methods for run in cell.runs(method)]
 
 
-def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]:
+def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[SimpleNamespace]:
     """The numbers that cells take from a run; published settings come first.
 
-    Cells with a printed number or a mean of their own are listed one by one, others together.
+    Cells with a printed number or a mean of their own are listed one by one, others together:
+    ``use`` is the first of them. ``words`` are of its metric, with the mixture of clients' two
+    models if there are two; ``value`` is None if the run has no such number; ``whole`` is the
+    cell's own number, if it is over several seeds, and None for a demo; ``decimals`` are as
+    printed, but at least two, or those that suit the value.
     """
     groups: dict[tuple[object, ...], list[CellUse]] = {}
     for use in uses:
@@ -139,15 +114,17 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
         groups.setdefault((use.demo, use.page, metric, summary, use.seeds, own), []).append(use)
     answers = []
     for _, (use, *others) in sorted(groups.items(), key=lambda item: item[0][:2]):
-        several = len(use.seeds) > 1 and not use.demo
+        value, printed = _value(record, use), use.printed
         answers.append(
-            AnsweredCell(
-                use,
-                tuple((cell.place, cell.address) for cell in (use, *others)),
-                _words(record, use.metric),
-                _value(record, use),
-                _seed(record.run.seed, use.seeds),
-                use.result() if several else None,
+            SimpleNamespace(
+                use=use,
+                places=[(cell.place, cell.address) for cell in (use, *others)],
+                words=_words(record, use.metric),
+                value=value,
+                unit=use.metric.quantity.unit,
+                decimals=max(printed.decimals, 2) if printed else decimals_for([value]),
+                seed=_seed(record.run.seed, use.seeds),
+                whole=use.result() if len(use.seeds) > 1 and not use.demo else None,
             )
         )
     return answers
@@ -180,9 +157,9 @@ def _seed(seed: int, seeds: tuple[int, ...]) -> str:
     return f"seed {seed} of seeds {', '.join(map(str, seeds))}"
 
 
-def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:
+def headline(answers: Iterable[SimpleNamespace]) -> list[SimpleNamespace]:
     """Each number once, however many tables take it."""
-    distinct: dict[tuple[str, int, int | None], AnsweredCell] = {}
+    distinct: dict[tuple[str, int, int | None], SimpleNamespace] = {}
     for answer in answers:
         if answer.value is not None:
             key = answer.words, answer.use.summary.rounds, answer.use.summary.up_to

@@ -1,8 +1,8 @@
 """The footer of every page: version, commit, licence, repository, how to cite."""
 
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
+from types import SimpleNamespace
 
 import fedrepro
 from fedrepro.support import checkout
@@ -13,27 +13,14 @@ CITATION = "CITATION.cff"
 LABELS = ("repository", "source", "source code")  # of a package's URLs
 
 
-@dataclass(frozen=True)
-class Software:
-    """The software that rendered a page.
-
-    Attributes:
-        commit: of the checkout; "" without one.
-        dirty: whether its code had uncommitted changes.
-        repository: its address, or None.
-    """
-
-    version: str
-    commit: str
-    dirty: bool
-    repository: str | None
-
-
 @cache
-def software() -> Software:
-    """This package."""
-    checked_out = checkout.of_package() or {"commit": "", "dirty": False}
-    return Software(fedrepro.__version__, checked_out["commit"], checked_out["dirty"], repository())
+def software() -> SimpleNamespace:
+    """The version of this package, the ``commit`` of its checkout (or ""), and its repository.
+
+    ``dirty`` says whether the code had uncommitted changes.
+    """
+    code = checkout.of_package() or {"commit": "", "dirty": False}
+    return SimpleNamespace(version=fedrepro.__version__, repository=repository(), **code)
 
 
 @cache

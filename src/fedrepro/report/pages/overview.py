@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,26 +210,17 @@ def all_pages(
     return pages
 
 
-@dataclass(frozen=True)
-class Effect:
-    """The largest change that a discrepancy made, alone or with others.
+def effects_of(
+    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
+) -> dict[Number, SimpleNamespace]:
+    """By system and number, the largest change that a discrepancy made, alone or ``beside`` others.
 
-    Attributes:
-        change: our number in the released reading less that in the text's.
-        beside: the other discrepancies that also differ between the two.
-    """
-
-    change: float
-    both: Both
-    beside: tuple[str, ...]
-
-
-def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[Number, Effect]:
-    """By system and number; a change by fewer discrepancies goes before a larger one by more.
+    It is our number in the released reading less that in the text's; a change by fewer
+    discrepancies goes before a larger one by more.
 
     Only numbers in percent count, as others have another scale, and only those of current runs.
     """
-    effects: dict[Number, Effect] = {}
+    effects: dict[Number, SimpleNamespace] = {}
     for (system, _), cells in by_table.items():
         for both in cells.values():
             text, released = both.text, both.released
@@ -242,13 +232,14 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
             change = (released.cell.result.mean or 0.0) - (text.cell.result.mean or 0.0)
             for number in released.items:
                 beside = tuple(item for item in released.items if item != number)
-                old, new = effects.get((system, number)), Effect(change, both, beside)
+                old = effects.get((system, number))
+                new = SimpleNamespace(change=change, both=both, beside=beside)
                 if old is None or _weight(new) > _weight(old):
                     effects[system, number] = new
     return effects
 
 
-def _weight(effect: Effect) -> tuple[int, float]:
+def _weight(effect: SimpleNamespace) -> tuple[int, float]:
     return -len(effect.beside), abs(effect.change)
 
 

@@ -15,7 +15,7 @@ from fedrepro.report.cells.cell import Result, TableCell
 from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
-from fedrepro.report.drawing.partition import PartitionMap, draw_partition
+from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages.figures.base import curves_of, key_of, panel_of
 
 
@@ -159,7 +159,7 @@ def _titled(pair: Sequence[tuple[int, str]]) -> int:
 
 def _heat_map(
     workbench: Workbench, setting: str, results: Mapping[int, Result]
-) -> PartitionMap | None:
+) -> SimpleNamespace | None:
     """The partition of the first seed that was run, if its histogram exists."""
     runs = (run for result in results.values() for run in result.runs)
     seeds = sorted({run.seed for run in runs if run.page})

@@ -11,8 +11,7 @@ from fedrepro.measures.base import Measure, Quantity
 from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.provenance.identity import flatten
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.partition import PartitionMap
-from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
+from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.base import Panel, panel_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import commits_of
@@ -31,7 +30,7 @@ SCORES = ("test_", "client_", "validation_")
 
 def run_page(
     record: RunRecord,
-    partition: PartitionMap | None,
+    partition: SimpleNamespace | None,
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
@@ -94,7 +93,7 @@ def run_page(
     }
 
 
-def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
+def _known_once(record: RunRecord, answer: SimpleNamespace) -> bool:
     """Return True if a number that cells take is known for one round only: it has no curve."""
     metric = answer.use.metric.curve.at_mix("fixed")
     return not metric.of_a_run and len(metric.quantity.series(record)) == 1

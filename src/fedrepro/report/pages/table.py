@@ -74,9 +74,10 @@ def _rows(
     """The rows with their cells and figures.
 
     Of each: ``wanted`` says what its runs would take if none has a result; ``best`` has the columns
-    with the best numbers; ``notes`` and ``hows`` are of its cells; ``about`` is its setting, key by
-    key; ``landed`` are Parquet files of its settings' landed results, in the site; ``above`` is the
-    first row above that shows the same runs, which then has the ``scene`` of both.
+    with the best numbers; ``curve`` says whether its number is of rounds; ``notes`` and ``hows``
+    are of its cells; ``about`` is its setting, key by key; ``landed`` are Parquet files of its
+    settings' landed results, in the site; ``above`` is the first row above that shows the same
+    runs, which then has the ``scene`` of both.
     """
     rows: list[SimpleNamespace] = []
     for index, head in enumerate(table.rows):
@@ -89,7 +90,7 @@ def _rows(
                 anchor=f"row-{index + 1}",
                 wanted=_wanted(workbench, cells),
                 best=best[index],
-                summary=_summary(target, index),
+                curve=not target.table.metric_of(target.table.rows[index]).of_a_run,
                 notes=[_note(workbench, target, head, cell) for cell in cells],
                 hows=[_how(workbench, table, cell.result) for cell in cells],
                 about=[*about_setting(workbench, head.setting)],
@@ -239,16 +240,6 @@ def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object
     setting = workbench.setting(name)
     keys = setting.model_dump(mode="json", by_alias=False, exclude_defaults=True)
     return flatten({key: value for key, value in keys.items() if key not in left_out})
-
-
-def _summary(target: TableTarget, row: int) -> str:
-    """In words, how a row's curves become numbers."""
-    summary = target.table.summary
-    if target.table.metric_of(target.table.rows[row]).of_a_run:
-        return ""
-    last = f"mean of the last {summary.rounds} evaluated rounds"
-    last = last if summary.rounds > 1 else "last evaluated round"
-    return f"{last} of the first {summary.up_to} rounds" if summary.up_to else last
 
 
 def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableCell) -> str:
