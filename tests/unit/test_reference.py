@@ -74,9 +74,9 @@ def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     estimate = CostEstimate(CostModel(replace(bench, root=tmp_path), [target]))
     assert {*runs} < estimate.costs.keys()  # with parent runs, which are made first
     (*_, everything) = estimate.lines()
-    assert everything.hours > 1
+    assert everything["hours"] > 1
     assert reference.in_words(estimate.costs.values()) == (
-        f"{len(estimate.costs)} runs to make, some {everything.hours:.1f} hours of one core"
+        f"{len(estimate.costs)} runs to make, some {everything['hours']:.1f} hours of one core"
     )
     unknown = RunCost(runs[0], False, why="nobody knows")
     assert reference.in_words([unknown]) == "1 run to make; 1 without hours: nobody knows"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrepro.cli.arguments import require_at_least
@@ -15,7 +15,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.cost.estimate import CellTarget, CostEstimate, CostLine
+from fedrepro.cost.estimate import CellTarget, CostEstimate, cost_line
 from fedrepro.cost.model import CostModel
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.league import (
@@ -205,9 +205,9 @@ def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[di
         costs.values(), lambda cost: cost.run.setting if cost.run in runs else "inputs"
     )
     wall = estimate.wall_seconds(costs.values(), cores)
-    lines = [CostLine.of("setting", name, group, 0.0) for name, group in settings.items()]
-    lines.append(CostLine.of("all", "all", costs.values(), wall))
-    return [asdict(line) for line in lines]
+    lines = [cost_line("setting", name, group, 0.0) for name, group in settings.items()]
+    lines.append(cost_line("all", "all", costs.values(), wall))
+    return lines
 
 
 def _say_cost(total: Mapping[str, Any], cores: int) -> None:

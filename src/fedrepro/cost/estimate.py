@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,75 +24,39 @@ from fedrepro.support.errors import bad_argument
 from fedrepro.support.grouping import grouped
 
 
-@dataclass(frozen=True)
-class CostLine:
-    """A sum over runs, each counted once.
+def cost_line(kind: str, name: str, costs: Iterable[RunCost], wall: float) -> dict[str, Any]:
+    """A sum over runs, each counted once, as JSON.
 
-    Attributes:
-        kind: "table", "figure", "search", "cell", "method", "system" or "all".
-        done: finished runs, which cost nothing.
-        steps, hours: of the other runs, as far as known, one after another.
-        landed, predicted: those of the hours that are by landed runs of the same model and method,
-            and by the rates of a table; the rest is measured on this machine.
-        wall: wall-clock hours, with as many runs at a time as the machine has cores or GPUs for.
-        unknown: the number of other runs with unknown hours.
-        memory: of the largest run, in bytes.
+    ``kind`` is "table", "figure", "search", "cell", "setting", "method", "system" or "all".
+    ``done`` runs are finished and cost nothing. ``steps`` and ``hours`` are of the others, as far
+    as known, one after another; ``landed`` and ``predicted`` those of the hours that are by landed
+    runs of the same model and method, and by the rates of a table: the rest is measured on this
+    machine. ``unknown`` is the number of other runs with unknown hours; ``disk`` and ``memory`` are
+    in bytes, the latter of the largest run.
+
+    Args:
+        wall: wall-clock seconds, with as many runs at a time as the machine has cores or GPUs for.
     """
+    costs = list(costs)
+    left = [cost for cost in costs if not cost.done]
 
-    kind: str
-    name: str
-    runs: int
-    done: int
-    steps: float
-    hours: float
-    landed: float
-    predicted: float
-    wall: float
-    unknown: int
-    disk: float
-    memory: float
+    def hours(*bases: Basis) -> float:
+        return math.fsum(cost.seconds or 0 for cost in left if cost.basis in bases) / 3600
 
-    @classmethod
-    def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "CostLine":
-        costs = list(costs)
-        left = [cost for cost in costs if not cost.done]
-
-        def hours(*bases: Basis) -> float:
-            return math.fsum(cost.seconds or 0 for cost in left if cost.basis in bases) / 3600
-
-        return cls(
-            kind,
-            name,
-            len(costs),
-            len(costs) - len(left),
-            math.fsum(cost.steps or 0 for cost in left),
-            hours("measured", "landed", "predicted"),
-            hours("landed"),
-            hours("predicted"),
-            wall / 3600,
-            sum(cost.seconds is None for cost in left),
-            math.fsum(cost.disk for cost in left),
-            max((cost.memory for cost in left), default=0),
-        )
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A data set that is not prepared, and what preparing it takes.
-
-    Attributes:
-        fetch: "downloaded", "to download" or "your own files", which the user must supply.
-        download: bytes to download, as far as the catalogue states them.
-        unsized: the number of files without a stated size.
-        disk: bytes of the prepared data set; None if unknown.
-    """
-
-    name: str
-    runs: int
-    fetch: str
-    download: int
-    unsized: int
-    disk: int | None
+    return {
+        "kind": kind,
+        "name": name,
+        "runs": len(costs),
+        "done": len(costs) - len(left),
+        "steps": math.fsum(cost.steps or 0 for cost in left),
+        "hours": hours("measured", "landed", "predicted"),
+        "landed": hours("landed"),
+        "predicted": hours("predicted"),
+        "wall": wall / 3600,
+        "unknown": sum(cost.seconds is None for cost in left),
+        "disk": math.fsum(cost.disk for cost in left),
+        "memory": max((cost.memory for cost in left), default=0),
+    }
 
 
 @dataclass(frozen=True)
@@ -125,7 +89,7 @@ class CostEstimate:
     def costs(self) -> dict[RunKey, RunCost]:
         return self.cost_model.costs()
 
-    def lines(self) -> list[CostLine]:
+    def lines(self) -> list[dict[str, Any]]:
         """Sums by table or figure, method and system, and the total; shared runs count in each."""
         groups = [
             (
@@ -141,7 +105,7 @@ class CostEstimate:
         groups += [("method", name, methods[name]) for name in sorted(methods)]
         groups += [("system", name, costs) for name, costs in systems.items()]
         groups.append(("all", "all", list(costs)))
-        return [CostLine.of(*group, self.wall_seconds(group[2], self.at_once)) for group in groups]
+        return [cost_line(*group, self.wall_seconds(group[2], self.at_once)) for group in groups]
 
     @property
     def at_once(self) -> int:
@@ -168,32 +132,40 @@ class CostEstimate:
         }
         return makespan(seconds, after, at_once)
 
-    def missing(self) -> list[Missing]:
-        """The unprepared data sets of the unfinished runs."""
-        counts: dict[str, int] = {}
-        for run in self.cost_model.left:
-            name = self.cost_model.bench.setting(run.setting).dataset
-            counts[name] = counts.get(name, 0) + 1
-        seen: set[str] = set()
-        return [
-            self._missing(name, runs, seen)
-            for name, runs in sorted(counts.items())
-            if not is_prepared(name, self.cost_model.bench.root / PREPARED)
-        ]
+    def missing(self) -> list[dict[str, Any]]:
+        """The unprepared data sets of the unfinished runs, and what preparing them takes, as JSON.
 
-    def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
-        """``seen`` has the checksums of files counted so far: a shared file counts only once."""
-        spec, data = self.cost_model.bench.datasets[name], self.cost_model.data(name)
-        disk = sample_bytes(data) * (data.train + data.test) if data else None
-        if not isinstance(spec, Fetched):
-            return Missing(name, runs, "your own files", 0, 0, disk)
-        if (self.cost_model.bench.root / DOWNLOADS / name / RECORD).exists():
-            return Missing(name, runs, "downloaded", 0, 0, disk)
-        fetched = {_checksum(file): _size(file) for file in spec.raw_files}
-        sizes = [size for checksum, size in fetched.items() if checksum not in seen]
-        seen.update(fetched)
-        known = [size for size in sizes if size is not None]
-        return Missing(name, runs, "to download", sum(known), len(sizes) - len(known), disk)
+        ``fetch`` is "downloaded", "to download" or "your own files", which the user must supply;
+        ``download`` the bytes to download, as far as the catalogue states them; ``unsized`` the
+        number of files without a stated size; ``disk`` the bytes of the prepared data set, None if
+        unknown.
+        """
+        bench, seen = self.cost_model.bench, set[str]()  # a shared file counts only once
+        names = Counter(bench.setting(run.setting).dataset for run in self.cost_model.left)
+        rows = []
+        for name in (
+            name for name in sorted(names) if not is_prepared(name, bench.root / PREPARED)
+        ):
+            spec, data = bench.datasets[name], self.cost_model.data(name)
+            fetch, fetched = "your own files", dict[str, int | None]()
+            if isinstance(spec, Fetched) and (bench.root / DOWNLOADS / name / RECORD).exists():
+                fetch = "downloaded"
+            elif isinstance(spec, Fetched):
+                fetch = "to download"
+                fetched = {_checksum(file): _size(file) for file in spec.raw_files}
+            sizes = [size for checksum, size in fetched.items() if checksum not in seen]
+            seen.update(fetched)
+            rows.append(
+                {
+                    "name": name,
+                    "runs": names[name],
+                    "fetch": fetch,
+                    "download": sum(size for size in sizes if size is not None),
+                    "unsized": sizes.count(None),
+                    "disk": sample_bytes(data) * (data.train + data.test) if data else None,
+                }
+            )
+        return rows
 
     def jobs(self) -> dict[str, int]:
         """The number of jobs left, without those of tables and pages, which take seconds."""
@@ -204,7 +176,7 @@ class CostEstimate:
         }
         analyses = {path for target in self.cost_model.targets for path in target.analyses}
         return {
-            "download": sum(file.fetch != "downloaded" for file in missing),
+            "download": sum(row["fetch"] != "downloaded" for row in missing),
             "prepare": len(missing),
             "partition": _absent(self.cost_model.bench.root, partitions),
             "run": len(self.cost_model.left),
@@ -219,14 +191,14 @@ class CostEstimate:
             "machine": self.cost_model.rates.machine,
             "at_once": self.at_once,
             "jobs": self.jobs(),
-            "lines": [asdict(line) for line in self.lines()],
+            "lines": self.lines(),
             "estimated_partitions": sum(not cost.counted for cost in left),
             "rates": self.rates(left),
             "bases": Counter(cost.basis for cost in left if cost.seconds is not None),
             "precisions": Counter(spec.setting.precision for spec in specs),
             "at_most": sum(spec.setting.stop is not None for spec in specs),
             "without_hours": Counter(cost.why for cost in left if cost.why),
-            "missing": [asdict(row) for row in self.missing()],
+            "missing": self.missing(),
         }
 
     def rates(self, left: Iterable[RunCost]) -> list[dict[str, Any]]:

@@ -129,7 +129,7 @@ def test_tables_read_rounds_to_the_target_of_a_stopped_run(tmp_path: Path) -> No
     (cell,) = compute(bench, bench.table("own", "t"), Published()).cells
     assert cell.result.mean == 3 and not cell.result.trouble
     estimate = CostEstimate(CostModel(bench, chosen(bench, (), "paper")))
-    assert estimate.lines()[-1].done == 1 and estimate.as_json()["at_most"] == 0
+    assert estimate.lines()[-1]["done"] == 1 and estimate.as_json()["at_most"] == 0
 
 
 @pytest.mark.parametrize(
