@@ -25,7 +25,5 @@ rule prepare:
         "results/logs/prepare/{dataset}.log",
     conda:
         "../envs/fedrepro.yaml"
-    params:
-        recipe=GRAPH.recipe_of_data,
     shell:
         "fedrepro --log {log} prepare {wildcards.dataset}"

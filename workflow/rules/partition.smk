@@ -13,7 +13,6 @@ rule partition:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        code=GRAPH.partition_code,
         # Because the function takes `output`, Snakemake does not compare its value with the last
         # run's. Any of the settings that share the partition may be named.
         setting=lambda wildcards, output: GRAPH.setting_of_partition(wildcards),

@@ -25,10 +25,6 @@ rule run:
         **RESOURCES.by_name(),
         # An allocation shared by several runs limits how many of them run at a time: docs/cluster.md.
         slot=1,
-    params:
-        code=GRAPH.numerics_of_run,
-        # A hash of the description and the class of arithmetic; how else it is executed does not count.
-        config=GRAPH.identity_of_run,
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         f" --seed {{wildcards.seed}}{GRAPH.device_and_executor}"

@@ -16,7 +16,6 @@ from fedrepro.analysis.studies import file_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import Setting
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
@@ -37,15 +36,12 @@ from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import in_words
-from fedrepro.provenance.inputs import code_of_partition
 from fedrepro.run.integrity import WRITTEN
 from fedrepro.run.results import MANIFEST, TIMING
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.standing import (
-    StoredPartition,
     partition_now,
     prepared_differences,
-    standing_of,
 )
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
@@ -57,7 +53,6 @@ from fedrepro.workflow.checks import (
 )
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
 from fedrepro.workflow.run_parameters import (
-    definition_of,
     given_of,
     of_existing,
     of_finished,
@@ -207,14 +202,6 @@ class Graph:
         return [*manifests, *partitions]
 
     def recipe_of_download(self, wildcards: Any) -> str:
-        """The hash of a data set's recipe, a parameter of the rule that downloads it."""
-        return self._recipe(wildcards, Path("results/downloads", wildcards.dataset, "files.json"))
-
-    def recipe_of_data(self, wildcards: Any) -> str:
-        """The hash of a data set's recipe, a parameter of the rule that prepares it."""
-        return self._recipe(wildcards, PREPARED / wildcards.dataset / "meta.json")
-
-    def _recipe(self, wildcards: Any, output: Path) -> str:
         """A hash of a data set's catalogue entry, and of the bytes of files that the user supplies.
 
         Of the code that prepares data, only its ``FORMAT`` and its revision count: otherwise adding
@@ -227,35 +214,20 @@ class Graph:
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
             prepared = is_prepared(wildcards.dataset, self.bench.root / PREPARED)
             if prepared and not prepared_differences(self.bench, wildcards.dataset):
-                recorded = recorded_parameters(self.bench.root, [output], (), 1)
-                if recorded:
+                output = Path("results/downloads", wildcards.dataset, "files.json")
+                if recorded := recorded_parameters(self.bench.root, [output], (), 1):
                     return str(recorded[0])
             text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
             if isinstance(spec, Own):
                 text += f" {sha256_of_own(spec, self.bench.config.data.archives)}"
         return fingerprint.of_text(text)
 
-    def partition_code(self, wildcards: Any) -> str:
-        """The ids of the code that partitions samples, a plug-in's scheme included.
-
-        While the partition says that it is current, as Snakemake recorded it.
-        """
-        setting, path, stored = self._stored_partition(wildcards)
-        if stored.held and not stored.differences:
-            outputs = (path, path.with_suffix(".json"))
-            if recorded := recorded_parameters(self.bench.root, outputs, (), 1):
-                return str(recorded[0])
-        return code_of_partition(setting, self.bench.plugins)
-
     def stale_partition(self, wildcards: Any) -> tuple[Path, str]:
         """A partition's file, and why it would be made again; "" if it is current or missing."""
-        _, path, stored = self._stored_partition(wildcards)
-        return path, in_words(stored.differences)
-
-    def _stored_partition(self, wildcards: Any) -> tuple[Setting, Path, StoredPartition]:
         setting = self.bench.setting(self.setting_of_partition(wildcards))
         seed = int(wildcards.seed)
-        return setting, setting.partition_path(seed), partition_now(self.bench, setting, seed)
+        stored = partition_now(self.bench, setting, seed)
+        return setting.partition_path(seed), in_words(stored.differences)
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting with the wanted data set and partition."""
@@ -298,28 +270,6 @@ class Graph:
         """The manifest of the parent run, if there is one."""
         parent = self.bench.parent_of(RunKey.of_wildcards(wildcards))
         return [str(parent.manifest)] if parent else []
-
-    def numerics_of_run(self, wildcards: Any) -> str:
-        """The ids of a run's code, a parameter of its rule: a change makes the run again."""
-        recorded = self._recorded_of(wildcards)
-        if recorded:
-            return recorded[0]
-        return numerics.in_words(numerics.of_run(self._run_spec(wildcards)))
-
-    def identity_of_run(self, wildcards: Any) -> str:
-        """The hash of a run's description and its class of arithmetic, a parameter of its rule."""
-        recorded = self._recorded_of(wildcards)
-        return recorded[1] if recorded else definition_of(self._run_spec(wildcards))
-
-    def _recorded_of(self, wildcards: Any) -> list[str] | None:
-        """Both parameters of a run's rule as Snakemake recorded them, if its result is current."""
-        run = RunKey.of_wildcards(wildcards)
-        with exit_on_user_error():
-            if not standing_of(self.bench, run).is_current:
-                return None
-        return recorded_parameters(
-            self.bench.root, [run.folder / name for name in OUTPUTS_OF_A_RUN], (), 2
-        )
 
     def _run_spec(self, wildcards: Any) -> RunSpec:
         return self.bench.spec_of(RunKey.of_wildcards(wildcards))

@@ -25,7 +25,7 @@ from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
 from fedrepro.workflow.snakemake_patches import (
     force,
     has_begun,
-    ignore_times,
+    keep,
     read_record,
     was_recorded_with,
 )
@@ -95,9 +95,9 @@ class RerunChecks:
         return check
 
     def _decided(self, output: Path, why: str) -> list[str]:
-        """Force an output that is stale; let no time of a file decide on another."""
+        """Force an output that is stale; let nothing that Snakemake recorded decide on another."""
         if not why:
-            ignore_times(str(output))
+            keep(str(output))
         return self._forced(output, why)
 
     def _forced(self, output: Path, why: str) -> list[str]:

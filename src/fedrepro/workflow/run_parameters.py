@@ -7,8 +7,7 @@ from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.engine.executor_facts import PER_CLIENT
-from fedrepro.provenance import arithmetic, fingerprint
+from fedrepro.provenance import fingerprint
 from fedrepro.run.results import MODEL
 from fedrepro.run.standing import standing_of
 
@@ -18,13 +17,6 @@ def of_finished(runs: Iterable[RunKey]) -> str:
     return fingerprint.of_files(
         path for run in runs for path in (run.manifest, run.analysis("quality")) if path.exists()
     )
-
-
-def definition_of(spec: RunSpec) -> str:
-    """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
-    words = arithmetic.of_spec(spec)
-    hashed = spec.digest
-    return hashed if words == PER_CLIENT else f"{hashed} {words}"
 
 
 def given_of(spec: RunSpec) -> Iterator[str]:

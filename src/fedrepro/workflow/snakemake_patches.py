@@ -522,28 +522,35 @@ def force(workflow: Any, output: str) -> None:
     workflow.dag.forcefiles.add(output)
 
 
-def ignore_times(output: str) -> None:
-    """Let no input's time be a reason to make an output that is there; only a job that makes one.
+def keep(output: str) -> None:
+    """Let neither an input's time nor a parameter be a reason to make an output that is there.
 
-    Snakemake takes an input that is newer for changed, unless it has recorded its checksum.
+    Only a job that makes an input is one. Snakemake takes an input that is newer for changed,
+    unless it has recorded its checksum, and a parameter that older rules had for a change.
     """
     from snakemake.jobs import Job
+    from snakemake.persistence import (  # type: ignore[import-untyped]
+        NO_PARAMS_CHANGE,
+        PersistenceBase,
+    )
 
-    if not _current:
-        ours, theirs = property(_time_of_output), Job.output_mintime
-        _time_by_snakemake.append(theirs.fget)
-        Job.output_mintime = ours
-    _current.add(output)
+    if not _kept:
+        time_of_oldest, params_changed = Job.output_mintime.fget, PersistenceBase.params_changed
+
+        async def time_of_output(job: Any) -> float | None:
+            oldest: float | None = await time_of_oldest(job)
+            outlasts = oldest is not None and not _kept.isdisjoint(job.output)
+            return math.inf if outlasts else oldest
+
+        def changed(records: Any, job: Any, file: Any = None) -> Any:
+            is_kept = not _kept.isdisjoint(job.output)
+            return NO_PARAMS_CHANGE if is_kept else params_changed(records, job, file)
+
+        Job.output_mintime, PersistenceBase.params_changed = property(time_of_output), changed
+    _kept.add(output)
 
 
-_current: set[str] = set()  # outputs whose times do not count
-_time_by_snakemake: list[Callable[[Any], Awaitable[float | None]]] = []  # Snakemake's own function
-
-
-async def _time_of_output(job: Any) -> float | None:
-    time_of_oldest = await _time_by_snakemake[-1](job)
-    outlasts = time_of_oldest is not None and not _current.isdisjoint(job.output)
-    return math.inf if outlasts else time_of_oldest
+_kept: set[str] = set()  # outputs that say themselves that they are current
 
 
 def has_begun(root: Path, output: Path) -> bool:

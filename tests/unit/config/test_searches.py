@@ -8,6 +8,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.searches import half_decade
 from fedrepro.config.targets import RunKey
+from fedrepro.provenance import numerics
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
@@ -78,11 +79,12 @@ def test_another_grid_makes_no_run_again(tmp_path: Path) -> None:
         found = {}
         for run in graph.bench.search("own", "grid", "paper").runs:
             cards = Wildcards(setting=run.setting, method=run.method, seed=str(run.seed))
+            spec = graph.bench.spec_of(run)
             found[run.method, str(run.seed)] = (
-                graph.identity_of_run(cards),
+                spec.digest,
                 graph.inputs_of_run(cards),
                 graph.parent_of_run(cards),
-                graph.numerics_of_run(cards),
+                numerics.of_run(spec),
             )
         return found
 

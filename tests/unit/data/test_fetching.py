@@ -449,7 +449,7 @@ def test_a_users_own_file(tmp_path: Path) -> None:
 
 def recipe() -> str:
     """What decides in the workflow whether the data set `mine` is made again."""
-    return Graph(load()).recipe_of_data(SimpleNamespace(dataset="mine"))
+    return Graph(load()).recipe_of_download(SimpleNamespace(dataset="mine"))
 
 
 def test_ones_own_files_decide_whether_they_are_read_again(

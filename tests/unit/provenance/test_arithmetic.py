@@ -15,7 +15,6 @@ from fedrepro.provenance.arithmetic import UNKNOWN
 from fedrepro.provenance.identity import Identity, differences, may_average, other_numbers
 from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
-from fedrepro.workflow.run_parameters import definition_of
 from support.manifests import write_manifest
 from support.places import ROOT
 from support.refusals import refused
@@ -104,8 +103,6 @@ def test_auto_follows_from_the_specification_alone(
     assert arithmetic.client_steps(spec.setting, SIZE) == 3 * 2 * 125 * spec.setting.rounds
     assert arithmetic.of_spec(replace(spec, data_size=None)) == PER_CLIENT
     assert arithmetic.client_steps(spec.setting, None) == 0
-    text = spec.digest
-    assert definition_of(spec) == (f"{text} stacked" if stacked else text)
 
 
 def test_clients_with_a_loss_of_the_user_s_are_neither_stacked_nor_scored_together() -> None:

@@ -25,6 +25,7 @@ from fedrepro.data.partition.schemes import Count, Scheme
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
 from fedrepro.provenance import fingerprint
+from fedrepro.provenance.inputs import code_of_partition
 from fedrepro.run import assembly, runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
@@ -356,12 +357,12 @@ def test_what_is_of_ones_own_is_part_of_a_runs_identity(
 def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
     other = shutil.copytree(workbench, tmp_path / "other")
     edit(other / "partitions/in_order.py", 'kind="stable"', 'kind="heapsort"')
-    wildcards = SimpleNamespace(dataset="mnist5k", partition="in_order-clients5", seed="1")
+    own = SimpleNamespace(dataset="mnist5k", partition="in_order-clients5", seed="1")
     plain = SimpleNamespace(dataset="mnist5k", partition="iid-clients5", seed="1")
     codes = []
-    for root in (workbench, other):
-        graph = Graph(load(root))
-        codes.append((graph.partition_code(wildcards), graph.partition_code(plain)))
+    for bench in map(load, (workbench, other)):
+        settings = [bench.setting(Graph(bench).setting_of_partition(each)) for each in (own, plain)]
+        codes.append([code_of_partition(setting, bench.plugins) for setting in settings])
     (before, same), (after, still) = codes
     assert before != after and same == still
 
@@ -369,9 +370,9 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
 def test_a_partition_that_no_setting_has_is_one_line(
     workbench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    graph = Graph(load(workbench))
+    wildcards = SimpleNamespace(dataset="mnist5k", partition="in_order-clients6")
     with pytest.raises(SystemExit):
-        graph.partition_code(SimpleNamespace(dataset="mnist5k", partition="in_order-clients6"))
+        Graph(load(workbench)).setting_of_partition(wildcards)
     said = capsys.readouterr().err
     assert "partition: 'in_order-clients6': " in said and said.endswith("'in_order-clients5'?\n")
     assert said.count("\n") == 1

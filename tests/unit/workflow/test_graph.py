@@ -14,6 +14,8 @@ import pytest
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import OVERRIDES, load
 from fedrepro.config.targets import RunKey
+from fedrepro.provenance import numerics
+from fedrepro.provenance.inputs import code_of_partition
 from fedrepro.workflow import graph, run_parameters
 from support.places import ROOT
 
@@ -429,18 +431,6 @@ def test_what_of_an_experiment_file_a_table_and_its_page_follow_from(
     assert (len(tables) == 2, len(pages) == 2) == (table, page)
 
 
-@pytest.mark.parametrize("words", [run_parameters.PER_CLIENT, "stacked float32 cpu"])
-def test_a_class_of_arithmetic_is_named_unless_it_is_the_usual_one(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = settled(tmp_path).bench.run_spec("own/small", "fedavg", 1)
-    monkeypatch.setattr(run_parameters.arithmetic, "of_spec", lambda _: words)
-    usual = words == run_parameters.PER_CLIENT
-    assert run_parameters.definition_of(spec) == (
-        spec.digest if usual else f"{spec.digest} {words}"
-    )
-
-
 def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:
     made = settled(tmp_path)
     part = SimpleNamespace(part="last-t0.5-best_21x500")
@@ -471,45 +461,16 @@ def test_what_renders_is_recorded_beside_all_other_parameters_of_its_rule(
     assert {*map(str, outputs)} == {each.format(**vars(named)) for each in written}
 
 
-@pytest.mark.parametrize("recorded", [None, ["older"]])
-@pytest.mark.parametrize(("held", "differs"), [({}, False), ({"a": 1}, False), ({"a": 1}, True)])
-def test_a_partition_s_code_is_as_recorded_while_it_is_there_and_current(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    held: dict[str, Any],
-    differs: bool,
-    recorded: list[str] | None,
-) -> None:
-    asked: list[object] = []
-    stored = SimpleNamespace(held=held, differences=("code",) * differs)
-    monkeypatch.setattr(graph, "partition_now", lambda bench, setting, seed: stored)
-    monkeypatch.setattr(
-        graph, "recorded_parameters", lambda *given: asked.append(given[1:]) or recorded
-    )
-    monkeypatch.setattr(graph.numerics, "of_partition", lambda own: f"today {own}")
-    named = SimpleNamespace(dataset="mnist5k", partition="iid-clients4", seed="7")
-    current = bool(held) and not differs
-    kept = current and recorded
-    assert settled(tmp_path).partition_code(named) == ("older" if kept else "today ()")
-    path = Path("results/partitions/mnist5k/iid-clients4/seed7.npz")
-    assert asked == ([((path, path.with_suffix(".json")), (), 1)] if current else [])
-
-
 def test_the_code_of_every_scheme_of_one_s_own_counts_for_a_partition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where one scheme is made of others."""
-    schemes = ("mixed", "in_order", "iid", "by_size")
     files = {name: Path(f"{name}.py") for name in ("in_order", "by_size", "unused")}
-    setting = SimpleNamespace(partition=SimpleNamespace(schemes=schemes))
-    stored = SimpleNamespace(held={}, differences=())
-    made = settled(tmp_path)
-    monkeypatch.setattr(
-        graph.Graph, "_stored_partition", lambda *about: (setting, tmp_path, stored)
-    )
-    monkeypatch.setattr(type(made.bench.plugins), "files", lambda self, kind: files)
-    monkeypatch.setattr(graph.numerics, "of_partition", lambda own: own)
-    assert made.partition_code(None) == (files["in_order"], files["by_size"])
+    schemes = ("mixed", "in_order", "iid", "by_size")
+    setting: Any = SimpleNamespace(partition=SimpleNamespace(schemes=schemes))
+    plugins: Any = SimpleNamespace(files=lambda kind: files)
+    monkeypatch.setattr(numerics, "of_partition", lambda own: own)
+    assert code_of_partition(setting, plugins) == (files["in_order"], files["by_size"])
 
 
 @pytest.mark.parametrize("recorded", [None, ["older"]])
@@ -521,7 +482,7 @@ def test_a_recipe_is_as_recorded_while_the_data_are_there_and_current(
     differs: bool,
     recorded: list[str] | None,
 ) -> None:
-    """Of a download and of prepared data, each by its own record."""
+    """The download's own record says it."""
     made = settled(tmp_path)
     asked: list[Path] = []
     monkeypatch.setattr(graph, "prepared_differences", lambda *about: ["entry"] * differs)
@@ -532,13 +493,13 @@ def test_a_recipe_is_as_recorded_while_the_data_are_there_and_current(
         (tmp_path / "results/data/mnist5k").mkdir(parents=True)
         (tmp_path / "results/data/mnist5k/meta.json").touch()
     named = SimpleNamespace(dataset="mnist5k")
-    found = [made.recipe_of_download(named), made.recipe_of_data(named)]
+    found = made.recipe_of_download(named)
     current = there and not differs
-    assert (found == ["older"] * 2) == bool(current and recorded)
-    files = ["results/downloads/mnist5k/files.json", "results/data/mnist5k/meta.json"]
+    assert (found == "older") == bool(current and recorded)
+    files = ["results/downloads/mnist5k/files.json"]
     assert [*map(str, asked)] == (files if current else [])
     other = SimpleNamespace(dataset="fmnist")  # which is not there
-    assert made.recipe_of_data(other) not in found
+    assert made.recipe_of_download(other) != found
 
 
 def test_jobs_find_the_command_of_the_python_that_runs_snakemake(

@@ -209,18 +209,6 @@ def test_parameters_are_those_recorded_but_for_the_known_ones(bench: Workbench) 
     assert patches.recorded_parameters(bench.root, outputs, ("b",), 2) is None
 
 
-def test_a_rule_s_parameters_are_as_recorded_while_its_result_is_current(bench: Workbench) -> None:
-    """Whatever Snakemake recorded, for example of a run that `fedrepro run` replaced since."""
-    write_records(bench, params=["'older code'", "'older definition'"])
-    both = {Graph(bench).numerics_of_run(WILDCARDS), Graph(bench).identity_of_run(WILDCARDS)}
-    assert both == {"older code", "older definition"}
-    write_manifest(bench.root / RUN.folder, manifest_of(bench) | {"numerics": {"core": "other"}})
-    today = numerics.of_run(bench.run_spec(RUN.setting, RUN.method, RUN.seed))
-    assert Graph(bench).numerics_of_run(WILDCARDS) == numerics.in_words(today)
-    (bench.root / RUN.folder / "manifest.json").unlink()  # another will be of today's code
-    assert Graph(bench).numerics_of_run(WILDCARDS) == numerics.in_words(today)
-
-
 # --- what a rule's input functions force ----------------------------------------------------------
 def checks_of(bench: Workbench, main: bool = True) -> tuple[RerunChecks, set[str]]:
     """The functions, and the outputs that they have Snakemake make."""
