@@ -4,7 +4,7 @@ A kind of figure is a class here and a module ``report/pages/figures/<kind>.py``
 both are in a paper's package (:mod:`fedrepro.support.papers`). There is no list of kinds to extend.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -17,8 +17,6 @@ from fedrepro.config.tables import (
     Place,
     Row,
     Summary,
-    named_column_settings,
-    named_settings,
 )
 from fedrepro.config.values import ColumnSetting, LocalSetting, MethodName, Scale
 from fedrepro.support.typed_yaml import PositiveWhole, Real, TwoOrMore, Typed, Whole, later
@@ -72,20 +70,6 @@ class FigureSpec(Typed):
     def shared_out(self, scale: Scale) -> list[str]:
         """The settings whose partitions it draws at a scale."""
         return []
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        """The key (such as ``rows.0.demo``) and name of every setting that it uses.
-
-        By default those of its keys ``rows``, ``panels``, ``column_settings``, ``setting`` and
-        ``demo``.
-        """
-        for key in ("rows", "panels"):
-            places = [place for place in getattr(self, key, ()) if isinstance(place, Place)]
-            yield from named_settings(key, places)
-            yield from named_column_settings(places, getattr(self, "column_settings", {}))
-        for key in ("setting", "demo"):
-            if key in type(self).model_fields:
-                yield key, getattr(self, key)
 
 
 class Charts(FigureSpec):
@@ -413,9 +397,3 @@ class Trend(FigureSpec):
             if (setting := point.setting_at(scale))
             for line, method in zip(self.lines, point.methods, strict=True)
         ]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        for panel in self.panels:
-            for number, point in enumerate(panel.points):
-                yield f"panels.{panel.label}.points.{number}.setting", point.setting
-                yield f"panels.{panel.label}.points.{number}.demo", point.demo

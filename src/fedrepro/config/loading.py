@@ -21,7 +21,7 @@ from fedrepro.config.experiment import (
 from fedrepro.config.figures import Charts, Sheets, Trend
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting
-from fedrepro.config.tables import Column, full_name, named_column_settings, named_settings
+from fedrepro.config.tables import Column, full_name, named_settings
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
@@ -35,7 +35,7 @@ from fedrepro.support.names import RELEASED
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.packaged import CONFIG
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import parsed, read_text, read_yaml, validate
+from fedrepro.support.typed_yaml import Typed, parsed, read_text, read_yaml, validate
 
 # The environment variable with the values of `snakemake --config`, for the commands of its jobs.
 OVERRIDES = "FEDREPRO_OVERRIDES"
@@ -419,21 +419,12 @@ def _columns_named(
 
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """The key and name of every setting that a table, figure or search uses."""
-    for item, table in experiment.all_tables.items():
-        yield from named_settings(f"tables.{item}.rows", table.rows)
-        for where, value in named_column_settings(table.rows, table.column_settings):
-            yield f"tables.{item}.{where}", value
-        for row in table.rows:
-            for where, value in named_column_settings([row], row.column_settings):
-                yield f"tables.{item}.rows.{row.label}.{where}", value
-            for label, setting in row.demo_column_settings.items():
-                yield f"tables.{item}.rows.{row.label}.demo_column_settings.{label}", setting
-    for item, spec in experiment.computed.items():
-        for dataset, setting in spec.counted_in().items():
-            yield f"computed.{item}.settings.{dataset}", setting
-    for item, search in experiment.all_searches.items():
-        yield f"search.{item}.setting", search.setting
-        yield f"search.{item}.demo", search.demo
-    for item, figure in experiment.figures.items():
-        for where, value in figure.named_settings():
-            yield f"figures.{item}.{where}", value
+    sections: dict[str, Mapping[str, Typed]] = {
+        "tables": experiment.all_tables,
+        "computed": experiment.computed,
+        "search": experiment.all_searches,
+        "figures": experiment.figures,
+    }
+    for section, items in sections.items():
+        for item, model in items.items():
+            yield from named_settings(model, f"{section}.{item}")

@@ -1,7 +1,9 @@
 """Models of the tables of experiment files: rows of settings, columns of methods, a metric."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from functools import cache
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, get_origin, get_type_hints
 
 from pydantic import Field
 
@@ -79,13 +81,6 @@ COLUMN_SETTINGS = (
 )
 
 
-def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
-    """The key and name of every setting that places under ``key`` use."""
-    for place in places:
-        yield f"{key}.{place.label}.setting", place.setting
-        yield f"{key}.{place.label}.demo", place.demo
-
-
 WRAPPER = "A wrapper, such as ima, that is put around "
 
 
@@ -153,14 +148,42 @@ class Column(Typed):
         return wrapped(self.wrapper, (chosen,) if isinstance(chosen, str) else chosen)
 
 
-def named_column_settings(
-    places: Sequence[Place], column_settings: Mapping[str, str]
-) -> Iterator[tuple[str, str | None]]:
-    """The key and name of every setting that ``column_settings`` uses."""
-    for label in column_settings:
-        for place in places:
-            for scale in SCALES:
-                yield f"column_settings.{label}", place.setting_for(label, scale, column_settings)
+# Kinds of keys that name settings: one, one for each label, and those of single columns.
+ONE = (LocalSetting, LocalSetting | None, AnySetting, AnySetting | None)
+BY_LABEL, BY_COLUMN = dict[str, LocalSetting], dict[str, ColumnSetting]
+
+
+@cache
+def _kinds_of(model: type[Typed]) -> dict[str, Any]:
+    """The kinds of keys that name settings or have lists; those of columns, last, follow."""
+    hints = get_type_hints(model, include_extras=True)
+    kinds = {key: ONE if hints[key] in ONE else hints[key] for key in model.model_fields}
+    known = {key: kind for key, kind in kinds.items() if kind in (ONE, BY_LABEL, BY_COLUMN)}
+    lists = dict.fromkeys((key for key in kinds if get_origin(kinds[key]) is list), list)
+    return dict(sorted((lists | known).items(), key=lambda item: item[1] == BY_COLUMN))
+
+
+def named_settings(model: Typed, at: str) -> Iterator[tuple[str, str | None]]:
+    """The key and name of every setting that a table, figure or search names, by its keys' kinds.
+
+    Args:
+        at: the model's own key.
+    """
+    for key, kind in _kinds_of(type(model)).items():
+        value, where = getattr(model, key), f"{at}.{key}"
+        if kind is ONE:
+            yield where, value
+        elif kind is list:
+            for number, each in enumerate(value):
+                if isinstance(each, Typed):
+                    label = getattr(each, "label", number)
+                    yield from named_settings(each, f"{where}.{label}")
+        elif kind == BY_LABEL:
+            yield from ((f"{where}.{label}", name) for label, name in value.items())
+        else:
+            places = getattr(model, "rows", None) or getattr(model, "panels", [model])
+            for label, place, scale in product(value, places, SCALES):
+                yield f"{where}.{label}", place.setting_for(label, scale, value)
 
 
 class ColumnOfTable(Column):

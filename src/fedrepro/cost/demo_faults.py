@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from fedrepro.config.tables import full_name
+from fedrepro.config.tables import full_name, named_settings
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.model import CostModel
@@ -43,12 +43,11 @@ def _without_demo(target: Target) -> Iterator[tuple[str, str]]:
             if cell.setting == full_name(target.system, full):
                 yield f"tables.{target.item}.rows.{cell.row.label}", cell.setting
     elif isinstance(target, FigureTarget):
-        named = dict(target.figure.named_settings())
+        named = dict(named_settings(target.figure, f"figures.{target.item}"))
         for key, name in named.items():
-            place, _, last = key.rpartition("setting")
-            if place + "demo" in named and not last and named[place + "demo"] is None:
-                at = ".".join(filter(None, (f"figures.{target.item}", place.removesuffix("."))))
-                yield at, f"{target.system}/{name}"
+            place, _, last = key.rpartition(".")
+            if last == "setting" and named.get(f"{place}.demo", "") is None:
+                yield place, f"{target.system}/{name}"
     elif isinstance(target, SearchTarget) and target.search.demo is None:
         yield f"search.{target.item}", target.setting
 
