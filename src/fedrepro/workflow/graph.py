@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
+from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
@@ -37,12 +38,9 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
-from fedrepro.run.results import MANIFEST, TIMING
+from fedrepro.run.results import MANIFEST, MODEL, TIMING
 from fedrepro.run.run_archive import PAPERS
-from fedrepro.run.standing import (
-    partition_now,
-    prepared_differences,
-)
+from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
 from fedrepro.workflow.checks import (
@@ -52,12 +50,6 @@ from fedrepro.workflow.checks import (
     overrides_of,
 )
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
-from fedrepro.workflow.run_parameters import (
-    given_of,
-    of_existing,
-    of_finished,
-    stale,
-)
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
 OUTPUTS_OF_A_RUN = (MANIFEST, *WRITTEN, TIMING)
@@ -442,3 +434,45 @@ class Graph:
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [str(run.manifest) for run in runs]
+
+
+def of_finished(runs: Iterable[RunKey]) -> str:
+    """A hash of what finished runs, and analyses of them, say of themselves."""
+    return fingerprint.of_files(
+        path for run in runs for path in (run.manifest, run.analysis("quality")) if path.exists()
+    )
+
+
+def given_of(spec: RunSpec) -> Iterator[str]:
+    """The inputs of a run that come from other runs and data sets.
+
+    A given file is not an input of the rule: the command reports a missing one in one line, and the
+    run's definition contains its SHA-256.
+    """
+    for source in spec.inputs.values():
+        match source:
+            case RunSpec():
+                yield str(source.key.manifest)
+                yield str(source.key.folder / MODEL)
+            case ArtifactFromData():
+                yield f"results/data/{source.dataset}/meta.json"
+
+
+def of_existing(runs: Sequence[RunKey], analyses: Iterable[Path], why: Sequence[str]) -> str:
+    """A hash of finished runs and analyses that are there, and why runs are not current; or ""."""
+    there = [*(run.manifest for run in runs), *analyses]
+    there = [path for path in there if path.exists()]
+    return fingerprint.of_text(f"{fingerprint.of_files(there)} {why}") if there else ""
+
+
+def stale(bench: Workbench, runs: Iterable[RunKey], known: dict[RunKey, str]) -> list[str]:
+    """Why finished runs are not current.
+
+    Args:
+        known: of runs that were asked for before; others are added. It takes milliseconds a run.
+    """
+    finished = [run for run in runs if run.manifest.exists()]
+    for run in finished:
+        if run not in known:
+            known[run] = standing_of(bench, run).why
+    return [known[run] for run in finished if known[run]]

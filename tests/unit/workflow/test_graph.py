@@ -16,7 +16,7 @@ from fedrepro.config.loading import OVERRIDES, load
 from fedrepro.config.targets import RunKey
 from fedrepro.provenance import numerics
 from fedrepro.provenance.inputs import code_of_partition
-from fedrepro.workflow import graph, run_parameters
+from fedrepro.workflow import graph
 from support.places import ROOT
 
 
@@ -328,7 +328,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> dict[RunKey, str]:
     def of(bench: object, run: RunKey) -> SimpleNamespace:
         return SimpleNamespace(why=reasons.get(run, ""), is_current=run not in reasons)
 
-    monkeypatch.setattr(run_parameters, "standing_of", of)
+    monkeypatch.setattr(graph, "standing_of", of)
     return reasons
 
 
@@ -389,7 +389,7 @@ def test_runs_that_a_table_requires_are_inputs_and_not_among_those_that_it_also_
     monkeypatch.setattr(graph, "read_record", lambda *path: {"params": recorded})
     made = settled(tmp_path, text)
     for older in (
-        run_parameters.of_finished(made.bench.table("own", "first", "paper").runs),
+        graph.of_finished(made.bench.table("own", "first", "paper").runs),
         found[3],
     ):
         recorded[:] = ["'other'", repr(older)]
