@@ -171,11 +171,7 @@ class Experiment(Typed):
         return self._changed[name]
 
     def _said_by_setting(self, name: str) -> Setting | None:
-        parts = name.split("_")
-        for length in range(len(parts) - 1, 0, -1):
-            base = self.readings.get("_".join(parts[:length]))
-            if base is None:
-                continue
+        for base in filter(None, map(self.readings.get, _beginnings(name))):
             known = {FIRST_NAMES.get(key, key): value for key, value in base.scalars.items()}
             if values := values_in(name.removeprefix(base.local_name), known, TEXT):
                 keys = {base.named(key)[0]: value for key, value in values.items()}
@@ -231,16 +227,13 @@ class Experiment(Typed):
 
     def said_by(self, setting: Setting, name: str) -> Hyperparameters:
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
-        parts = name.split("_")
-        for length in range(len(parts) - 1, 0, -1):
-            whole = "_".join(parts[:length])
-            if self._is_known(setting, whole):
-                base, _ = self.part(setting, whole)
-                known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-                values = values_in(name.removeprefix(whole), known)
-                if values and not values.keys() & self.said_by(setting, whole).keys():
-                    # As a search's candidates: it shares no prefix with the part's parent run.
-                    return {"variant_of": whole, "parent": None, **values}
+        for whole in (each for each in _beginnings(name) if self._is_known(setting, each)):
+            base, _ = self.part(setting, whole)
+            known = defaults_of(base, self._own) if base in part_files(self._own) else {}
+            values = values_in(name.removeprefix(whole), known)
+            if values and not values.keys() & self.said_by(setting, whole).keys():
+                # As a search's candidates: it shares no prefix with the part's parent run.
+                return {"variant_of": whole, "parent": None, **values}
         return {}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
@@ -263,3 +256,9 @@ class Experiment(Typed):
                 return None
             values[key] = value
         return values
+
+
+def _beginnings(name: str) -> list[str]:
+    """What a candidate's name may begin with, before its values; the longest first."""
+    parts = name.split("_")
+    return ["_".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
