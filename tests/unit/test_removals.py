@@ -110,7 +110,7 @@ WHOSE = {
     "cli/init.py _add write_atomically": "there was no such file",
     "cli/init.py _write_paper write_atomically": "_check_free has looked for each",
     "cli/init.py _list write_atomically": "the list of papers gets a line",
-    "cli/synth.py make_export atomic_folder": "there was no such folder",
+    "cli/analysis.py make_export atomic_folder": "there was no such folder",
     "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
     "papers/aaggff/command_replay.py _write write_atomically": RESULT,

@@ -1,15 +1,16 @@
-"""Analyses that pages show: ``fedrepro landscape``, ``quality``, ``study`` and those of a run."""
+"""Analyses of runs: ``fedrepro landscape``, ``quality``, ``study``, ``synth`` and papers' own."""
 
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedrepro.analysis.finished import open_run
 from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
-from fedrepro.analysis.quality_of_run import quality_of
+from fedrepro.analysis.quality_of_run import quality_of, synthetic_of
 from fedrepro.analysis.studies import make
-from fedrepro.cli.arguments import require_at_least
+from fedrepro.cli.arguments import refuse_existing, require_at_least
 from fedrepro.cli.console import Progress, progress_bar
 from fedrepro.cli.requested import requested
 from fedrepro.config.figures import Grid
@@ -18,11 +19,13 @@ from fedrepro.config.targets import RunKey, study_path
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures import registry
 from fedrepro.provenance.fingerprint import of_text
+from fedrepro.report.datasheet import write_export
 from fedrepro.run import cards
 from fedrepro.run.results import PAIRS, read_run
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, commands
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import atomic_folder, sha256_of
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
 from fedrepro.workflow.rerun_checks import note_definition
@@ -92,6 +95,19 @@ def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: 
     images = workbench.root / path.with_suffix(PAIRS)
     save_tree(images, pairs)
     write_found(workbench.root, path, {**result, "files": {images.name: sha256_of(images)}})
+
+
+def make_export(arguments: argparse.Namespace) -> None:
+    folder: Path = arguments.to
+    workbench, run = requested(arguments)
+    refuse_existing("--to", folder)
+    opened = open_run(cards.with_place(workbench), run)
+    made = synthetic_of(opened)
+    images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()
+    with exclusive_lock(folder), atomic_folder(folder) as temporary:
+        labels = made.y.cpu().numpy()
+        write_export(temporary, images, labels, opened.record, opened.dataset.meta)
+    print(folder)
 
 
 def write_found(root: Path, path: Path, result: Mapping[str, Any]) -> None:
