@@ -21,12 +21,8 @@ from support.synthetic_world import METHODS
 ADDED = {
     "a measure": {
         "src/fedrepro/measures/built_in.py": (
-            "        return value\n",
-            """
-
-class Brightness(OfSet):
-    name, words, unit, higher_is_better = "brightness", "brightness of images", "%", True
-""",
+            '    row("precision", "precision of samples", "%", MORE),\n',
+            '    row("brightness", "brightness of images", "%", MORE),\n',
         ),
         "src/fedrepro/analysis/quality_of_run.py": (
             '        "fid": fid,\n',

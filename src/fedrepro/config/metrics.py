@@ -456,7 +456,7 @@ class Least(OfMeasure):
 
 if TYPE_CHECKING:
     SetMeasure = str
-else:  # every OfSet of measures/built_in.py
+else:  # every one of SETS of measures/built_in.py
     SetMeasure = Literal[tuple(registry.SETS)]
 
 
@@ -470,7 +470,7 @@ class Quality(MetricKind):
     the features of a classifier trained here, which is not the FID.
 
     Attributes:
-        quality: which measure, a class of measures/built_in.py that says in words what it is.
+        quality: which measure, a row of measures/built_in.py that says in words what it is.
     """
 
     key = "quality"

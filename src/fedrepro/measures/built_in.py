@@ -1,83 +1,27 @@
-"""The package's measures, one class each.
+"""The package's measures, a row each: name, words, unit, whether higher is better, and the rest.
 
-These classes only describe the measures, so that a change of words does not invalidate a run.
+These rows only describe the measures, so that a change of words does not invalidate a run.
 Tasks compute the scores of models (:mod:`fedrepro.engine.task`), methods report their own metrics,
 and :mod:`fedrepro.analysis.quality_of_run` computes the measures of synthetic sets.
 """
 
 from fedrepro.measures.base import Measure, Record
 
+MORE, LESS = True, False  # is better
 
-# --- of each client, on its own test samples: columns of clients.parquet -----------------------
+
 class OfClient(Measure):
-    """A score of each client's model."""
+    """A score of each client's model, on its own test samples: a column of clients.parquet."""
 
     per = "client"
     from_outputs = True
 
 
-class Accuracy(OfClient):
-    name, words, unit, higher_is_better = "accuracy", "accuracy", "%", True
-
-
-class Top5(OfClient):
-    name, words, unit, higher_is_better = "top5", "top-5 accuracy", "%", True
-
-
-class Auroc(OfClient):
-    name, words, unit, higher_is_better = "auroc", "AUROC", "%", True
-
-
-class Loss(OfClient):
-    name, words, higher_is_better = "loss", "loss", False
-
-
-class Ece(OfClient):
-    name, words, higher_is_better = "ece", "expected calibration error", False
-
-
-class Mce(OfClient):
-    name, words, higher_is_better = "mce", "maximum calibration error", False
-
-
-class Mse(OfClient):
-    name, words, higher_is_better = "mse", "mean squared error", False
-
-
-class Mae(OfClient):
-    name, words, higher_is_better = "mae", "mean absolute error", False
-
-
-class R2(OfClient):
-    name, words, higher_is_better = "r2", "R²", True
-
-
-class OverBatches(OfClient):
-    """A mean over mini-batches, as SuPerFed's code measures (discrepancy 24)."""
-
-    as_released = True
-    guide = "accuracy_batch"
-
-
-class AccuracyBatch(OverBatches):
-    name, words, unit, higher_is_better = "accuracy_batch", "accuracy of mini-batches", "%", True
-
-
-class Top5Batch(OverBatches):
-    name, words, unit, higher_is_better = "top5_batch", "top-5 accuracy of mini-batches", "%", True
-
-
-class EceBatch(OverBatches):
-    name, words, higher_is_better = "ece_batch", "expected calibration error of mini-batches", False
-
-
-class MceBatch(OverBatches):
-    name, words, higher_is_better = "mce_batch", "maximum calibration error of mini-batches", False
-
-
-# --- of each evaluated round: columns of rounds.parquet ----------------------------------------
 class OfRound(Measure):
-    """A number of the shared model, of the ensemble, or of the method."""
+    """A number of the shared model, of the ensemble, or of the method: a column of rounds.parquet.
+
+    Each evaluated round has one.
+    """
 
     per = "round"
 
@@ -86,77 +30,11 @@ class OfRound(Measure):
         return f"the method has no {self.words}"
 
 
-class SharedAccuracy(OfRound):
-    name, words, unit, higher_is_better = "accuracy", "accuracy", "%", True
-    column, without = "test_accuracy", "has no accuracy"
-    same_axes = validated = True
-
-
-class SharedLoss(OfRound):
-    name, words, higher_is_better = "loss", "loss", False
-    column, without = "test_loss", ""
-    validated = True
-
-
-class SharedMse(OfRound):
-    name, words, higher_is_better = "mse", "mean squared error", False
-    column, without = "test_mse", "predicts no numbers"
-
-
-class SharedMae(OfRound):
-    name, words, higher_is_better = "mae", "mean absolute error", False
-    column, without = "test_mae", "predicts no numbers"
-
-
-class SharedR2(OfRound):
-    name, words, higher_is_better = "r2", "R²", True
-    column, without = "test_r2", "predicts no numbers"
-
-
-class SharedAuroc(OfRound):
-    name, words, unit, higher_is_better = "auroc", "AUROC", "%", True
-    column, without = "test_auroc", "has no AUROC on the test set"
-
-
-class EnsembleAccuracy(OfRound):
-    name, words, unit, higher_is_better = "ensemble_accuracy", "ensemble's accuracy", "%", True
-    title = "Ensemble's test accuracy"
-    about = "of the round's clients together, as the server weighs them"
-
-
-class EnsembleLoss(OfRound):
-    name, words, higher_is_better = "ensemble_loss", "ensemble's loss", False
-    title = "Ensemble's test loss"
-    about = "of the round's clients together, as the server weighs them"
-
-
-class DistillationLoss(OfRound):
-    name, words, higher_is_better = "distillation_loss", "distillation loss", False
-    about = (
-        "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
-        "pseudo-labels on its own images"
-    )
-
-
-class CriticLoss(OfRound):
-    name, words, higher_is_better = "critic_loss", "critic's loss", False
-    about = (
-        "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
-        "negative is near the Wasserstein distance between real and made images"
-    )
-
-
-class GeneratorLoss(OfRound):
-    name, words, higher_is_better = "generator_loss", "generator's loss", False
-    about = (
-        "the mean over the round's steps of the critic's score of made images, negated; its level "
-        "has no meaning of its own, as the critic's scores have none"
-    )
-
-
-# --- of the synthetic set that a run left: numbers of its quality.json -------------------------
 class OfSet(Measure):
-    """A measure of a synthetic set: its name is a key in ``numbers`` of the set's quality.json."""
+    """A measure of the synthetic set that a run left.
+
+    Its name is a key in ``numbers`` of the set's quality.json.
+    """
 
     per = "run"
     without = "has not been judged"
@@ -166,88 +44,107 @@ class OfSet(Measure):
         return value
 
 
-class SetAccuracy(OfSet):
-    name, unit, higher_is_better = "accuracy", "%", True
-    words = "accuracy of a classifier trained on the synthetic set, over clients"
+def row(
+    name: str, words: str, unit: str, higher_is_better: bool, **others: object
+) -> dict[str, object]:
+    """What a measure's class declares; ``others`` are attributes that not every measure has."""
+    return {
+        "name": name, "words": words, "unit": unit, "higher_is_better": higher_is_better, **others
+    }  # fmt: skip
 
 
-class SetAccuracyStd(OfSet):
-    name, unit, higher_is_better = "accuracy_std", "points", False
-    words = "spread of that accuracy over clients"
+def _table(base: type[Measure], *rows: dict[str, object]) -> dict[str, Measure]:
+    """A measure of each row, by name."""
+    return {str(each["name"]): type(str(each["name"]), (base,), each)() for each in rows}
 
 
-class OneEpoch(OfSet):
-    name, unit, higher_is_better = "one_epoch", "%", True
-    words = "accuracy after one epoch on the synthetic set, over clients"
+# A mean over mini-batches, as SuPerFed's code measures (discrepancy 24).
+OVER_BATCHES: dict[str, object] = {"as_released": True, "guide": "accuracy_batch"}
 
+CLIENTS = _table(
+    OfClient,
+    row("accuracy", "accuracy", "%", MORE),
+    row("top5", "top-5 accuracy", "%", MORE),
+    row("auroc", "AUROC", "%", MORE),
+    row("loss", "loss", "", LESS),
+    row("ece", "expected calibration error", "", LESS),
+    row("mce", "maximum calibration error", "", LESS),
+    row("mse", "mean squared error", "", LESS),
+    row("mae", "mean absolute error", "", LESS),
+    row("r2", "R²", "", MORE),
+    row("accuracy_batch", "accuracy of mini-batches", "%", MORE, **OVER_BATCHES),
+    row("top5_batch", "top-5 accuracy of mini-batches", "%", MORE, **OVER_BATCHES),
+    row("ece_batch", "expected calibration error of mini-batches", "", LESS, **OVER_BATCHES),
+    row("mce_batch", "maximum calibration error of mini-batches", "", LESS, **OVER_BATCHES),
+)
 
-class OneEpochStd(OfSet):
-    name, unit, higher_is_better = "one_epoch_std", "points", False
-    words = "spread of that accuracy over clients"
+NO_NUMBERS = "predicts no numbers"
+OF_ENSEMBLE = "of the round's clients together, as the server weighs them"
 
+ROUNDS = _table(
+    OfRound,
+    row(
+        "accuracy", "accuracy", "%", MORE, column="test_accuracy", without="has no accuracy",
+        same_axes=True, validated=True,
+    ),
+    row("loss", "loss", "", LESS, column="test_loss", without="", validated=True),
+    row("mse", "mean squared error", "", LESS, column="test_mse", without=NO_NUMBERS),
+    row("mae", "mean absolute error", "", LESS, column="test_mae", without=NO_NUMBERS),
+    row("r2", "R²", "", MORE, column="test_r2", without=NO_NUMBERS),
+    row("auroc", "AUROC", "%", MORE, column="test_auroc", without="has no AUROC on the test set"),
+    row(
+        "ensemble_accuracy", "ensemble's accuracy", "%", MORE, title="Ensemble's test accuracy",
+        about=OF_ENSEMBLE,
+    ),
+    row(
+        "ensemble_loss", "ensemble's loss", "", LESS, title="Ensemble's test loss",
+        about=OF_ENSEMBLE,
+    ),
+    row(
+        "distillation_loss", "distillation loss", "", LESS,
+        about="after the server's epochs, the Kullback-Leibler divergence of the server's model "
+        "from the pseudo-labels on its own images",
+    ),
+    row(
+        "critic_loss", "critic's loss", "", LESS,
+        about="the mean over the round's steps of the critic's loss, its gradient penalty "
+        "included; its negative is near the Wasserstein distance between real and made images",
+    ),
+    row(
+        "generator_loss", "generator's loss", "", LESS,
+        about="the mean over the round's steps of the critic's score of made images, negated; "
+        "its level has no meaning of its own, as the critic's scores have none",
+    ),
+)  # fmt: skip
 
-class SetTestAccuracy(OfSet):
-    name, unit, higher_is_better = "test_accuracy", "%", True
-    words = "accuracy of a classifier trained on the synthetic set"
+_TRAINED = "accuracy of a classifier trained on the synthetic set"
+_ONE_EPOCH = "accuracy after one epoch on the synthetic set"
+_SPREAD = "spread of that accuracy over clients"
 
-
-class SetTestOneEpoch(OfSet):
-    name, unit, higher_is_better = "test_one_epoch", "%", True
-    words = "accuracy after one epoch on the synthetic set"
-
-
-class Fid(OfSet):
-    name, words, higher_is_better = "fid", "Fréchet inception distance", False
-    without = "has no FID"
-    incomparable = (
-        "The printed FID compares 100 images in [0, 1] with the first 128 test images in "
-        "[-1, 1] (item 40); ours takes the whole test set, on one scale."
-    )
-
-
-class StandIn(OfSet):
-    name, higher_is_better = "stand_in", False
-    words = "Fréchet distance in the features of a classifier of ours, no FID"
-    incomparable = "It is no FID, but a distance in the features of a classifier of ours."
-
-
-class Precision(OfSet):
-    name, words, unit, higher_is_better = "precision", "precision of samples", "%", True
-
-
-class Recall(OfSet):
-    name, words, unit, higher_is_better = "recall", "recall of samples", "%", True
-
-
-class Diversity(OfSet):
-    name, unit, higher_is_better = "diversity", "%", True
-    words = "distance within a class, of that of real images"
-
-
-class FeatureDiversity(OfSet):
-    name, unit, higher_is_better = "feature_diversity", "%", True
-    words = "the same in a classifier's features"
-
-
-class Recognised(OfSet):
-    name, unit, higher_is_better = "recognised", "%", True
-    words = "images that a classifier of real ones takes for their class"
-
-
-class Nearest(OfSet):
-    name, unit, higher_is_better = "nearest", "%", True
-    words = "distance to the nearest training image, of that of real images"
-
-
-class Membership(OfSet):
-    name, unit, higher_is_better = "membership", "%", False
-    words = "area under the ROC curve of a membership attack"
-
-
-class Megabytes(OfSet):
-    name, words, unit, higher_is_better = "megabytes", "megabytes sent in a round", "MB", False
-
-
-class FedavgMegabytes(OfSet):
-    name, unit, higher_is_better = "fedavg_megabytes", "MB", False
-    words = "megabytes that FedAvg of the classifier would send"
+SETS = _table(
+    OfSet,
+    row("accuracy", f"{_TRAINED}, over clients", "%", MORE),
+    row("accuracy_std", _SPREAD, "points", LESS),
+    row("one_epoch", f"{_ONE_EPOCH}, over clients", "%", MORE),
+    row("one_epoch_std", _SPREAD, "points", LESS),
+    row("test_accuracy", _TRAINED, "%", MORE),
+    row("test_one_epoch", _ONE_EPOCH, "%", MORE),
+    row(
+        "fid", "Fréchet inception distance", "", LESS, without="has no FID",
+        incomparable="The printed FID compares 100 images in [0, 1] with the first 128 test images "
+        "in [-1, 1] (item 40); ours takes the whole test set, on one scale.",
+    ),
+    row(
+        "stand_in", "Fréchet distance in the features of a classifier of ours, no FID", "", LESS,
+        incomparable="It is no FID, but a distance in the features of a classifier of ours.",
+    ),
+    row("precision", "precision of samples", "%", MORE),
+    row("recall", "recall of samples", "%", MORE),
+    row("diversity", "distance within a class, of that of real images", "%", MORE),
+    row("feature_diversity", "the same in a classifier's features", "%", MORE),
+    row("recognised", "images that a classifier of real ones takes for their class", "%", MORE),
+    row("nearest", "distance to the nearest training image, of that of real images", "%", MORE),
+    row("membership", "area under the ROC curve of a membership attack", "%", LESS),
+    row("megabytes", "megabytes sent in a round", "MB", LESS),
+    row("fedavg_megabytes", "megabytes that FedAvg of the classifier would send", "MB", LESS),
+)  # fmt: skip

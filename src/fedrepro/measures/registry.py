@@ -11,15 +11,7 @@ from fedrepro.support import plugins
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.old_names import warn_of_old_name
 
-
-def _under(base: type[Measure]) -> dict[str, Measure]:
-    return {cls.name: cls() for cls in base.__subclasses__() for cls in (cls, *cls.__subclasses__())
-            if "name" in vars(cls)}  # fmt: skip
-
-
-CLIENTS = _under(built_in.OfClient)
-ROUNDS = _under(built_in.OfRound)
-SETS = _under(built_in.OfSet)
+CLIENTS, ROUNDS, SETS = built_in.CLIENTS, built_in.ROUNDS, built_in.SETS
 BUILT_IN = {*CLIENTS, *ROUNDS, *SETS}
 # Columns of clients.parquet and rounds.parquet that are not measures.
 NOT_SCORES = {
