@@ -2,8 +2,9 @@
 
 from torch import nn
 
-from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.classifier import Classifier, require_image
 from fedrepro.models.pooling import FieldMeans
+from fedrepro.models.units import with_units
 
 GROUPS = 32  # IMA's released code (discrepancy B10); the text has 2
 
@@ -22,7 +23,7 @@ def ima_alexnet(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     dropout.
     """
     require_image("IMA's AlexNet", input_shape)
-    convolutions = nn.Sequential(
+    layers = [
         *_block(input_shape[0], 64, 11, stride=4, padding=2),
         nn.MaxPool2d(3, 2),
         *_block(64, 192, 5, padding=2),
@@ -32,13 +33,5 @@ def ima_alexnet(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         *_block(256, 256, 3),
         nn.MaxPool2d(3, 2),
         FieldMeans(6),
-        nn.Flatten(),
-    )
-    body = nn.Sequential(
-        *convolutions,
-        nn.Linear(features_of(convolutions, input_shape), 1024),
-        nn.ReLU(),
-        nn.Linear(1024, 512),
-        nn.ReLU(),
-    )
-    return Classifier(body, nn.Linear(512, outputs))
+    ]
+    return with_units(input_shape, layers, 1024, 512, outputs)

@@ -3,6 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.units import with_units
 
 
 def vgg11(input_shape: tuple[int, ...], outputs: int) -> Classifier:
@@ -48,5 +49,4 @@ def small_bn_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
             nn.ReLU(),
             nn.MaxPool2d(2),
         ]
-    body = nn.Sequential(*layers, nn.Flatten())
-    return Classifier(body, nn.Linear(features_of(body, input_shape), outputs))
+    return with_units(input_shape, layers, outputs)

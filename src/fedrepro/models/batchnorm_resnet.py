@@ -4,6 +4,8 @@ The CIFAR variants of kuangliu/pytorch-cifar, which FedGO uses: a 3x3 stem of st
 pooling. As there, initial weights follow PyTorch's default rules.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -53,24 +55,30 @@ def bottleneck(inputs: int, channels: int, stride: int) -> ResidualBlock:
     return ResidualBlock(layers, inputs, outputs, stride)
 
 
-def resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """ResNet-18 with BatchNorm: 11,173,962 parameters for 10 classes, 11,220,132 for 100."""
-    require_image("ResNet-18", input_shape)
+def _resnet(
+    name: str,
+    input_shape: tuple[int, ...],
+    outputs: int,
+    block: Callable[[int, int, int], ResidualBlock],
+    blocks: tuple[int, ...],
+    growth: int,
+) -> Classifier:
+    """A ResNet with so many ``blocks`` in each stage, of ``growth`` times its channels."""
+    require_image(name, input_shape)
     layers, inputs = [*normalised(input_shape[0], 64, 3), nn.ReLU()], 64
-    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [basic(inputs, channels, stride), basic(channels, channels, 1)]
-        inputs = channels
+    for count, channels, stride in zip(blocks, (64, 128, 256, 512), (1, 2, 2, 2), strict=True):
+        for number in range(count):
+            layers.append(block(inputs, channels, 1 if number else stride))
+            inputs = growth * channels
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return Classifier(nn.Sequential(*layers), nn.Linear(inputs, outputs))
+
+
+def resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """ResNet-18 with BatchNorm: 11,173,962 parameters for 10 classes, 11,220,132 for 100."""
+    return _resnet("ResNet-18", input_shape, outputs, basic, (2, 2, 2, 2), 1)
 
 
 def resnet50(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """ResNet-50 with BatchNorm: 23,520,842 parameters for 10 classes."""
-    require_image("ResNet-50", input_shape)
-    layers, inputs = [*normalised(input_shape[0], 64, 3), nn.ReLU()], 64
-    for channels, stride, blocks in ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3)):
-        for block in range(blocks):
-            layers.append(bottleneck(inputs, channels, 1 if block else stride))
-            inputs = 4 * channels
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Classifier(nn.Sequential(*layers), nn.Linear(inputs, outputs))
+    return _resnet("ResNet-50", input_shape, outputs, bottleneck, (3, 4, 6, 3), 4)

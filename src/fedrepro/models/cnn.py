@@ -2,29 +2,27 @@
 
 from torch import nn
 
-from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.classifier import Classifier, require_image
 from fedrepro.models.pooling import FieldMeans
+from fedrepro.models.units import with_units
+
+
+def _two_convolutions(inputs: int, first: int, second: int, padding: int = 0) -> list[nn.Module]:
+    """5x5 convolutions of ``first`` and ``second`` channels, each with ReLU and pooling."""
+    return [
+        nn.Conv2d(inputs, first, 5, padding=padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(first, second, 5, padding=padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
 
 
 def _ima_cnn(input_shape: tuple[int, ...], outputs: int, first: int, second: int) -> Classifier:
     require_image("IMA's CNN", input_shape)
-    convolutions = nn.Sequential(
-        nn.Conv2d(input_shape[0], first, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(first, second, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    )
-    body = nn.Sequential(
-        *convolutions,
-        nn.Linear(features_of(convolutions, input_shape), 384),
-        nn.ReLU(),
-        nn.Linear(384, 128),
-        nn.ReLU(),
-    )
-    return Classifier(body, nn.Linear(128, outputs))
+    layers = _two_convolutions(input_shape[0], first, second)
+    return with_units(input_shape, layers, 384, 128, outputs)
 
 
 def ima_fmnist_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
@@ -48,28 +46,14 @@ def ima_digits_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     for inputs, channels in ((input_shape[0], 64), (64, 64), (64, 128)):
         convolution = nn.Conv2d(inputs, channels, 5, padding=2)
         layers += [convolution, nn.GroupNorm(2, channels), nn.ReLU(), nn.MaxPool2d(2)]
-    convolutions = nn.Sequential(*layers, nn.Flatten())
-    wide = nn.Linear(features_of(convolutions, input_shape), 384)
-    body = nn.Sequential(*convolutions, wide, nn.ReLU(), nn.Linear(384, 128))
-    return Classifier(body, nn.Linear(128, outputs))
+    return with_units(input_shape, layers, 384, 128, outputs, activated=False)
 
 
 def mcmahan_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """McMahan's CNN for MNIST: 5x5 convolutions of 32 and 64 channels, 512 units: 1,663,370."""
     require_image("McMahan's CNN", input_shape)
-    convolutions = nn.Sequential(
-        nn.Conv2d(input_shape[0], 32, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-    )
-    body = nn.Sequential(
-        *convolutions, nn.Linear(features_of(convolutions, input_shape), 512), nn.ReLU()
-    )
-    return Classifier(body, nn.Linear(512, outputs))
+    layers = _two_convolutions(input_shape[0], 32, 64, padding=2)
+    return with_units(input_shape, layers, 512, outputs)
 
 
 def celeba_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
@@ -88,5 +72,4 @@ def celeba_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
             nn.MaxPool2d(2, padding=1),
             nn.ReLU(),
         ]
-    body = nn.Sequential(*layers, FieldMeans(5), nn.Flatten())
-    return Classifier(body, nn.Linear(features_of(body, input_shape), outputs))
+    return with_units(input_shape, [*layers, FieldMeans(5)], outputs)

@@ -5,6 +5,7 @@ import math
 from torch import nn
 
 from fedrepro.models.classifier import Classifier
+from fedrepro.models.units import with_units
 
 
 def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:
@@ -15,11 +16,4 @@ def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """TwoNN, 784-200-200-10 for MNIST: 199,210 parameters."""
-    body = nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(math.prod(input_shape), 200),
-        nn.ReLU(),
-        nn.Linear(200, 200),
-        nn.ReLU(),
-    )
-    return Classifier(body, nn.Linear(200, outputs))
+    return with_units(input_shape, [], 200, 200, outputs)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.units import with_units
 
 
 def _joined(body: nn.Module, *widths: int) -> Classifier:
@@ -21,7 +22,10 @@ def _joined(body: nn.Module, *widths: int) -> Classifier:
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs, bias=False), nn.ReLU()]
-    model = Classifier(body, nn.Sequential(*layers[:-1]))
+    return _xavier(Classifier(body, nn.Sequential(*layers[:-1])))
+
+
+def _xavier(model: Classifier) -> Classifier:
     model.xavier = True  # type: ignore[assignment]
     return model
 
@@ -43,19 +47,10 @@ def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """784-200-200 and a head 200-10, with biases: an earlier state of their repository (58)."""
-    body = nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(math.prod(input_shape), 200),
-        nn.ReLU(),
-        nn.Linear(200, 200),
-        nn.ReLU(),
-    )
-    model = Classifier(body, nn.Linear(200, outputs))
-    model.xavier = True  # type: ignore[assignment]
-    return model
+    return _xavier(with_units(input_shape, [], 200, 200, outputs))
 
 
-def _two_convolutions(input_shape: tuple[int, ...]) -> nn.Sequential:
+def _two_convolutions(input_shape: tuple[int, ...]) -> list[nn.Module]:
     require_image("TwoCNN", input_shape)
     layers: list[nn.Module] = []
     for inputs, channels in ((input_shape[0], 32), (32, 64)):
@@ -64,21 +59,17 @@ def _two_convolutions(input_shape: tuple[int, ...]) -> nn.Sequential:
             nn.ReLU(),
             nn.MaxPool2d(2, padding=1),
         ]
-    return nn.Sequential(*layers, nn.Flatten())
+    return layers
 
 
 def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """TwoCNN in an earlier state of their repository (58): 683,010 parameters at 3x28x28."""
-    convolutions = _two_convolutions(input_shape)
-    wide = nn.Linear(features_of(convolutions, input_shape), 200)
-    model = Classifier(nn.Sequential(*convolutions, wide, nn.ReLU()), nn.Linear(200, outputs))
-    model.xavier = True  # type: ignore[assignment]
-    return model
+    return _xavier(with_units(input_shape, _two_convolutions(input_shape), 200, outputs))
 
 
 def twocnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """TwoCNN: 722,800 parameters at 3x28x28 and 10 classes, of them 669,200 in the head."""
-    body = _two_convolutions(input_shape)
+    body = nn.Sequential(*_two_convolutions(input_shape), nn.Flatten())
     return _joined(body, features_of(body, input_shape), 200, 200, outputs)
 
 

@@ -2,7 +2,8 @@
 
 from torch import nn
 
-from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.units import with_units
 
 GROUPS = 2  # IMA's released code; GroupNorm has no running statistics to aggregate
 LAYERS = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # channels; 0 halves the image
@@ -23,6 +24,4 @@ def ima_vgg11(input_shape: tuple[int, ...], outputs: int) -> Classifier:
             inputs = channels
         else:
             layers.append(nn.MaxPool2d(2))
-    convolutions = nn.Sequential(*layers, nn.Flatten())
-    features = nn.Linear(features_of(convolutions, input_shape), 128)
-    return Classifier(nn.Sequential(*convolutions, features), nn.Linear(128, outputs))
+    return with_units(input_shape, layers, 128, outputs, activated=False)
