@@ -54,14 +54,14 @@ def descend(
         # Server hooks run with gradients disabled.
         with torch.enable_grad(), on_stream, ctx.net.of_steps():
             return _alone(ctx, gradient, message, client_state, params, steps, state)
-    if ctx.mode == "unrolled":
-        return _unrolled(ctx, gradient, message, client_state, params, state, steps)
+    fixed: Tree = {"message": message, "client_state": client_state}
+    moving: Tree = {"params": params, "state": state}
+    if ctx.mode == "unrolled":  # compiled into one kernel by the executor
+        for index in range(steps["real"].shape[0]):
+            moving = _one(ctx, gradient, fixed, moving, tree.take(steps, index))
+        return moving["params"], moving["state"]
     values: list[Tensor] = []
-    call = _Call(
-        ctx,
-        gradient,
-        *(_put(part, values) for part in (message, client_state, params, state, steps)),
-    )
+    call = _Call(ctx, gradient, *(_put(part, values) for part in (fixed, moving, steps)))
     moved = iter(_SideBySide.apply(call, *values))
     return tree.rebuild(params, moved), tree.rebuild(state, moved)
 
@@ -159,10 +159,8 @@ class _Call(NamedTuple):
 
     ctx: Context
     gradient: Gradient
-    message: Tree
-    client_state: Tree
-    params: Tree
-    state: Tree
+    fixed: Tree
+    moving: Tree
     steps: Tree
 
 
@@ -199,19 +197,15 @@ class _SideBySide(torch.autograd.Function):
 
             return tree.apply(one, places)
 
-        client_state, params, state, batches = map(
-            stacked, (call.client_state, call.params, call.state, call.steps)
-        )
-        message = tree.apply(lambda place: values[place], call.message)
-        message_dims = tree.apply(lambda place: where[place], call.message)
+        message, client_state = call.fixed["message"], stacked(call.fixed["client_state"])
+        given = tree.apply(lambda place: values[place], message)
+        every = _Every(call.gradient, tree.apply(lambda place: where[place], message))
         # Steps first and each contiguous: the number of steps must not show in the strides, or each
         # round with a different longest client would be recompiled.
-        by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
-        every = _Every(call.gradient, message_dims)
-        fixed: Tree = {"message": message, "client_state": client_state}
-        moving: Tree = {"params": params, "state": state}
+        by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), stacked(call.steps))
+        fixed: Tree = {"message": given, "client_state": client_state}
         run = _in_turn if call.ctx.net.graphs is None else _recorded
-        moved = tuple(tree.leaves(run(call.ctx, every, fixed, moving, by_step)))
+        moved = tuple(tree.leaves(run(call.ctx, every, fixed, stacked(call.moving), by_step)))
         return moved, (0,) * len(moved)
 
 
@@ -221,33 +215,12 @@ class _Every(NamedTuple):
     gradient: Gradient
     message_dims: Tree
 
-    def __call__(self, ctx: Context, fixed: Tree, moving: Tree, batch: Tree) -> Tree:
-        step = _compiled_step() if ctx.mode == "compiled" else _step
-        return self._by(step, ctx, fixed, moving, batch)
-
-    def plain(self, ctx: Context, fixed: Tree, moving: Tree, batch: Tree) -> Tree:
-        """The same, never compiled."""
-        return self._by(_step, ctx, fixed, moving, batch)
-
-    def _by(
-        self,
-        step: Callable[..., tuple[Tree, Tree]],
-        ctx: Context,
-        fixed: Tree,
-        moving: Tree,
-        batch: Tree,
+    def __call__(
+        self, ctx: Context, fixed: Tree, moving: Tree, batch: Tree, plain: bool = False
     ) -> Tree:
-        params, state = step(
-            ctx,
-            self.gradient,
-            self.message_dims,
-            fixed["message"],
-            fixed["client_state"],
-            moving["params"],
-            moving["state"],
-            batch,
-        )
-        return {"params": params, "state": state}
+        """The parameters and states after the step; ``plain`` for never compiled."""
+        step = _compiled_step() if ctx.mode == "compiled" and not plain else _step
+        return step(ctx, self.gradient, self.message_dims, fixed, moving, batch)
 
 
 def _in_turn(ctx: Context, every: _Every, fixed: Tree, moving: Tree, by_step: Tree) -> Tree:
@@ -279,7 +252,7 @@ def _recorded(ctx: Context, every: _Every, fixed: Tree, moving: Tree, by_step: T
             return {}
 
         def looked(ctx: Context, held: Tree, batches: Tree) -> Tree:
-            return every.plain(ctx, held["fixed"], held["moving"], tree.take(batches, 0))
+            return every(ctx, held["fixed"], held["moving"], tree.take(batches, 0), plain=True)
 
         advance = graphs.opened(steps, every.gradient, ctx, held, learn=looked)
         for first in range(0, real.shape[0], TOGETHER):
@@ -293,63 +266,28 @@ def _padded(steps: Tensor) -> Tensor:
     return torch.cat([steps, steps.new_zeros(missing, *steps.shape[1:])]) if missing else steps
 
 
-def _one(
-    ctx: Context,
-    gradient: Gradient,
-    message: Tree,
-    client_state: Tree,
-    params: Tree,
-    state: Tree,
-    batch: Tree,
-) -> tuple[Tree, Tree]:
+def _one(ctx: Context, gradient: Gradient, fixed: Tree, moving: Tree, batch: Tree) -> Tree:
     """One step of one client: pure arithmetic, so that it can be mapped and compiled."""
-    change, after = ctx.optimizer.update(
-        gradient(ctx, message, client_state, params, batch), state, params, ctx.lr
-    )
+    params, state = moving["params"], moving["state"]
+    slope = gradient(ctx, fixed["message"], fixed["client_state"], params, batch)
+    change, after = ctx.optimizer.update(slope, state, params, ctx.lr)
     live = batch["real"].sum() > 0  # a padded step changes nothing
     # Without the cast, a parameter with a single element would become float64 like the rate.
     moved = tree.apply(lambda leaf, step: leaf + step.to(leaf.dtype), params, change)
     # In the order of `state`, as `descend` rebuilds it.
     kept = tree.apply(lambda old, new: torch.where(live, new, old), state, after)
-    return tree.where(live, moved, params), kept
-
-
-def _unrolled(
-    ctx: Context,
-    gradient: Gradient,
-    message: Tree,
-    client_state: Tree,
-    params: Tree,
-    state: Tree,
-    steps: Tree,
-) -> tuple[Tree, Tree]:
-    """All steps of one client, to be compiled into one kernel by the executor."""
-    for index in range(steps["real"].shape[0]):
-        batch = tree.take(steps, index)
-        params, state = _one(ctx, gradient, message, client_state, params, state, batch)
-    return params, state
+    return {"params": tree.where(live, moved, params), "state": kept}
 
 
 def _step(
-    ctx: Context,
-    gradient: Gradient,
-    message_dims: Tree,
-    message: Tree,
-    client_state: Tree,
-    params: Tree,
-    state: Tree,
-    batch: Tree,
-) -> tuple[Tree, Tree]:
-    """One step of all clients.
-
-    ``client_state``, ``params``, ``state`` and ``batch`` are [clients, ...].
-    """
-    return vmap(partial(_one, ctx, gradient), in_dims=(message_dims, 0, 0, 0, 0))(
-        message, client_state, params, state, batch
-    )
+    ctx: Context, gradient: Gradient, message_dims: Tree, fixed: Tree, moving: Tree, batch: Tree
+) -> Tree:
+    """One step of all clients; leaves are [clients, ...], but for those of a common message."""
+    dims = ({"message": message_dims, "client_state": 0}, 0, 0)
+    return vmap(partial(_one, ctx, gradient), in_dims=dims)(fixed, moving, batch)
 
 
 @lru_cache
-def _compiled_step() -> Callable[..., tuple[Tree, Tree]]:
+def _compiled_step() -> Callable[..., Tree]:
     # Made on first use, because the compiler takes seconds. One serves all methods' gradients.
     return internals.compiled(_step, 64)
