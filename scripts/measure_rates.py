@@ -39,15 +39,7 @@ from fedrepro.config.values import SCALES, ExecutorName, Hyperparameters
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
 from fedrepro.cost.network_size import size_of
-from fedrepro.cost.rates import (
-    DRAWN,
-    FOLDER,
-    MethodKey,
-    MethodRate,
-    ModelRate,
-    Rates,
-    Workload,
-)
+from fedrepro.cost.rates import DRAWN, FOLDER, MethodKey, MethodRate, ModelRate, Rates, Workload
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid

@@ -16,13 +16,7 @@ from fedrepro.config.targets import FigureTarget, RunKey, TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
-from support.figure_world import (
-    WRITERS,
-    add_figures,
-    give_runs,
-    write_mixtures,
-    write_objective,
-)
+from support.figure_world import WRITERS, add_figures, give_runs, write_mixtures, write_objective
 from support.report_world import (
     constant_run,
     curve,

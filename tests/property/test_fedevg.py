@@ -14,12 +14,7 @@ from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import eager
 from fedrepro.engine.method import SAMPLES, Method, name_of
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import (
-    Federation,
-    begin,
-    context_of,
-    play_round,
-)
+from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.engine.task import BINARY
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedcgan import FedCGAN

@@ -23,14 +23,7 @@ from fedrepro.methods.generated import Generated
 from fedrepro.methods.registry import compose, parts
 from fedrepro.methods.wgan_gp import WganGp
 from support.closeness import assert_close
-from support.pretraining_worlds import (
-    LATENT,
-    WORLDS,
-    Pair,
-    critic_world,
-    images_world,
-    of_server,
-)
+from support.pretraining_worlds import LATENT, WORLDS, Pair, critic_world, images_world, of_server
 from support.refusals import refused
 from support.worlds import federation
 

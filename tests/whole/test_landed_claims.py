@@ -41,16 +41,7 @@ from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
 from fedrepro.report.papers.leads import Word
-from support.landed import (
-    PAPERS,
-    Landed,
-    averaged,
-    by_method,
-    cells_in,
-    is_stale,
-    parts,
-    words,
-)
+from support.landed import PAPERS, Landed, averaged, by_method, cells_in, is_stale, parts, words
 from support.places import ROOT
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")

@@ -21,10 +21,7 @@ from fedrepro.config.searches import (
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Table
 from fedrepro.config.values import Hyperparameters, Name
-from fedrepro.methods.facts import (
-    UNKNOWN,
-    defaults_of,
-)
+from fedrepro.methods.facts import UNKNOWN, defaults_of
 from fedrepro.methods.files import part_files
 from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.names import RELEASED, Composition, Part, SettingName

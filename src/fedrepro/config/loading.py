@@ -11,13 +11,7 @@ from typing import Any
 from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromRun
 from fedrepro.config.config_file import Config, Overrides
 from fedrepro.config.expansion import extend_all, written_out
-from fedrepro.config.experiment import (
-    COMPACT,
-    EXPERIMENTS,
-    CompactFile,
-    Experiment,
-    how_to_add,
-)
+from fedrepro.config.experiment import COMPACT, EXPERIMENTS, CompactFile, Experiment, how_to_add
 from fedrepro.config.figures import Charts, Sheets, Trend
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import Setting

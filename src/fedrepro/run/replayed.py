@@ -18,13 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.provenance import numerics
-from fedrepro.provenance.identity import (
-    Difference,
-    Identity,
-    Meaning,
-    differences,
-    identity_of,
-)
+from fedrepro.provenance.identity import Difference, Identity, Meaning, differences, identity_of
 from fedrepro.run.results import REFERENCE, RunRecord
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import damaged

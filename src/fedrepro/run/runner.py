@@ -28,15 +28,7 @@ from fedrepro.methods.personal.partly_shared import PartlyShared, keeps_a_part
 from fedrepro.provenance import arithmetic
 from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
-from fedrepro.run import (
-    checkpoint,
-    devices,
-    manifest,
-    privacy,
-    replacement,
-    results,
-    scoring,
-)
+from fedrepro.run import checkpoint, devices, manifest, privacy, replacement, results, scoring
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of

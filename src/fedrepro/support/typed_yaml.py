@@ -6,14 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin
 
 import yaml
 from pydantic import (

@@ -19,12 +19,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.compact import (
-    judge_compact,
-    lasts_of,
-    pairs_of,
-    values_of,
-)
+from fedrepro.report.cells.compact import judge_compact, lasts_of, pairs_of, values_of
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.report.cells.differences import (
-    Difference,
-    grouped,
-    of_claim,
-    of_setting,
-    unsearched,
-)
+from fedrepro.report.cells.differences import Difference, grouped, of_claim, of_setting, unsearched
 from fedrepro.report.papers import published
 from support.places import ROOT
 from support.refusals import refused

@@ -7,12 +7,7 @@ import pytest
 
 from fedrepro.cli.site import described_methods
 from fedrepro.methods import registry
-from fedrepro.report.pages.equations import (
-    equations_in,
-    is_equation,
-    symbols_in,
-    without_equations,
-)
+from fedrepro.report.pages.equations import equations_in, is_equation, symbols_in, without_equations
 from fedrepro.report.pages.method import MethodText, Standing, method_page
 from fedrepro.support.plugins import NONE
 

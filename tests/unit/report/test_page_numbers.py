@@ -35,19 +35,11 @@ from fedrepro.report.pages import (
     row_figures,
     run,
 )
-from fedrepro.report.pages import (
-    claim as one_claim,
-)
+from fedrepro.report.pages import claim as one_claim
 from fedrepro.report.pages import league as league_page
 from fedrepro.report.pages.method import MethodText
 from fedrepro.report.papers.claim import CompactTest, Quantifier
-from fedrepro.report.papers.published import (
-    PrintedCell,
-    PrintedMetric,
-    Published,
-    System,
-    Wording,
-)
+from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Published, System, Wording
 from fedrepro.report.papers.references import References
 from fedrepro.report.papers.verdict import judge_computed
 from fedrepro.support.files import sha256_of

@@ -14,13 +14,7 @@ from fedrepro.report.cells.cell import CellRun, Result
 from fedrepro.report.cells.last_rounds import fewer, last, until
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
-from fedrepro.report.papers.published import (
-    PrintedCell,
-    PrintedMetric,
-    Published,
-    Spread,
-    System,
-)
+from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Published, Spread, System
 from fedrepro.run.results import RunRecord
 
 SEEDS = (5, 1, 3)  # the authors' own, on data set d

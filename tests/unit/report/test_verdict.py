@@ -16,14 +16,7 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.limits import MOST, least_seeds
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
-from fedrepro.report.papers.verdict import (
-    TWINS,
-    WORDS,
-    Verdict,
-    judge,
-    judge_computed,
-    tolerance,
-)
+from fedrepro.report.papers.verdict import TWINS, WORDS, Verdict, judge, judge_computed, tolerance
 from support.places import ROOT
 
 NO_SPREAD = Spread(over="none", source="one seed")

@@ -16,14 +16,7 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import lacking, opened
-from fedrepro.data.readers.content import (
-    FIRST,
-    Content,
-    Progress,
-    Split,
-    held_out,
-    split_by,
-)
+from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown, unreadable

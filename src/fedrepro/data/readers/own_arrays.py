@@ -20,14 +20,7 @@ from fedrepro.data.readers.arrays import (
     stored_as,
     targets_of,
 )
-from fedrepro.data.readers.content import (
-    FIRST,
-    Content,
-    Progress,
-    Split,
-    held_out,
-    split_by,
-)
+from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of, refuse_alike
 from fedrepro.support.errors import (
