@@ -47,13 +47,6 @@ class Central(Method):
     ) -> tuple[Tree, Tree]:
         if self.epochs:
             steps = some_epochs(steps, ctx.epochs, 0, self.epochs)
-        params, state = descend(
-            ctx,
-            self.gradient,
-            message,
-            client_state,
-            message["params"],
-            steps,
-            client_state["optimizer"],
-        )
-        return {"delta": tree.subtract(message["params"], params)}, {"optimizer": state}
+        start, state = message["params"], client_state["optimizer"]
+        params, state = descend(ctx, self.gradient, message, client_state, start, steps, state)
+        return {"delta": tree.subtract(start, params)}, {"optimizer": state}

@@ -38,7 +38,7 @@ from fedrepro.engine.initialise import fresh_linear
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.weighting import domain_aware
-from fedrepro.methods.feddf import FedDF, in_batches
+from fedrepro.methods.feddf import FedDF, Teacher, in_batches
 from fedrepro.methods.generating.adversarial import discriminator_loss
 
 TEMPERATURE = 10.0  # of ``own_distillation``
@@ -103,23 +103,14 @@ class DaFKD(FedDF):
         start = {name: message[name] for name in ("params", "judge", "generator")}
         params, _ = descend(ctx, self.gradient, message, client_state, start, steps)
         delta = tree.subtract(message["params"], params["params"])
-        return {
-            "delta": delta,
-            "judge": params["judge"],
-            "generator": params["generator"],
-        }, client_state
+        others = {name: params[name] for name in ("judge", "generator")}
+        return {"delta": delta, **others}, client_state
 
     def judge(
-        self,
-        ctx: Context,
-        server: Tree,
-        updates: Tree,
-        teacher: Tree,
-        place: int,
-        given: LoadedArtifact,
+        self, ctx: Context, server: Tree, updates: Tree, teacher: Teacher, given: LoadedArtifact
     ) -> Tensor:
-        judge, rows = tree.take(updates["judge"], place), in_batches(given, ctx.net.device)
-        scores = [self.scores(ctx, teacher, judge, given.inputs(batch)) for batch in rows]
+        judge, rows = tree.take(updates["judge"], teacher.place), in_batches(given, ctx.net.device)
+        scores = [self.scores(ctx, teacher.params, judge, given.inputs(batch)) for batch in rows]
         return torch.cat(scores).squeeze(-1)
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:

@@ -65,15 +65,8 @@ class Discriminators(Method):
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
-        params, state = descend(
-            ctx,
-            self.gradient,
-            message,
-            client_state,
-            client_state["params"],
-            steps,
-            client_state["optimizer"],
-        )
+        start, state = client_state["params"], client_state["optimizer"]
+        params, state = descend(ctx, self.gradient, message, client_state, start, steps, state)
         return {"critic": params}, {"params": params, "optimizer": state}
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:

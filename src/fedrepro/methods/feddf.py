@@ -49,6 +49,13 @@ class Labelled(NamedTuple):
         return self.given.inputs(rows), self.labels[rows]
 
 
+class Teacher(NamedTuple):
+    """A client's model, and the client's place in the cohort."""
+
+    params: Tree
+    place: int
+
+
 def in_batches(given: LoadedArtifact, device: torch.device) -> list[Tensor]:
     """The rows of all given samples, in batches."""
     return list(torch.arange(len(given), device=device).split(BATCH))
@@ -89,13 +96,7 @@ class FedDF(Method):
         return uniform(logits)
 
     def judge(
-        self,
-        ctx: Context,
-        server: Tree,
-        updates: Tree,
-        teacher: Tree,
-        place: int,
-        given: LoadedArtifact,
+        self, ctx: Context, server: Tree, updates: Tree, teacher: Teacher, given: LoadedArtifact
     ) -> Tensor:
         """A teacher's further output for samples, [n] or empty."""
         return torch.zeros(0, device=ctx.net.device)
@@ -107,11 +108,10 @@ class FedDF(Method):
         rows = in_batches(given, ctx.net.device)
         logits, judged = [], []
         for place in range(len(ctx.cohort)):
-            teacher = self.client_model(ctx, server, updates, place)
-            logits.append(
-                torch.cat([ctx.net.predict(teacher, given.inputs(batch)) for batch in rows])
-            )
-            judged.append(self.judge(ctx, server, updates, teacher, place, given))
+            teacher = Teacher(self.client_model(ctx, server, updates, place), place)
+            outputs = [ctx.net.predict(teacher.params, given.inputs(batch)) for batch in rows]
+            logits.append(torch.cat(outputs))
+            judged.append(self.judge(ctx, server, updates, teacher, given))
             del teacher  # or two teachers would be in memory
         stacked = torch.stack(logits)
         shares = self.shares(stacked, torch.stack(judged), weights)

@@ -32,7 +32,7 @@ from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.fidelity import one_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import weighting
-from fedrepro.methods.feddf import FedDF, in_batches
+from fedrepro.methods.feddf import FedDF, Teacher, in_batches
 
 WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 
@@ -58,15 +58,9 @@ class FedGO(FedDF):
         return {**super().init_server(ctx, params), "judged": judged}
 
     def judge(
-        self,
-        ctx: Context,
-        server: Tree,
-        updates: Tree,
-        teacher: Tree,
-        place: int,
-        given: LoadedArtifact,
+        self, ctx: Context, server: Tree, updates: Tree, teacher: Teacher, given: LoadedArtifact
     ) -> Tensor:
-        client = int(ctx.cohort[place])
+        client = int(ctx.cohort[teacher.place])
         if given is ctx.artifacts["unlabelled"]:
             return torch.as_tensor(server["judged"][client])
         return scores(ctx, client, given)

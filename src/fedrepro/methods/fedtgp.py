@@ -146,13 +146,8 @@ class FedTGP(Method):
         ) -> Tree:
             return differentiate(lambda net: contrast(net, batch["x"], batch["y"], gap), params)
 
-        net, _ = descend(
-            replace(ctx, optimizer=sgd(), lr=self.server_rate),
-            gradient,
-            {},
-            {},
-            server["net"],
-            Steps(reported, orders, self.server_batch, {}),
-        )
+        learning = replace(ctx, optimizer=sgd(), lr=self.server_rate)
+        steps = Steps(reported, orders, self.server_batch, {})
+        net, _ = descend(learning, gradient, {}, {}, server["net"], steps)
         known = torch.ones_like(server["known"])
         return {**after, "net": net, "prototypes": generated(net), "known": known}
