@@ -33,7 +33,7 @@ CLASSES = len(set(CLASS_OF))
 SEEDS = (1, 2, 3, 4, 5)
 CELLS = 60  # along each side of the drawn square
 
-Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,9 @@ def _mlp(toy: Toy, outputs: int, rng: torch.Generator) -> nn.Sequential:
     """Three layers."""
     # Creating layers uses the global generator; ours draws their weights afterwards.
     with torch.random.fork_rng(devices=[]):
-        model = nn.Sequential(
-            nn.Linear(2, toy.width),
-            nn.ReLU(),
-            nn.Linear(toy.width, toy.width),
-            nn.ReLU(),
-            nn.Linear(toy.width, outputs),
-        )
+        first, second = nn.Linear(2, toy.width), nn.Linear(toy.width, toy.width)
+        last = nn.Linear(toy.width, outputs)
+        model = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
     with torch.no_grad():
         initialise(model, rng)
     return model
@@ -229,10 +225,10 @@ def _classifier(toy: Toy, seed: int, client: int, points: Tensor, classes: Tenso
     optimizer = torch.optim.Adam(model.parameters(), toy.rate)
     rng = stream(seed, "toy", "client", client)
 
-    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
         return functional.cross_entropy(model(x), y)
 
-    _train(model, optimizer, loss, points, classes, toy.client_epochs, toy.batch, rng)
+    _train(toy, optimizer, loss, (points, classes), toy.client_epochs, rng)
     return model
 
 
@@ -244,10 +240,10 @@ def _discriminator(toy: Toy, seed: int, client: int, points: Tensor, given: Tens
     rng = stream(seed, "toy", "discriminator", client)
     fakes = given[torch.randint(len(given), (len(points),), generator=rng)]
 
-    def loss(model: nn.Module, real: Tensor, fake: Tensor) -> Tensor:
+    def loss(real: Tensor, fake: Tensor) -> Tensor:
         return discriminator_loss(model(real)[:, 0], model(fake)[:, 0])
 
-    _train(model, optimizer, loss, points, fakes, toy.discriminator_epochs, toy.batch, rng)
+    _train(toy, optimizer, loss, (points, fakes), toy.discriminator_epochs, rng)
     return model
 
 
@@ -270,26 +266,24 @@ def _distilled(toy: Toy, seed: int, start: nn.Module, points: Tensor, labels: Te
     optimizer = torch.optim.Adam(model.parameters(), toy.rate)
     rng = stream(seed, "toy", "distillation")
 
-    def loss(model: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+    def loss(x: Tensor, target: Tensor) -> Tensor:
         return kl_divergence(target, model(x))
 
-    _train(model, optimizer, loss, points, labels, toy.server_epochs, toy.batch, rng)
+    _train(toy, optimizer, loss, (points, labels), toy.server_epochs, rng)
     return model
 
 
 def _train(
-    model: nn.Module,
+    toy: Toy,
     optimizer: torch.optim.Optimizer,
     loss: Loss,
-    inputs: Tensor,
-    targets: Tensor,
+    pairs: tuple[Tensor, Tensor],
     epochs: int,
-    batch: int,
     rng: torch.Generator,
 ) -> None:
     """Mini-batches in a new random order per epoch."""
     for _ in range(epochs):
-        for rows in torch.randperm(len(inputs), generator=rng).split(batch):
+        for rows in torch.randperm(len(pairs[0]), generator=rng).split(toy.batch):
             optimizer.zero_grad()
-            loss(model, inputs[rows], targets[rows]).backward()
+            loss(*(each[rows] for each in pairs)).backward()
             optimizer.step()
