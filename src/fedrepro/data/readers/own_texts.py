@@ -191,11 +191,6 @@ def _by_transformers(spec: Text, texts: list[str], where: Path) -> NDArray[np.in
         made = tokenizer(texts, truncation=True, padding="max_length", max_length=spec.length)
     except Exception as error:  # the library raises many kinds
         reason = str(error).strip().partition("\n")[0]
-        raise bad_value(
-            where,
-            "tokenizer",
-            spec.tokenizer,
-            f"one that can be loaded and pads: {reason}",
-            SPLITTERS,
-        ) from None
+        wanted = f"one that can be loaded and pads: {reason}"
+        raise bad_value(where, "tokenizer", spec.tokenizer, wanted, SPLITTERS) from None
     return np.array([made["input_ids"], made["attention_mask"]], np.int32).transpose(1, 0, 2)
