@@ -11,13 +11,7 @@ from pydantic import Field, model_validator
 
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.metrics import ACCURACY, Metric
-from fedrepro.config.tables import (
-    COLUMN_SETTINGS,
-    Column,
-    Place,
-    Row,
-    Summary,
-)
+from fedrepro.config.tables import COLUMN_SETTINGS, Column, Place, Row, Summary
 from fedrepro.config.values import ColumnSetting, LocalSetting, MethodName, Scale
 from fedrepro.support.typed_yaml import PositiveWhole, Real, TwoOrMore, Typed, Whole, later
 

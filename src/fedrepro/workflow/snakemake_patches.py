@@ -529,10 +529,7 @@ def keep(output: str) -> None:
     unless it has recorded its checksum, and a parameter that older rules had for a change.
     """
     from snakemake.jobs import Job
-    from snakemake.persistence import (  # type: ignore[import-untyped]
-        NO_PARAMS_CHANGE,
-        PersistenceBase,
-    )
+    from snakemake.persistence import NO_PARAMS_CHANGE, PersistenceBase  # type: ignore[import-untyped]
 
     if not _kept:
         time_of_oldest, params_changed = Job.output_mintime.fget, PersistenceBase.params_changed
