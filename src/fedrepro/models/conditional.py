@@ -8,7 +8,6 @@ kinds make an image from noise and a class, concatenated to [n, latent + classes
 from torch import Tensor, nn
 
 from fedrepro.models.classifier import features_of, require_image
-from fedrepro.models.small_adversaries import small_generator, small_judge
 from fedrepro.support.errors import bad_value
 
 WIDTH = 64
@@ -108,8 +107,24 @@ def fedcgan_small(input_shape: tuple[int, ...], outputs: int) -> AcGan:
     """A small pair for 1x28x28: transposed convolutions 32-16-1, convolutions 16-32."""
     _require("the small FedCGAN", input_shape, (28,))
     latent, channels = 32, input_shape[0]
-    generator = small_generator(latent + outputs, channels)
-    return AcGan(generator, small_judge(channels, 1 + outputs), latent, outputs)
+    generator = nn.Sequential(
+        nn.Unflatten(1, (latent + outputs, 1, 1)),
+        nn.ConvTranspose2d(latent + outputs, 32, 7),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        *_up(32, 16, nn.ReLU(), bias=True),
+        nn.ConvTranspose2d(16, channels, 4, 2, 1),
+        nn.Tanh(),
+    )
+    discriminator = nn.Sequential(
+        nn.Conv2d(channels, 16, 4, 2, 1),
+        nn.LeakyReLU(SLOPE),
+        nn.Conv2d(16, 32, 4, 2, 1),
+        nn.LeakyReLU(SLOPE),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, 1 + outputs),
+    )
+    return AcGan(generator, discriminator, latent, outputs)
 
 
 def fedcvae(input_shape: tuple[int, ...], outputs: int) -> ConditionalAutoencoder:

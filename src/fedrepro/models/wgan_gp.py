@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from fedrepro.models.discriminators import judging
 from fedrepro.models.residual import Residual
-from fedrepro.models.small_adversaries import small_generator, small_judge
 from fedrepro.support.errors import bad_value
 
 
@@ -103,4 +102,23 @@ def wgan_gp_small(input_shape: tuple[int, ...], outputs: int) -> Adversaries:
     if input_shape[1:] != (28, 28):
         raise bad_value("small WGAN-GP", "input shape", input_shape, "images of 28 x 28 pixels")
     latent, channels = 32, input_shape[0]
-    return Adversaries(small_generator(latent, channels), small_judge(channels, 1), latent)
+    generator = nn.Sequential(
+        nn.Unflatten(1, (latent, 1, 1)),
+        nn.ConvTranspose2d(latent, 32, 7),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 16, 4, 2, 1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.ConvTranspose2d(16, channels, 4, 2, 1),
+        nn.Tanh(),
+    )
+    critic = nn.Sequential(
+        nn.Conv2d(channels, 16, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(16, 32, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, 1),
+    )
+    return Adversaries(generator, critic, latent)
