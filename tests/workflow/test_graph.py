@@ -190,6 +190,23 @@ def write_table(path: Path, seed: int) -> None:
     path.write_text("\n".join(["first,second,spare,kind", *rows, ""]), encoding="utf-8")
 
 
+IDENTITIES = {"run": "of_run", "prepare": "GRAPH.recipe_of_download", "partition": "of_partition"}
+IDENTIFIED = """
+from fedrepro.provenance import numerics
+from fedrepro.provenance.inputs import code_of_partition
+
+
+def of_run(wildcards):
+    spec = GRAPH._run_spec(wildcards)
+    return f"{spec.digest} {numerics.in_words(numerics.of_run(spec))}"
+
+
+def of_partition(wildcards):
+    setting = GRAPH.bench.setting(GRAPH.setting_of_partition(wildcards))
+    return code_of_partition(setting, GRAPH.bench.plugins)
+"""
+
+
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with a target of every kind, all of them there, but empty.
@@ -204,9 +221,15 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for rules in (root / "workflow/rules").rglob("*.smk"):
         text = rules.read_text(encoding="utf-8")
         text = text.replace("fedrepro --log", "touch {output}; : --log")
-        # Empty files do not say what they are.
-        rules.write_text(re.sub(r" +RERUN\.stale_(run|data),.*\n", "", text))
+        # Empty files do not say what they are of: parameters do in their place.
+        text = re.sub(r" +RERUN\.stale_(run|data|partition),.*\n", "", text)
+        for command, identity in IDENTITIES.items():
+            shell = f'    shell:\n        "touch {{output}}; : --log {{log}} {command} '
+            params = "" if command == "partition" else "    params:\n"
+            text = text.replace(shell, f"{params}        identity={identity},\n{shell}")
+        rules.write_text(text)
     project.edit("workflow/rules/common.smk", "open_warm_start()", "pass")
+    project.edit("workflow/rules/common.smk", "\n\ndef start():", f"{IDENTIFIED}\n\ndef start():")
     # Clients are counted in data that are there, which are not fetched for it.
     (root / "results/data/one").mkdir(parents=True)
     (root / "results/data/one/meta.json").touch()
