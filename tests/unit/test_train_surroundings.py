@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 
 import fedrepro as fr
+from fedrepro.support.errors import writing
 from support.refusals import refused
 
 RANDOM = np.random.default_rng(0)
@@ -141,6 +143,39 @@ def test_a_fork_trains_while_a_thread_of_its_parent_does() -> None:
         child.join(60)
         over.set()
     assert child.exitcode == 0
+
+
+def test_a_fork_leaves_its_parent_s_run() -> None:
+    run = fr.train("fedavg", "logistic", CLIENTS, rounds=1, test=TEST)
+    process = os.fork()
+    if process == 0:
+        del run
+        gc.collect()
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert run.model is not None
+
+
+def test_numbers_too_small_are_zero_whatever_numpy_is_told() -> None:
+    x = CLIENTS[0][0] * 1000
+    with np.errstate(all="raise"):
+        run = fr.train(
+            "fedavg", "logistic", [(x, CLIENTS[0][1])], rounds=1, test_fraction=0.3, lr=1.0
+        )
+    assert len(run.rounds) == 1
+
+
+def test_a_time_limit_of_the_caller_is_its_own_error() -> None:
+    class Late(fr.callbacks.Callback):
+        def on_round(self, progress: Any) -> None:
+            raise TimeoutError("my limit")
+
+    with pytest.raises(TimeoutError), writing("a file"):
+        raise TimeoutError("my limit")
+    with pytest.raises(TimeoutError):
+        fr.train("fedavg", "logistic", CLIENTS, rounds=2, test=TEST, callbacks=Late())
+    with refused("unwritable"), writing("a file"):
+        raise TimeoutError(110, "the disk's")
 
 
 def changed(module: nn.Module) -> None:

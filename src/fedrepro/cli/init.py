@@ -4,7 +4,7 @@ import argparse
 import re
 import shutil
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fedrepro.cli.arguments import refuse_existing
@@ -60,7 +60,8 @@ def _check_free(folder: Path, paper: str, taken: Collection[str]) -> None:
         wanted = "a name of small letters, digits and '_'"
         raise bad_argument("--paper", paper, wanted)
     files = [folder / EXPERIMENTS / f"{paper}.yaml", folder / COMPACT / f"{paper}.yaml"]
-    if paper in taken or any(path.exists() for path in (*files, folder / PAPERS / paper)):
+    files += (path for path in (folder / PAPERS / paper).rglob("*") if not path.is_dir())
+    if paper in taken or any(path.exists() for path in files):
         wanted = "a name that no other experiment file and no other paper has"
         raise bad_argument("--paper", paper, wanted)
 
@@ -68,12 +69,13 @@ def _check_free(folder: Path, paper: str, taken: Collection[str]) -> None:
 def _write_paper(folder: Path, paper: str) -> list[Path]:
     """Write a paper's files, and list it. Returns them, relative to the workbench."""
     names = []
-    for source in sorted(path for path in (ORIGIN / PAPER).rglob("*") if path.is_file()):
-        name = Path(str(source.relative_to(ORIGIN / PAPER)).replace(NAME, paper))
-        with write_atomically(folder / name) as temporary:
+    with ExitStack() as until_all_are_written:
+        for source in sorted(path for path in (ORIGIN / PAPER).rglob("*") if path.is_file()):
+            name = Path(str(source.relative_to(ORIGIN / PAPER)).replace(NAME, paper))
+            temporary = until_all_are_written.enter_context(write_atomically(folder / name))
             text = source.read_text(encoding="utf-8")
             temporary.write_text(text.replace(NAME, paper), encoding="utf-8")
-        names.append(name)
+            names.append(name)
     _list(folder, paper)
     return names
 

@@ -24,7 +24,7 @@ from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
 from fedrepro.report.papers.published import Published
 from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
 from fedrepro.run.disk_check import space_for_models
-from fedrepro.run.results import read_run
+from fedrepro.run.results import DONE, read_run
 from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now
 from fedrepro.run.tracking import tracker_of
@@ -129,7 +129,7 @@ def _say_outcome(
     before = "" if played else " before, by the same code and configuration on the same data"
     verdicts = _verdicts(workbench, run)
     numbers = "" if verdicts else _numbers(workbench, run) or _unread(workbench, run)
-    say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
+    say("\n".join([f"{name}: {DONE}{before}, in {run.folder}{numbers}", *verdicts]))
 
 
 def _privacy(spent: Mapping[str, Any]) -> str:

@@ -41,6 +41,7 @@ MODEL = "model.safetensors"
 PAIRS = ".pairs.safetensors"  # beside quality.json: the nearest images
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
 # How lines of errors begin in a log: the command's own, and those of Python about a signal.
+DONE, ROUND = "done", ": round "  # in a run's log: at its end, and after each round
 SAID = ("fedrepro: ", "Fatal Python error: ")
 ENDED = "it ended {}, perhaps because memory ran out (`mem_mb` in the setting's `resources`)"
 
@@ -447,7 +448,16 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
     if not log.is_file():
         return "failed", "stopped before its last round"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    if not begun and _was_done(lines):  # and its result has been deleted
+        return "not run", "not run"
     return "failed", f"failed: {redact(_reason(lines), root)}"
+
+
+def _was_done(lines: Sequence[str]) -> bool:
+    """Return True if the last call in a run's log, which may have several, ended well."""
+    ends = [at for at, line in enumerate(lines) if f": {DONE}" in line]
+    later = lines[ends[-1] + 1 :] if ends else lines
+    return bool(ends) and not any(line.startswith(SAID) or ROUND in line for line in later)
 
 
 def _reason(lines: Sequence[str]) -> str:

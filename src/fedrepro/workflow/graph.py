@@ -291,7 +291,9 @@ class Graph:
         today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
         across = ["average_across"] if self.bench.config.average_across else []
-        more = [*surrogates, *across]
+        # At scale demo, a table shows the runs of scale paper, too, by their settings and seeds.
+        beside = self._definitions(paper) if table.scale == "demo" else []
+        more = [*surrogates, *across, *beside]
         return fingerprint.of_text(f"{text} {more}" if more else text)
 
     def _definitions(self, target: Target) -> list[str]:
@@ -379,8 +381,13 @@ class Graph:
         if not isinstance(target, TableTarget):
             return self.entry_of(target)
         settings = {cell.setting for cell in target.cells}
-        notes = " ".join(self.bench.setting(name).note for name in sorted(settings))
-        return f"{notes} {self._compact[target.system]}".strip()
+        named = [self.bench.setting(name) for name in sorted(settings)]
+        said = " ".join(f"{setting.note} {self._title(setting.dataset)}" for setting in named)
+        return f"{said} {self.definition_of(target)} {self._compact[target.system]}"
+
+    def _title(self, dataset: str) -> str:
+        """What pages call a data set."""
+        return find_dataset(dataset, self.bench.datasets).title
 
     def entry_of(self, target: Target) -> str:
         """The entry in the experiment file of a figure, search or computed table, and its runs."""

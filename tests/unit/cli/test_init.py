@@ -1,11 +1,13 @@
 """What `fedrepro init` copies."""
 
 import ast
+import errno
 import os
 import re
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,26 @@ def test_a_new_paper_has_a_name_that_nothing_has(tmp_path: Path) -> None:
         with refused(key="--paper", value=name):
             init._check_free(tmp_path, name, {"ima"})
     init._check_free(tmp_path, "d", {"ima"})
+
+
+def test_a_new_paper_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["init", str(tmp_path / "bench")])
+    there = sorted((tmp_path / "bench").rglob("*.yaml"))
+    write, calls = Path.write_text, iter(range(100))
+
+    def full(path: Path, *args: Any, **named: Any) -> int:
+        if next(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *args, **named)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    command = ["--root", str(tmp_path / "bench"), "init", "--paper", "my_paper"]
+    assert main(command) == 2
+    monkeypatch.undo()
+    assert sorted((tmp_path / "bench").rglob("*.yaml")) == there
+    assert main(command) == 0
 
 
 def test_without_a_folder_it_needs_a_workbench(

@@ -111,6 +111,17 @@ def test_pictures_of_more_than_8_bits_are_one_line(mode: str) -> None:
         dataset_of([[(picture, at % 2) for at in range(4)]])
 
 
+@pytest.mark.parametrize("mode", ["RGB", "P", "CMYK", "1"])
+def test_a_column_of_pictures_has_what_pairs_have(mode: str) -> None:
+    pictures = [Image.effect_noise((5, 4), 40 + at).convert(mode) for at in range(4)]
+    wanted = dataset_of([[(picture, at % 2) for at, picture in enumerate(pictures)]])
+    labels = [at % 2 for at in range(4)]
+    for samples in ((pictures, labels), {"image": pictures, "label": labels}):
+        assert dataset_of([samples]).meta["content_sha256"] == wanted.meta["content_sha256"]
+    with refused(code="value", value="I;16"):
+        dataset_of([([Image.fromarray(np.ones((4, 5), np.uint16))] * 4, labels)])
+
+
 @pytest.mark.parametrize("mode", ["LA", "P"])
 def test_what_is_seen_of_a_transparent_picture_is_kept(mode: str) -> None:
     """Black strokes on nothing would be all black."""
@@ -353,6 +364,22 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
         draw.calls = 0  # type: ignore[attr-defined]
         with refused("value", **fault):
             scores(Samples(draw))
+
+
+def test_fractions_that_are_drawn_for_whole_numbers_are_refused() -> None:
+    """Storage of whole numbers would cut them, and wrap those that are negative."""
+    for later in (0.5, -300.0):
+        calls = iter(range(1000))
+
+        def draw(x: np.ndarray, calls: Any = calls, later: float = later) -> np.ndarray:
+            torch.rand(1)
+            return np.full(3, 200, np.uint8) + (later if next(calls) > 60 else 0)
+
+        drawn = dataset_of([Samples(draw)]).redraw
+        assert drawn is not None
+        with refused("value"):
+            for seed in range(30):
+                drawn(seed, np.arange(4))
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multi_label"])

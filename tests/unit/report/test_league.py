@@ -1,5 +1,6 @@
 """The league on made-up numbers: ranks, critical differences, what counts, and its page."""
 
+import copy
 import csv
 import itertools
 import math
@@ -162,6 +163,26 @@ def test_ranks_leads_and_best_other(bench: Workbench) -> None:
     assert loss.ranks["fedprox"] == 1.0
     assert loss.lead("fedprox", "FedAvg").lead > 0
     assert first.entry("fedprox").estimate.std == pytest.approx(2.0 * math.sqrt(2.5))
+
+
+@pytest.mark.parametrize("label", ["mine", "FedAvg"])
+def test_a_column_with_the_name_of_another_method_is_told_apart(tmp_path: Path, label: str) -> None:
+    """Its numbers are not the other's: a rank is by a method's own."""
+    compact = copy.deepcopy(COMPACT)
+    compact["tables"]["compact_accuracy"]["columns"][1]["label"] = label
+    settle(tmp_path, seeds={"demo": [1], "compact": list(SEEDS), "paper": [1]})
+    file = tmp_path / "config/compact/own.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(compact), encoding="utf-8")
+    copy_inputs(tmp_path)
+    bench = load(tmp_path)
+    own = "ditto"
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", around(50))
+    give(bench, "compact-a", own, around(70))
+    first = by_label(found(bench, own=own))["A"]
+    assert first.ranks[own] == 1 and first.ranks["FedAvg"] == 2
+    assert sorted(first.ranks.values()) == [1, 2, 3]
 
 
 def test_what_does_not_count(bench: Workbench) -> None:

@@ -168,6 +168,8 @@ def test_why_a_run_failed_names_no_path_and_no_machine(tmp_path: Path) -> None:
         ("fedrepro: first\nround 1\nFatal Python error: Aborted\n\nThread 0x1:\n", "Aborted"),
         ("Fatal Python error: Aborted\nfedrepro: second\nround 2\n", "second"),
         ("round 1\nfedrepro said nothing\n", "word"),
+        ("a: done, in b\na: round 1 of 2\n", "word"),  # killed, after an earlier end
+        ("a: done, in b\nfedrepro: second\n", "second"),
     ],
 )
 def test_a_run_failed_for_the_last_reason_in_its_log(tmp_path: Path, log: str, why: str) -> None:
@@ -177,6 +179,13 @@ def test_a_run_failed_for_the_last_reason_in_its_log(tmp_path: Path, log: str, w
     path.write_text(log, encoding="utf-8")
     status = read_run(tmp_path, RUN)
     assert status.state == "failed" and why in status.why and "first" not in status.why
+
+
+def test_a_result_that_was_deleted_has_not_failed(tmp_path: Path) -> None:
+    path = tmp_path / LOGS / RUN.setting / RUN.method / "seed1.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("fedrepro: first\na: round 2 of 2\na: done, in b\na table's word\n")
+    assert read_run(tmp_path, RUN).state == "not run"
 
 
 @pytest.mark.parametrize("reference", [False, True])

@@ -368,7 +368,9 @@ def _play(
         label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
         if its != asked:
             result = searched(asked, metric.quantity)
-        entries.append(Entry.of(label, result, seeds))
+        taken = {entry.name for entry in entries}
+        names = (label, f"{label} ({result.methods[0]})", f"{column.label} of {match.item}")
+        entries.append(Entry.of(next(it for it in names if it not in taken), result, seeds))
     return PlayedMatch(match, seeds, tuple(entries), own, left_out)
 
 

@@ -1,0 +1,145 @@
+"""Models that few would write: the numbers of plain PyTorch, or one line before training."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedrepro as fr
+from support.refusals import refused
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(30, 5)).astype("float32")
+Y = np.arange(30) % 3
+
+
+class Checkpointed(nn.Module):
+    """Its first layer is frozen, as where only the last ones are tuned."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.reentrant = reentrant
+        self.stem = nn.Linear(5, 8).requires_grad_(False)
+        self.block, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        z = self.stem(x).requires_grad_()
+        kept = torch.utils.checkpoint.checkpoint(self.block, z, use_reentrant=self.reentrant)
+        return self.head(kept.relu())
+
+
+def test_a_checkpointed_layer_trains_or_is_refused() -> None:
+    with refused(names="use_reentrant=False"):
+        fr.train("fedavg", Checkpointed(True), [(X, Y)], rounds=1, test=(X, Y), batch_size=30)
+    torch.manual_seed(0)
+    net = Checkpointed(False)
+    plain = copy.deepcopy(net)
+    optimizer = torch.optim.SGD([p for p in plain.parameters() if p.requires_grad], 0.1)
+    nn.functional.cross_entropy(plain(torch.as_tensor(X)), torch.as_tensor(Y)).backward()
+    optimizer.step()
+    run = fr.train(
+        "fedavg", net, [(X, Y)], rounds=1, test=(X, Y), weights="keep", batch_size=30, lr=0.1
+    )
+    for one, other in zip(run.model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+class Centred(nn.Module):
+    """A layer of one's own that subtracts the mini-batch's mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(x - x.mean(0) if self.training else x)
+
+
+class ByFrequency(nn.Module):
+    """A word's gradient is divided by how often it occurs in the mini-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(9, 4, scale_grad_by_freq=True), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.words(x).mean(1))
+
+
+@pytest.mark.parametrize("model", [Centred, ByFrequency])
+def test_samples_that_change_each_other_are_not_padded(model: Callable[[], nn.Module]) -> None:
+    x = X.copy() if model is Centred else RANDOM.integers(0, 9, (30, 5))
+    x[1] = x[0]  # so that the first two samples tell nothing
+    clients = [(x[:20], Y[:20]), (x[20:], Y[20:])]
+    with refused(file="executor", value="vectorised"):
+        fr.train("fedavg", model, clients, rounds=1, test=(x, Y), executor="vectorised")
+
+
+class Forces(nn.Module):
+    """It takes a gradient in its forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(5, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            energy = self.head(torch.tanh(self.body(x))).sum()
+            return torch.autograd.grad(energy, x, create_graph=self.training)[0]
+
+
+def test_a_gradient_in_the_forward_pass_is_scored() -> None:
+    run = fr.train("fedavg", Forces, [(X, -X)], rounds=1, test=(X, -X), task="regression")
+    wanted = torch.nn.functional.mse_loss(run.model(torch.as_tensor(X)), torch.as_tensor(-X))
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(float(wanted), rel=1e-4)
+
+
+class SilentTrain(nn.Module):
+    """Its `train` returns nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        self.norm.eval()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.norm(self.body(x)))
+
+
+def test_a_train_that_returns_nothing() -> None:
+    run = fr.train("fedavg", SilentTrain, [(X, Y)], rounds=1, test=(X, Y))
+    assert run.model(torch.as_tensor(X)).shape == (30, 3)
+
+
+class Scaled(nn.Module):
+    """A number of its own is extra state."""
+
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__()
+        self.head, self.factor = nn.Linear(5, 3), factor
+
+    def get_extra_state(self) -> Any:
+        return {"factor": self.factor}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.factor = state["factor"]
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(x * self.factor)
+
+
+def test_initial_weights_of_a_module_with_extra_state() -> None:
+    run = fr.train("fedavg", Scaled, [(X, Y)], rounds=1, test=(X, Y))
+    begun = {"rounds": 1, "test": (X, Y), "initial": run.model}
+    assert len(fr.train("fedavg", Scaled, [(X, Y)], **begun).rounds) == 1
+    begun["initial"] = Scaled(3.0)
+    with refused(key="initial._extra_state"):
+        fr.train("fedavg", Scaled, [(X, Y)], **begun)
