@@ -1,6 +1,7 @@
 """What the package's measures say of themselves, and how clients' values become one number."""
 
 from contextlib import nullcontext
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -318,3 +319,10 @@ def test_a_measure_may_not_change_the_targets_of_others() -> None:
     assert Relabels().checked(np.zeros((2, 2)), np.array([1, 0])) == 0.5
     with pytest.raises(UserError):
         Relabels().checked(np.zeros((2, 2)), np.array([0, 0]))
+
+
+def test_measures_outlive_pickling() -> None:
+    """Pools of processes send them, and what reads a table has them in its quantities."""
+    for known in (registry.CLIENTS, registry.ROUNDS, registry.SETS):
+        for measure in known.values():
+            assert ForkingPickler.loads(ForkingPickler.dumps(measure)) is measure

@@ -78,7 +78,7 @@ WHOSE = {
     "run/run_archive.py write (folder / name).unlink": LANDED,
     "run/run_archive.py _write write_atomically": LANDED,
     "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
-    "api/training.py _remove_own shutil.rmtree": "a temporary folder that this call has made",
+    "api/surroundings.py remove_own shutil.rmtree": "a temporary folder that this call has made",
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow
     "workflow/snakemake_patches.py forget_dead_calls lock.unlink": "of dead calls",

@@ -127,7 +127,7 @@ class Scaled(nn.Module):
         self.head, self.factor = nn.Linear(5, 3), factor
 
     def get_extra_state(self) -> Any:
-        return {"factor": self.factor}
+        return {"factor": self.factor, "of": [np.ones(2), torch.ones(2)]}
 
     def set_extra_state(self, state: Any) -> None:
         self.factor = state["factor"]

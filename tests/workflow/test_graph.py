@@ -295,7 +295,8 @@ def test_files_and_recipes_of_data_redo_all_that_is_made_of_them(world: Project)
     world.edit(datasets, "title: First of three", "title: The first of three")
     again = prepared("two") | prepared("three")
     shared = partitions("two/iid-clients3-test0.2", "three/iid-clients4")
-    shown = pages("mixtures", "regret", "bars")
+    titled = {f"reports/site/ima/table_{number}.html" for number in (1, 2, 3)}
+    shown = pages("mixtures", "regret", "bars") | titled
     redone = runs("c/apfl", "c/aaggff_s", "e/fedavg") | REGRETS
     assert world.due() == again | shared | redone | shown
 

@@ -303,8 +303,12 @@ def _extra_state(initial: Any) -> dict[str, Any]:
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two extra states are equal; False if they can't be compared."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
     with suppress(Exception):
-        return bool(one == other)
+        return np.array_equal(one, other)
     return False
 
 

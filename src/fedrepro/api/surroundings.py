@@ -1,6 +1,7 @@
 """Keep other threads, forks and torch's settings from changing a run of :func:`fedrepro.train`."""
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -24,6 +25,12 @@ def _free_turn() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_turn)
+
+
+def remove_own(temporary: str, process: int) -> None:
+    """Remove a temporary folder in the process that made it, not in one that was forked."""
+    if os.getpid() == process:
+        shutil.rmtree(temporary)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import shutil
 import tempfile
 import uuid
 import warnings
@@ -20,7 +19,7 @@ from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.api.runs import Architecture, Run, place_of
-from fedrepro.api.surroundings import in_turn, threads_kept, torch_as_usual
+from fedrepro.api.surroundings import in_turn, remove_own, threads_kept, torch_as_usual
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
@@ -327,14 +326,8 @@ def _run_in(
         return Run(place_of(folder), {}, architecture, plugins)
     temporary = tempfile.mkdtemp(prefix="fedrepro-")
     run = Run(Path(temporary, "run"), {}, architecture, plugins)
-    weakref.finalize(run, _remove_own, temporary, os.getpid())
+    weakref.finalize(run, remove_own, temporary, os.getpid())
     return run
-
-
-def _remove_own(temporary: str, process: int) -> None:
-    """Remove a temporary folder in the process that made it, not in one that was forked."""
-    if os.getpid() == process:
-        shutil.rmtree(temporary)
 
 
 def _carry_out(

@@ -76,7 +76,7 @@ def _write_paper(folder: Path, paper: str) -> list[Path]:
             text = source.read_text(encoding="utf-8")
             temporary.write_text(text.replace(NAME, paper), encoding="utf-8")
             names.append(name)
-    _list(folder, paper)
+        _list(folder, paper)
     return names
 
 

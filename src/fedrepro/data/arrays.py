@@ -81,7 +81,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     ]
     ends = np.cumsum([len(part.y) for part in parts])
     draws = any(each.draws for each in read)
-    redraw = ReadAnew(WHERE, sets, ends, x, y) if draws else None
+    redraw = ReadAnew(WHERE, sets, ends, x.shape[1:], y) if draws else None
     if redraw and packing:
         why = "clients: several inputs that are drawn: expected one input"
         raise refusal(WHERE, why, "clients")

@@ -89,15 +89,14 @@ def columns(where: str, samples: Any) -> Columns:
     names, draws = _keys(samples), False
     if isinstance(samples, Mapping):
         samples = pair_of(where, samples)
-    if isinstance(samples, tuple) and len(samples) == 2:
-        x, y = map(_decoded, samples)
-    else:
-        pairs, draws, names = _read(where, samples)
-        try:
-            x, y = map(_stacked, zip(*pairs, strict=True))
-        except (TypeError, ValueError, RuntimeError, KeyError) as error:
-            wanted = "expected (x, y), or a data set of such pairs"
-            raise refusal(where, f"{wanted}: {error}") from None
+    whole = isinstance(samples, tuple) and len(samples) == 2
+    if not whole:
+        samples, draws, names = _read(where, samples)
+    try:
+        x, y = map(_decoded, samples) if whole else map(_stacked, zip(*samples, strict=True))
+    except (TypeError, ValueError, RuntimeError, KeyError) as error:
+        wanted = "expected (x, y), or a data set of such pairs"
+        raise refusal(where, f"{wanted}: {error}") from None
     parts = {".x": x} if not isinstance(x, Mapping) else {f".x.{name}": x[name] for name in x}
     for name, part in {**parts, ".y": y}.items():
         if hasattr(part, "columns"):
@@ -107,11 +106,11 @@ def columns(where: str, samples: Any) -> Columns:
 
 
 def _decoded(column: Any) -> Any:
-    """A column whose values are Pillow images as one array; others as they are."""
+    """A column with Pillow images among its values as one array; others as they are."""
     if isinstance(column, Mapping):
         return {name: _decoded(values) for name, values in column.items()}
     values = list(column) if isinstance(column, Sequence) or hasattr(column, "to_list") else []
-    return _stacked(values) if values and hasattr(values[0], "getbands") else column
+    return _stacked(values) if any(hasattr(each, "getbands") for each in values) else column
 
 
 def _keys(sample: Any) -> dict[str, list[str]]:
@@ -204,14 +203,14 @@ class ReadAnew:
     Attributes:
         clients: each client's data set, or its array of inputs [n, ...] if that does not draw.
         ends: of each client's rows among those of all, int64 [clients].
-        first: inputs as they were first read [n, ...].
+        shape: of a sample.
         labels: of all samples [n, ...], as they were first read.
     """
 
     where: str
     clients: Sequence[Any]
     ends: NDArray[np.int64]
-    first: NDArray[Any]
+    shape: tuple[int, ...]
     labels: NDArray[Any]
 
     @property
@@ -223,8 +222,7 @@ class ReadAnew:
         """The inputs at ``rows``, drawn by ``seed``.
 
         Raises:
-            UserError: if a sample fails, or has another shape or label than when it was first read,
-                or fractions where there were none.
+            UserError: if a sample fails, or has another shape or label than when it was first read.
         """
         owners = np.searchsorted(self.ends, rows, side="right")
         places = rows - np.concatenate([[0], self.ends])[owners]
@@ -245,13 +243,9 @@ class ReadAnew:
             raise
         except Exception as error:  # of the user's code
             raise refusal(where, text_of(error)) from error
-        shape, kind = self.first.shape[1:], self.first.dtype
-        if x.shape != shape:
-            wanted = f"{list(shape)}, as when it was first read"
+        if x.shape != self.shape:
+            wanted = f"{list(self.shape)}, as when it was first read"
             raise refusal(where, f"{list(x.shape)}: expected {wanted}", value=list(x.shape))
-        if kind.kind in "iu" and not np.array_equal(x.astype(kind), x):
-            wanted = f"whole numbers of {kind}, as all samples had when they were first read"
-            raise refusal(where, f"{x.dtype}: expected {wanted}", value=str(x.dtype))
         if not np.array_equal(y.astype(self.labels.dtype), label):
             wanted = f"{label}, as when it was first read: only inputs may be drawn"
             raise bad_value(where, "label", y.tolist(), wanted)

@@ -273,8 +273,9 @@ def _stacked(
     method, ctx, message, client_states, steps = training
     if ctx.net.mixes_samples:
         raise _unfit(
-            "samples of a mini-batch change each other's outputs (BatchNorm), and so would padding",
-            "use 'sequential', or a model with GroupNorm",
+            "samples of a mini-batch change each other's outputs (BatchNorm) or gradients "
+            "(scale_grad_by_freq), and so would padding",
+            "use 'sequential', or a model without such layers, as with GroupNorm",
         )
     if ctx.draws:
         raise _unfit("the model has dropout or other draws, which clients side by side would share")

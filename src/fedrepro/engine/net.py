@@ -405,11 +405,12 @@ class Net:
 
     @property
     def mixes_samples(self) -> bool:
-        """True if a sample's output depends on the other samples of its mini-batch."""
+        """True if a sample's output or gradient depends on the other samples of its mini-batch."""
         if self._own and self._own.mixes:
             return True
         return any(
-            isinstance(layer, BatchNorm) or getattr(layer, "scale_grad_by_freq", False)
+            isinstance(layer, BatchNorm)
+            or (getattr(layer, "scale_grad_by_freq", False) and layer.weight.requires_grad)
             for layer in self.module.modules()
         )
 

@@ -5,19 +5,33 @@ Tasks compute the scores of models (:mod:`fedrepro.engine.task`), methods report
 and :mod:`fedrepro.analysis.quality_of_run` computes the measures of synthetic sets.
 """
 
+from collections.abc import Callable
+
 from fedrepro.measures.base import Measure, Record
 
 MORE, LESS = True, False  # is better
 
 
-class OfClient(Measure):
+class BuiltIn(Measure):
+    """A row of one of the tables below, as which it is pickled."""
+
+    def __reduce__(self) -> tuple[Callable[..., Measure], tuple[str, str]]:
+        return of_row, (self.per, self.name)
+
+
+def of_row(per: str, name: str) -> Measure:
+    """The measure of a client, a round or a run that has this name."""
+    return {"client": CLIENTS, "round": ROUNDS, "run": SETS}[per][name]
+
+
+class OfClient(BuiltIn):
     """A score of each client's model, on its own test samples: a column of clients.parquet."""
 
     per = "client"
     from_outputs = True
 
 
-class OfRound(Measure):
+class OfRound(BuiltIn):
     """A number of the shared model, of the ensemble, or of the method: a column of rounds.parquet.
 
     Each evaluated round has one.
@@ -30,7 +44,7 @@ class OfRound(Measure):
         return f"the method has no {self.words}"
 
 
-class OfSet(Measure):
+class OfSet(BuiltIn):
     """A measure of the synthetic set that a run left.
 
     Its name is a key in ``numbers`` of the set's quality.json.

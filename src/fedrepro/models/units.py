@@ -1,5 +1,6 @@
 """Linear units behind other layers, as most networks end."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -23,7 +24,8 @@ def with_units(
     """
     before = nn.Sequential(*layers, nn.Flatten())
     linear: list[nn.Module] = []
-    for inputs, outputs in pairwise((features_of(before, input_shape), *units)):
+    features = features_of(before, input_shape) if layers else math.prod(input_shape)
+    for inputs, outputs in pairwise((features, *units)):
         linear += [nn.Linear(inputs, outputs), nn.ReLU()]
     *body, head, _ = linear
     return Classifier(nn.Sequential(*before, *(body if activated else body[:-1])), head)

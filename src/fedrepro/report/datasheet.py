@@ -19,7 +19,7 @@ from fedrepro.report.drawing import sheet
 from fedrepro.report.pages.templates import TEMPLATES, environment
 from fedrepro.run.results import RunRecord
 from fedrepro.support.files import sha256_of
-from fedrepro.support.packaged import own_or_packaged
+from fedrepro.support.packaged import ORIGIN
 
 SHEET, README = "sheet.png", "README.md"
 NOTE = "datasheet.md.j2"  # the template of README.md
@@ -50,7 +50,7 @@ def write_export(
     about["sha256"] = {name: sha256_of(folder / name) for name in (IMAGES, SHEET)}
     text = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / DATASHEET).write_text(text, encoding="utf-8")
-    template = environment(own_or_packaged(Path(), TEMPLATES).resolve()).get_template(NOTE)
+    template = environment(ORIGIN / TEMPLATES).get_template(NOTE)
     note = template.render(
         about=about, measures=SETS, quoted=partial(json.dumps, ensure_ascii=False)
     )

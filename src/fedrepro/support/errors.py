@@ -221,10 +221,10 @@ def cannot_write(path: object, error: OSError) -> UserError:
     """The error for a file that cannot be written (disk full, read-only, quota).
 
     Raises:
-        OSError: this one, if it has no number: then a signal handler of the caller raised it, as a
-            time limit does, and not the system.
+        TimeoutError: this one, if it has no number: then it is not the system's, but a time limit
+            of the caller.
     """
-    if error.errno is None:
+    if isinstance(error, TimeoutError) and error.errno is None:
         raise error
     return refusal(path, f"could not be written: {error.strerror or error}", code="unwritable")
 

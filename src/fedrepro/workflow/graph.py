@@ -280,10 +280,24 @@ class Graph:
 
     def table_definition(self, wildcards: Any) -> str:
         """:meth:`definition_of` a table, a parameter of its rule."""
-        return self.definition_of(self.table(wildcards))
+        table = self.table(wildcards)
+        older = self.definition_of(table, beside=False)
+        return self._as_recorded(table.path, self.definition_of(table), older)
 
-    def definition_of(self, table: TableTarget) -> str:
-        """A hash of a table's entry in the experiment file, its runs, and their surrogate data."""
+    def _as_recorded(self, output: Path, now: str, older: str) -> str:
+        """A definition, or for a workbench that an older version made what that recorded."""
+        if fingerprint.PACKAGE.is_relative_to(self.bench.root.resolve()):
+            return now
+        recorded = read_record(self.bench.root, output).get("params") or ()
+        return older if repr(older) in recorded else now
+
+    def definition_of(self, table: TableTarget, beside: bool = True) -> str:
+        """A hash of a table's entry in the experiment file, its runs, and their surrogate data.
+
+        Args:
+            beside: whether, at scale demo, settings and seeds of the runs of scale paper count,
+                which the table shows, too.
+        """
         paper = self.bench.table(table.system, table.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         surrogates = [data for name in settings if (data := self.bench.surrogate_for(name))]
@@ -291,9 +305,8 @@ class Graph:
         today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
         across = ["average_across"] if self.bench.config.average_across else []
-        # At scale demo, a table shows the runs of scale paper, too, by their settings and seeds.
-        beside = self._definitions(paper) if table.scale == "demo" else []
-        more = [*surrogates, *across, *beside]
+        shown = self._definitions(paper) if beside and table.scale == "demo" else []
+        more = [*surrogates, *across, *shown]
         return fingerprint.of_text(f"{text} {more}" if more else text)
 
     def _definitions(self, target: Target) -> list[str]:
@@ -374,16 +387,20 @@ class Graph:
     def page_definition(self, wildcards: Any) -> str:
         """The entry in the experiment file of a page that is made from runs or from nothing.
 
-        A table's page is made from its JSON file, which has its own definition; here it adds the
-        notes of its settings, and the system's compact tables, which its claims are tested on.
+        A table's page is made from its JSON file, and its definition, of which that may show
+        nothing; the notes of its settings and the titles of their data; and the system's compact
+        tables, which its claims are tested on.
         """
         target = self.target(wildcards)
         if not isinstance(target, TableTarget):
             return self.entry_of(target)
         settings = {cell.setting for cell in target.cells}
         named = [self.bench.setting(name) for name in sorted(settings)]
-        said = " ".join(f"{setting.note} {self._title(setting.dataset)}" for setting in named)
-        return f"{said} {self.definition_of(target)} {self._compact[target.system]}"
+        notes = " ".join(setting.note for setting in named)
+        titles = " ".join(self._title(setting.dataset) for setting in named)
+        compact = self._compact[target.system]
+        now = f"{notes} {titles} {self.definition_of(target)} {compact}"
+        return self._as_recorded(target.page, now, f"{notes} {compact}".strip())
 
     def _title(self, dataset: str) -> str:
         """What pages call a data set."""

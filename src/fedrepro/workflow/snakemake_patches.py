@@ -508,8 +508,8 @@ class SlurmQueries:
 
 
 # Records of how files were made, in `.snakemake`. Snakemake compares a job's parameters with them,
-# also where the result says itself that it is current; and it takes a file without a record for
-# current. Both have no public interface: the rules repeat recorded parameters, and force outputs.
+# and takes a file without a record for current. Neither has a public interface: rules that render
+# repeat recorded parameters, and rules force outputs.
 
 RECORDS = Path(".snakemake/metadata")
 BEGUN = Path(".snakemake/incomplete")
@@ -525,25 +525,23 @@ def force(workflow: Any, output: str) -> None:
 def keep(output: str) -> None:
     """Let neither an input's time nor a parameter be a reason to make an output that is there.
 
-    Only a job that makes an input is one. Snakemake takes an input that is newer for changed,
-    unless it has recorded its checksum, and a parameter that older rules had for a change.
+    Only a job that makes an input is one. Snakemake takes a newer input for changed, unless it
+    has recorded its checksum, and a parameter that older rules had.
     """
-    from snakemake.jobs import Job
-    from snakemake.persistence import NO_PARAMS_CHANGE, PersistenceBase  # type: ignore[import-untyped]
+    from snakemake import jobs, persistence  # type: ignore[import-untyped]
 
+    Job, Records, SAME = jobs.Job, persistence.PersistenceBase, persistence.NO_PARAMS_CHANGE
     if not _kept:
-        time_of_oldest, params_changed = Job.output_mintime.fget, PersistenceBase.params_changed
+        time_of_oldest, params_changed = Job.output_mintime.fget, Records.params_changed
 
         async def time_of_output(job: Any) -> float | None:
             oldest: float | None = await time_of_oldest(job)
-            outlasts = oldest is not None and not _kept.isdisjoint(job.output)
-            return math.inf if outlasts else oldest
+            return oldest if oldest is None or _kept.isdisjoint(job.output) else math.inf
 
         def changed(records: Any, job: Any, file: Any = None) -> Any:
-            is_kept = not _kept.isdisjoint(job.output)
-            return NO_PARAMS_CHANGE if is_kept else params_changed(records, job, file)
+            return params_changed(records, job, file) if _kept.isdisjoint(job.output) else SAME
 
-        Job.output_mintime, PersistenceBase.params_changed = property(time_of_output), changed
+        Job.output_mintime, Records.params_changed = property(time_of_output), changed
     _kept.add(output)
 
 

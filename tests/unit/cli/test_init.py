@@ -129,6 +129,12 @@ def test_a_new_paper_is_written_whole_or_not_at_all(
     assert main(command) == 2
     monkeypatch.undo()
     assert sorted((tmp_path / "bench").rglob("*.yaml")) == there
+    papers = tmp_path / "bench/reports/papers/systems.yaml"
+    before = papers.read_bytes()
+    papers.write_text("a: [")
+    assert main(command) == 2
+    papers.write_bytes(before)
+    assert sorted((tmp_path / "bench").rglob("*.yaml")) == there
     assert main(command) == 0
 
 

@@ -152,6 +152,9 @@ def test_classes_that_cannot_be_kept(tmp_path: Path) -> None:
         prepared(tmp_path, idx_entry(contents, only_classes=["1"]), tmp_path / "archives")
     with pytest.raises(ValidationError):
         idx_entry(contents, only_classes=["1", "1"])
+    size = {"train": 60, "shape": [1, 8, 8], "classes": 10}
+    with pytest.raises(ValidationError):
+        idx_entry(contents, only_classes=["1", "2"], size=size)
     some = Split(np.zeros((3, 2), np.float32), np.array([0, 1, 2]), np.array([5, 6, 5]))
     marked = replace(some, held_out=np.array([True, False, True]))
     kept = of_classes(Content(marked, ["a", "b", "c"]), ["c", "a"], "d").train

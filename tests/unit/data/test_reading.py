@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 import fedrepro as fr
 from fedrepro.data.arrays import dataset_of
@@ -120,6 +121,8 @@ def test_a_column_of_pictures_has_what_pairs_have(mode: str) -> None:
         assert dataset_of([samples]).meta["content_sha256"] == wanted.meta["content_sha256"]
     with refused(code="value", value="I;16"):
         dataset_of([([Image.fromarray(np.ones((4, 5), np.uint16))] * 4, labels)])
+    with refused():
+        dataset_of([([pictures[0], np.ones((9, 9))] * 2, labels)])
 
 
 @pytest.mark.parametrize("mode", ["LA", "P"])
@@ -375,11 +378,15 @@ def test_fractions_that_are_drawn_for_whole_numbers_are_refused() -> None:
             torch.rand(1)
             return np.full(3, 200, np.uint8) + (later if next(calls) > 60 else 0)
 
-        drawn = dataset_of([Samples(draw)]).redraw
-        assert drawn is not None
+        data = dataset_of([Samples(draw)])
+        x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
+        as_they_are: Any = Tensor.clone
+        drawn = TensorSamples(x, y, as_they_are, data.redraw)
         with refused("value"):
             for seed in range(30):
-                drawn(seed, np.arange(4))
+                drawn.redrawn(seed, torch.arange(4))
+        drawn = TensorSamples(x.float(), y, as_they_are, data.redraw)
+        assert drawn.redrawn(1, torch.arange(4)).unique().tolist() == [200 + later]
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multi_label"])

@@ -24,6 +24,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.league import ALL, Choice, League, league_of, matches_of
 from fedrepro.report.pages.league import as_json, as_latex, in_words, write_league
+from fedrepro.report.pages.method import standings_of
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
@@ -165,11 +166,16 @@ def test_ranks_leads_and_best_other(bench: Workbench) -> None:
     assert first.entry("fedprox").estimate.std == pytest.approx(2.0 * math.sqrt(2.5))
 
 
-@pytest.mark.parametrize("label", ["mine", "FedAvg"])
-def test_a_column_with_the_name_of_another_method_is_told_apart(tmp_path: Path, label: str) -> None:
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("label", ["ditto", "FedAvg"])
+def test_a_column_with_the_name_of_another_method_is_told_apart(
+    tmp_path: Path, label: str, order: int
+) -> None:
     """Its numbers are not the other's: a rank is by a method's own."""
     compact = copy.deepcopy(COMPACT)
-    compact["tables"]["compact_accuracy"]["columns"][1]["label"] = label
+    columns = compact["tables"]["compact_accuracy"]["columns"]
+    columns[1]["label"] = label
+    compact["tables"]["compact_accuracy"]["columns"] = columns[::order]
     settle(tmp_path, seeds={"demo": [1], "compact": list(SEEDS), "paper": [1]})
     file = tmp_path / "config/compact/own.yaml"
     file.parent.mkdir()
@@ -183,6 +189,8 @@ def test_a_column_with_the_name_of_another_method_is_told_apart(tmp_path: Path, 
     first = by_label(found(bench, own=own))["A"]
     assert first.ranks[own] == 1 and first.ranks["FedAvg"] == 2
     assert sorted(first.ranks.values()) == [1, 2, 3]
+    assert first.lead(own, "FedAvg").lead == pytest.approx(10)
+    assert standings_of(bench, [first])["fedprox"].stands[0].rank == 3
 
 
 def test_what_does_not_count(bench: Workbench) -> None:

@@ -412,16 +412,16 @@ def test_an_analysis_of_seeds_waits_for_each_run_and_its_partition(tmp_path: Pat
     [
         ("of skewed", "of something", False, True),
         ("of other", "of something", False, False),
-        ("rounds: 2", "rounds: 3", True, False),
-        ("title: First", "title: Last", True, False),
+        ("rounds: 2", "rounds: 3", True, True),
+        ("title: First", "title: Last", True, True),
         ("{lr: 0.2}", "{lr: 0.3}", False, False),
-        ("seeds: {demo: [3, 5]", "seeds: {demo: [3, 4]", True, False),
+        ("seeds: {demo: [3, 5]", "seeds: {demo: [3, 4]", True, True),
     ],
 )
 def test_what_of_an_experiment_file_a_table_and_its_page_follow_from(
     tmp_path: Path, old: str, new: str, table: bool, page: bool
 ) -> None:
-    """A page is made of its table's file, and has its settings' notes besides."""
+    """A page has its table's definition, and its settings' notes besides."""
     named = SimpleNamespace(system="own", item="first", scale="demo")
     assert old in EXPERIMENT
     texts = [EXPERIMENT, EXPERIMENT.replace(old, new)]
@@ -429,6 +429,12 @@ def test_what_of_an_experiment_file_a_table_and_its_page_follow_from(
     tables = {each.table_definition(named) for each in graphs}
     pages = {each.page_definition(named) for each in graphs}
     assert (len(tables) == 2, len(pages) == 2) == (table, page)
+
+
+def test_rules_of_what_says_itself_whether_it_is_current_ask_it() -> None:
+    rules = {path.stem: path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")}
+    for name, asked in (("run", "run"), ("data", "data"), ("partition", "partition")):
+        assert f"        RERUN.stale_{asked}," in rules[name]
 
 
 def test_a_landscape_s_name_has_its_arguments(tmp_path: Path) -> None:

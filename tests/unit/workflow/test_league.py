@@ -95,7 +95,9 @@ def test_rivals_are_the_row_s_methods_in_its_setting_that_choose_by_no_test_samp
     }
     assert all("central" not in rivals for rivals in of_tables.values())
     assert of_tables["fedgo", "compact_accuracy"][0] == "fedavg"  # after central
-    assert of_tables["fedevg", "compact_accuracy"] == ["fedevg"]  # others have other settings
+    assert of_tables["fedevg", "compact_searched_accuracy"] == [
+        "fedevg"
+    ]  # others have other settings
     table = bench.table("superfed", "compact_beyond", "compact").table
     fixed = [column.method for column in table.columns if column.mix != "best"]
     assert len(fixed) < len(table.columns)

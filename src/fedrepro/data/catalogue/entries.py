@@ -181,8 +181,11 @@ class Described(Typed):
 
     @model_validator(mode="after")
     def _distinct_classes(self) -> Self:
-        if self.only_classes is not None and len({*self.only_classes}) < len(self.only_classes):
+        kept = self.only_classes
+        if kept is not None and len({*kept}) < len(kept):
             raise ValueError("each class once in `only_classes`")
+        if kept is not None and self.size is not None and self.size.classes != len(kept):
+            raise ValueError(f"the `size` of these {len(kept)} classes with `only_classes`")
         return self
 
     @model_validator(mode="after")

@@ -117,10 +117,18 @@ class TensorSamples:
         return self.scaling(self.x[rows]), self.y[rows]
 
     def redrawn(self, seed: int, rows: Tensor) -> Tensor:
-        """The inputs at ``rows`` [n], drawn anew by ``seed``, for samples with a ``redraw``."""
+        """The inputs at ``rows`` [n], drawn anew by ``seed``, for samples with a ``redraw``.
+
+        Raises:
+            UserError: if their type would cut them.
+        """
         assert self.redraw is not None
         inputs = torch.from_numpy(self.redraw(seed, rows.cpu().numpy()))
-        return self.scaling(inputs.to(self.x.device, self.x.dtype))
+        kept = inputs.to(self.x.device, self.x.dtype)
+        if not self.x.is_floating_point() and not kept.cpu().to(inputs.dtype).equal(inputs):
+            wanted = f"those of {self.x.dtype}, as all had when they were first read"
+            raise bad_value("samples that are drawn", "numbers", str(inputs.dtype), wanted)
+        return self.scaling(kept)
 
     def some(self, indices: NDArray[np.int64]) -> "TensorSamples":
         """A copy of the samples at ``indices``."""

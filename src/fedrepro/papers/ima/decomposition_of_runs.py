@@ -129,7 +129,7 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
     weights = first.shares(clients)
     net = first.plan.federation.context.net
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def logits(params: Tree) -> Tensor:
         bound = net.bind(params)
         return torch.cat([net.predict(bound, part) for part in x.split(BATCH)])

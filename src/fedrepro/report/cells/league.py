@@ -7,7 +7,7 @@ matches of a group.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedrepro.config.tables import Summary, Table, full_name, wrapped
 from fedrepro.config.targets import RunKey
@@ -104,6 +104,7 @@ class Entry:
         values: by seed, in printed units, of the match's seeds only.
         why: why it has no number over all seeds; or "".
         diverged: whether a seed diverged, which makes it the last.
+        column: its column's label, which another entry may have as its name.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Entry:
     values: Mapping[int, float]
     why: str = ""
     diverged: bool = False
+    column: str = ""
 
     @classmethod
     def of(cls, name: str, result: Result, seeds: Sequence[int]) -> "Entry":
@@ -365,12 +367,15 @@ def _play(
         if why:
             left_out[column.label] = why
             continue
-        label = BASELINE_LABEL if result.methods == (match.method(BASELINE),) else column.label
+        is_baseline = result.methods == (match.method(BASELINE),)
+        taken = {entry.name for entry in entries} | (set() if is_baseline else {BASELINE_LABEL})
+        label = column.label
+        names = [BASELINE_LABEL] if is_baseline else []
+        names += [label, f"{label} ({result.methods[0]})", f"{label} of {match.item}"]
         if its != asked:
             result = searched(asked, metric.quantity)
-        taken = {entry.name for entry in entries}
-        names = (label, f"{label} ({result.methods[0]})", f"{column.label} of {match.item}")
-        entries.append(Entry.of(next(it for it in names if it not in taken), result, seeds))
+        name = next(name for name in names if name not in taken)
+        entries.append(replace(Entry.of(name, result, seeds), column=label))
     return PlayedMatch(match, seeds, tuple(entries), own, left_out)
 
 

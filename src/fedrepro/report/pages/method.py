@@ -76,9 +76,10 @@ def standings_of(workbench: Workbench, played: Iterable[PlayedMatch]) -> dict[st
             standing.labels[label] = None
             if why := match.left_out.get(label):
                 standing.left_out[label] = why
-            lead = match.lead(label, BASELINE_LABEL)
-            if lead and label in match.ranks:
-                rank, of = match.ranks[label], len(match.ranks)
+            name = next((entry.name for entry in match.entries if entry.column == label), label)
+            lead = match.lead(name, BASELINE_LABEL)
+            if lead and name in match.ranks:
+                rank, of = match.ranks[name], len(match.ranks)
                 standing.stands.append(
                     SimpleNamespace(match=match.match, column=label, lead=lead, rank=rank, of=of)
                 )
