@@ -112,7 +112,6 @@ def read_checked(
         read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
         content = read(spec, path, scratch, progress)
         if spec.only_classes is not None:
-            _check(content, spec, name)
             content = of_classes(content, spec.only_classes, name)
         _check(content, spec, name)
     return content

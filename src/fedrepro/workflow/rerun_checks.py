@@ -7,8 +7,10 @@ they are current, whatever the times of their files, and a table, page or analys
 is made again.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,8 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
+from fedrepro.run.derived_files import changed_sources
+from fedrepro.run.results import seal_of_run
 from fedrepro.run.standing import prepared_differences, standing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import exit_on_user_error
@@ -33,6 +37,7 @@ from fedrepro.workflow.snakemake_patches import (
 UNRECORDED = "it is not recorded how the present one was made"
 REDEFINED = "it is of another definition in the experiment file, or of other code"
 DEFINITIONS = Path(".snakemake/fedrepro-definitions")
+OF_OTHERS = "a command has made it since, of other results than those that are there"
 TABLES = Path("results/tables")
 
 Check = Callable[[Any], list[str]]  # an input function of a rule that finds no inputs
@@ -78,7 +83,8 @@ class RerunChecks:
     def unrecorded(self, output: str) -> Check:
         """The check that Snakemake has a record of an output, such as ``results/{study}.json``.
 
-        The record must be of the definition that the file is of, if it is known.
+        The record must be of the definition that the file is of, if it is known; and a file that a
+        command has made since, of the runs that are there.
         """
 
         def check(wildcards: Any) -> list[str]:
@@ -90,6 +96,8 @@ class RerunChecks:
                     why = UNRECORDED
                 elif noted is not None and not was_recorded_with(record, noted):
                     why = REDEFINED
+                elif path.stat().st_mtime > record.get("endtime", math.inf) and _has_others(path):
+                    why = OF_OTHERS
             return self._forced(path, why)
 
         return check
@@ -105,6 +113,15 @@ class RerunChecks:
             self.reasons[str(output)] = why
             force(self._workflow, str(output))
         return []
+
+
+def _has_others(path: Path) -> bool:
+    """Return True for a file of results that were replaced, and for a table that lacks some."""
+    with suppress(OSError, ValueError):
+        content, seal_of = checksummed_json.parsed(path), partial(seal_of_run, Path())
+        made_since = (name for name in content.get("lacks", ()) if seal_of(RunKey.parse(name)))
+        return any(changed_sources(content, seal_of)) or any(made_since)
+    return False
 
 
 def note_definition(root: Path, output: Path, definition: str) -> None:

@@ -152,6 +152,10 @@ def test_classes_that_cannot_be_kept(tmp_path: Path) -> None:
         prepared(tmp_path, idx_entry(contents, only_classes=["1"]), tmp_path / "archives")
     with pytest.raises(ValidationError):
         idx_entry(contents, only_classes=["1", "1"])
+    two = prepared(
+        tmp_path, idx_entry(contents, only_classes=["3", "1"], task="binary"), tmp_path / "archives"
+    )
+    assert (two.task, two.outputs) == ("binary", 1)
     size = {"train": 60, "shape": [1, 8, 8], "classes": 10}
     with pytest.raises(ValidationError):
         idx_entry(contents, only_classes=["1", "2"], size=size)
@@ -162,8 +166,10 @@ def test_classes_that_cannot_be_kept(tmp_path: Path) -> None:
     assert kept.held_out is not None
     assert (list(kept.y), list(kept.group), list(kept.held_out)) == ([1, 0], [5, 5], [True, True])
     numbers = replace(some, y=np.zeros(3, np.float32))
-    of_all_rows = Content(some, ["a", "b", "c"], notes={"standardised": True})
-    for content in (Content(numbers, ["a"]), of_all_rows):
+    every = (
+        Content(some, ["a", "b", "c"], notes={key: 1}) for key in ("standardised", "vocabulary")
+    )
+    for content in (Content(numbers, ["a"]), *every):
         with refused("value", file="d", key="only_classes"):
             of_classes(content, ["a"], "d")
 

@@ -17,6 +17,7 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import numerics
 from fedrepro.run import standing
+from fedrepro.run.results import seal_of_run
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow import rerun_checks
 from fedrepro.workflow import snakemake_patches as patches
@@ -309,6 +310,31 @@ def test_a_file_of_another_definition_than_recorded_is_forced(
     record.write_text('{"record_format_version": 5, "params": []}', encoding="utf-8")
     checks, forced = checks_of(bench)
     assert checks.unrecorded(output)(wildcards) == [] and not forced
+
+
+@pytest.mark.parametrize("key", ["of", "lacks"])
+def test_a_table_that_a_command_has_made_of_other_results_is_forced(
+    key: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.root)
+    seal = seal_of_run(bench.root, RUN)
+    path = Path("results/tables/mine.json")
+    path.parent.mkdir(parents=True)
+    record = patches._file_of(patches.RECORDS, path)
+    wildcards = SimpleNamespace(items=lambda: [("item", "mine")])
+    other: dict[str, Any] = {"of": {RUN.name: "another"}, "lacks": [RUN.name]}
+    own: dict[str, Any] = {"of": {RUN.name: seal}, "lacks": ["fedgo/digits-demo/fedprox/seed1"]}
+    for content, since, forced_then in (
+        (other, True, True),
+        (own, True, False),
+        (other, False, False),
+    ):
+        path.write_text(json.dumps({key: content[key]}), encoding="utf-8")
+        ended = path.stat().st_mtime + (-1 if since else 1)
+        record.write_text(json.dumps({"rule": "table", "endtime": ended}), encoding="utf-8")
+        checks, forced = checks_of(bench)
+        assert checks.unrecorded("results/tables/{item}.json")(wildcards) == []
+        assert forced == ({str(path)} if forced_then else set())
 
 
 def test_commands_note_the_definition_that_the_rule_has(

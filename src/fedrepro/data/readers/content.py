@@ -92,16 +92,20 @@ def of_classes(content: Content, names: Sequence[str], where: object) -> Content
 
     Raises:
         UserError: for a class that the data do not have, and for data without one class a sample
-            or with features that were standardised or filled with the other classes' samples.
+            or whose other classes' samples standardise or fill features or make the vocabulary.
     """
     if content.train.y.ndim != 1 or content.train.y.dtype.kind == "f":
         raise bad_value(where, "only_classes", [*names], "none, as a sample is not of one class")
-    if content.notes.get("standardised") or content.train.missing is not None:
-        raise bad_value(where, "only_classes", [*names], "none, as all rows scale or fill features")
+    if {"standardised", "vocabulary"} & {*content.notes} or content.train.missing is not None:
+        wanted = "none, as all rows scale or fill features, or make the vocabulary"
+        raise bad_value(where, "only_classes", [*names], wanted)
     for name in names:
         if name not in content.class_names:
             expectation = f"names of {listed(content.class_names)}"
             raise bad_value(where, "only_classes", name, expectation, content.class_names)
+    for samples in filter(None, (content.train, content.test)):
+        if not np.isin(samples.y, range(len(content.class_names))).all():
+            raise refusal(where, f"a label is not from 0 to {len(content.class_names) - 1}")
     numbers = np.full(len(content.class_names), -1, np.int64)
     numbers[[content.class_names.index(name) for name in names]] = np.arange(len(names))
 

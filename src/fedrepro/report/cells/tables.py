@@ -113,7 +113,8 @@ def write(
         seals = seals_of(workbench.root, sorted(runs, key=lambda run: run.name))
         content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, checksummed_json.of_results(target.path)
-    own = {"definition": definition} if definition else {}
+    own: dict[str, Any] = {"definition": definition} if definition else {}
+    own["lacks"] = sorted({run.name for run in target.runs} - seals.keys())
     checksummed_json.write(path, {**content, "of": seals, **own}, what)
     return target.path
 
