@@ -29,10 +29,13 @@ def make_page(arguments: argparse.Namespace) -> None:
     workbench = load()
     target = workbench.target(arguments.system, arguments.item, arguments.scale)
     graph = Graph(workbench)
-    if not isinstance(target, TableTarget):  # whose page shows the computed table
-        note_definition(workbench.root, target.page, graph.entry_of(target))
-    elif noted_definition(target.path) not in (None, graph.definition_of(target)):
-        say(f"{target.path}: {REDEFINED}: `fedrepro table` makes it again")
+    if isinstance(target, TableTarget):  # whose page shows the computed table
+        made_by: str = workbench.scale(arguments.scale)
+        if noted_definition(target.path) not in (None, graph.definition_of(target)):
+            say(f"{target.path}: {REDEFINED}: `fedrepro table` makes it again")
+    else:
+        made_by = graph.entry_of(target)
+    note_definition(workbench.root, target.page, made_by)
     page = site.write_page(workbench, target, published.load(workbench.root))
     write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)

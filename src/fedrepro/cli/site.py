@@ -10,6 +10,7 @@ from fedrepro.report.pages.method import MethodText
 from fedrepro.report.papers import published
 from fedrepro.support.plugins import Folders
 from fedrepro.support.terminal import say
+from fedrepro.workflow.rerun_checks import note_definition
 
 
 def make_site(arguments: argparse.Namespace) -> None:
@@ -17,6 +18,7 @@ def make_site(arguments: argparse.Namespace) -> None:
     scale = workbench.scale(arguments.scale)
     papers = published.load(workbench.root)
     path = site.write_site(workbench, papers, described_methods(workbench.plugins), scale)
+    note_definition(workbench.root, path, scale)
     say(f"wrote {path}")
 
 

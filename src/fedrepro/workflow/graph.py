@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,6 +42,7 @@ from fedrepro.run.integrity import WRITTEN
 from fedrepro.run.results import MANIFEST, MODEL, TIMING
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.standing import partition_now, prepared_differences, standing_of
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
 from fedrepro.workflow.checks import (
@@ -282,14 +284,16 @@ class Graph:
         """:meth:`definition_of` a table, a parameter of its rule."""
         table = self.table(wildcards)
         older = self.definition_of(table, beside=False)
-        return self._as_recorded(table.path, self.definition_of(table), older)
+        return self._as_recorded(table, table.path, self.definition_of(table), older)
 
-    def _as_recorded(self, output: Path, now: str, older: str) -> str:
-        """A definition, or for a workbench that an older version made what that recorded."""
+    def _as_recorded(self, table: TableTarget, output: Path, now: str, older: str) -> str:
+        """A definition; that of an older version where that made the table and recorded it."""
         if fingerprint.PACKAGE.is_relative_to(self.bench.root.resolve()):
             return now
-        recorded = read_record(self.bench.root, output).get("params") or ()
-        return older if repr(older) in recorded else now
+        recorded, made = read_record(self.bench.root, output).get("params") or (), None
+        with suppress(OSError, ValueError):
+            made = checksummed_json.parsed(self.bench.root / table.path).get("definition")
+        return older if repr(older) in recorded and made != self.definition_of(table) else now
 
     def definition_of(self, table: TableTarget, beside: bool = True) -> str:
         """A hash of a table's entry in the experiment file, its runs, and their surrogate data.
@@ -400,7 +404,7 @@ class Graph:
         titles = " ".join(self._title(setting.dataset) for setting in named)
         compact = self._compact[target.system]
         now = f"{notes} {titles} {self.definition_of(target)} {compact}"
-        return self._as_recorded(target.page, now, f"{notes} {compact}".strip())
+        return self._as_recorded(target, target.page, now, f"{notes} {compact}".strip())
 
     def _title(self, dataset: str) -> str:
         """What pages call a data set."""
