@@ -253,6 +253,7 @@ class Search(Typed):
         metric: what is maximised (a loss: minimised) on validation samples.
         summary: which rounds are averaged.
         methods: the methods, each with its grid.
+        selects_for: further settings that have what it selects.
     """
 
     title: str
@@ -263,6 +264,7 @@ class Search(Typed):
     metric: SearchMetric = SearchedScore(name="accuracy")
     summary: Summary = later(Summary())
     methods: list[Searched] = Field(min_length=1)
+    selects_for: list[LocalSetting] = later([])
 
     @field_validator("metric")
     @classmethod

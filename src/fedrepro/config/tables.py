@@ -148,8 +148,9 @@ class Column(Typed):
         return wrapped(self.wrapper, (chosen,) if isinstance(chosen, str) else chosen)
 
 
-# Kinds of keys that name settings: one, one for each label, and those of single columns.
+# Kinds of keys that name settings: one, several, one for each label, and those of single columns.
 ONE = (LocalSetting, LocalSetting | None, AnySetting, AnySetting | None)
+SEVERAL = list[LocalSetting]
 BY_LABEL, BY_COLUMN = dict[str, LocalSetting], dict[str, ColumnSetting]
 
 
@@ -158,7 +159,9 @@ def _kinds_of(model: type[Typed]) -> dict[str, Any]:
     """The kinds of keys that name settings or have lists; those of columns, last, follow."""
     hints = get_type_hints(model, include_extras=True)
     kinds = {key: ONE if hints[key] in ONE else hints[key] for key in model.model_fields}
-    known = {key: kind for key, kind in kinds.items() if kind in (ONE, BY_LABEL, BY_COLUMN)}
+    known = {
+        key: kind for key, kind in kinds.items() if kind in (ONE, SEVERAL, BY_LABEL, BY_COLUMN)
+    }
     lists = dict.fromkeys((key for key in kinds if get_origin(kinds[key]) is list), list)
     return dict(sorted((lists | known).items(), key=lambda item: item[1] == BY_COLUMN))
 
@@ -173,6 +176,8 @@ def named_settings(model: Typed, at: str) -> Iterator[tuple[str, str | None]]:
         value, where = getattr(model, key), f"{at}.{key}"
         if kind is ONE:
             yield where, value
+        elif kind == SEVERAL:
+            yield from ((f"{where}.{number}", name) for number, name in enumerate(value))
         elif kind is list:
             for number, each in enumerate(value):
                 if isinstance(each, Typed):

@@ -87,6 +87,22 @@ def test_what_the_paper_tunes_and_no_search_has_is_said() -> None:
     assert left("aaggff/compact-searched-silos") == {"lr_decay"}
 
 
+def test_a_setting_that_a_search_selects_for_counts_as_searched() -> None:
+    bench = load(ROOT)
+    search = bench.experiments["fedevg"].compact_search["compact_fedcvae_100"]
+    others = search.selects_for
+    assert others
+    for short in (search.setting, *others):
+        name = f"fedevg/{short}"
+        assert unsearched(bench, name, of_setting(bench, name, ["fedcvae"], 1)) == {}
+        rate = bench.setting(name).optimizer.lr
+        assert rate == bench.setting(f"fedevg/{search.setting}").optimizer.lr
+    object.__setattr__(search, "selects_for", [])
+    name = f"fedevg/{others[0]}"
+    left = unsearched(bench, name, of_setting(bench, name, ["fedcvae"], 1))
+    assert {*left} == {"fedcvae.optimizer.lr", "fedcvae.error"}
+
+
 @pytest.mark.parametrize(
     ("claim", "there", "here"),
     [

@@ -176,7 +176,7 @@ def unsearched(
     experiment = workbench.experiments[system]
     searched: set[str] = set()
     for search in experiment.compact_search.values():
-        if search.setting == short:
+        if short in (search.setting, *search.selects_for):
             for method in search.methods:
                 searched.update(method.keys, (f"{method.method}.{key}" for key in method.keys))
                 for part, key in map(method.place_of, method.grid):
