@@ -49,7 +49,7 @@ def test_a_checkpointed_layer_trains_or_is_refused() -> None:
 
 
 class Centred(nn.Module):
-    """A layer of one's own that subtracts the mini-batch's mean."""
+    """It subtracts the mean of the mini-batch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -295,14 +295,14 @@ def starting_from(
 
 
 def _extra_state(initial: Any) -> dict[str, Any]:
-    """What `get_extra_state` of modules has put into a state dict, if it is no tensor."""
+    """The entries of a state dict that `get_extra_state` of modules made, but for tensors."""
     items = initial.items() if isinstance(initial, Mapping) else ()
     of_modules = ((name, state) for name, state in items if str(name).endswith(EXTRA))
     return {name: state for name, state in of_modules if not isinstance(state, Tensor)}
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two extra states are equal; False if they can't be compared."""
+    """Return True for equal extra states; False if they can't be compared."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

@@ -256,6 +256,6 @@ class Experiment(Typed):
 
 
 def _beginnings(name: str) -> list[str]:
-    """What a candidate's name may begin with, before its values; the longest first."""
+    """The possible names before a candidate's values; the longest first."""
     parts = name.split("_")
     return ["_".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]

@@ -61,7 +61,7 @@ class OfSet(BuiltIn):
 def row(
     name: str, words: str, unit: str, higher_is_better: bool, **others: object
 ) -> dict[str, object]:
-    """What a measure's class declares; ``others`` are attributes that not every measure has."""
+    """The attributes of a measure; ``others`` are those that not every measure has."""
     return {
         "name": name, "words": words, "unit": unit, "higher_is_better": higher_is_better, **others
     }  # fmt: skip

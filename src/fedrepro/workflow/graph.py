@@ -407,7 +407,7 @@ class Graph:
         return self._as_recorded(target, target.page, now, f"{notes} {compact}".strip())
 
     def _title(self, dataset: str) -> str:
-        """What pages call a data set."""
+        """The title of a data set, which pages show."""
         return find_dataset(dataset, self.bench.datasets).title
 
     def entry_of(self, target: Target) -> str:
