@@ -19,6 +19,7 @@ from fedrepro.report.cells.differences import (
 )
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
+from fedrepro.run import run_archive
 
 PAGE, SUMMARY = Path("docs/differences.md"), Path("docs/compact.md")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
@@ -134,6 +135,27 @@ def _off(changed: Mapping[str, Difference], papers: Published) -> str:
     return "; ".join(parts)
 
 
+def mixed(root: Path, found: Compared) -> str:
+    """The settings whose landed runs come from several kinds of processor, and which from which."""
+    rows = []
+    for name in sorted({name.partition(" (")[0] for name in found}):
+        kinds: dict[str, set[str]] = {}
+        for run, archived in run_archive.archived_runs(root, name).items():
+            machine = archived.manifest["hardware"]
+            kind = f"{machine['processor']}, {machine['vector_instructions']}"
+            kinds.setdefault(kind, set()).add(run.method)
+        if len(kinds) < 2:
+            continue
+        *few, (most, _) = sorted(kinds.items(), key=lambda each: len(each[1]))
+        those = "; ".join(f"{kind}: {', '.join(sorted(methods))}" for kind, methods in few)
+        rows.append(f"| `{name}` | {those} | {most} |")
+    if not rows:
+        return "None.\n"
+    return "\n".join(
+        ["| setting | methods of another kind | the others |", "|---|---|---|", *rows, ""]
+    )
+
+
 def put(text: str, name: str, content: str) -> str:
     """A page with other content between its marks."""
     start, end = MARKS[0].format(name), MARKS[1]
@@ -150,7 +172,11 @@ def render(root: Path = Path()) -> dict[Path, str]:
     every = with_searched(bench, found)
     return {
         PAGE: put((root / PAGE).read_text("utf-8"), "differences", whole(bench, papers, every)),
-        SUMMARY: put((root / SUMMARY).read_text("utf-8"), "kept", summary(found, papers)),
+        SUMMARY: put(
+            put((root / SUMMARY).read_text("utf-8"), "kept", summary(found, papers)),
+            "mixed",
+            mixed(root, found),
+        ),
     }
 
 

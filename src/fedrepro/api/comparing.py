@@ -29,6 +29,7 @@ from fedrepro.support.printing import counted
 
 # Columns that are no measure of a model, and of which less is better.
 LESS = {"bytes_down", "bytes_up", "client_accuracy_std"}
+OF_SAMPLES = ("content_sha256", "clients_sha256")  # of a manifest's data
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
 
@@ -242,6 +243,9 @@ def _scored_elsewhere(column: str, run: Run, other: Run) -> str:
         # Where clients of one run hold out none, both were tested on samples of no client.
         if parts[0] != parts[1] and not (whose == "test" and 0.0 in parts):
             return f"{key} {parts[0]} for {parts[1]}"
+        owners = {each.data.get("clients_sha256") for each in (one, two)} - {None}
+        if any(parts) and len(owners) > 1:
+            return "samples that other clients hold out"
     return ""
 
 
@@ -258,7 +262,7 @@ def _but_seed(identity: Identity) -> Identity:
             for part, text in identity.numerics.items()
             if not part.startswith(drawn) and not text.startswith(UNKNOWN)
         },
-        data={"content_sha256": identity.data.get("content_sha256")},
+        data={key: value for key, value in identity.data.items() if key in OF_SAMPLES},
     )
 
 

@@ -13,7 +13,7 @@ from fedrepro.api.given import as_in_files
 from fedrepro.data.arrays import as_array
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.readers.tables import refuse_alike
-from fedrepro.data.reading import refuse_other_rows
+from fedrepro.data.reading import decoded, refuse_other_rows
 from fedrepro.support.errors import bad_value, missing_value
 from fedrepro.support.typed_yaml import Typed, validate
 
@@ -32,7 +32,7 @@ def partition(
     Args:
         x: inputs [n, ...]: an array, a tensor, a data frame, or a tuple or a dict of several.
         y: targets [n] or [n, ...], of which a scheme by class needs classes [n]: whole numbers,
-            words or truth values, which are numbered in their order, without gaps.
+            words or truth values. A scheme numbers them in their order, without gaps.
         scheme: its name, such as "iid", "shards" or "dirichlet" (docs/data.md has all).
         group: each sample's natural client, domain or superclass [n], for the schemes "natural",
             "domains" and "pachinko".
@@ -40,7 +40,8 @@ def partition(
         keys: of the scheme, such as ``clients=10, alpha=0.1``.
 
     Returns:
-        Each client's (x, y), as :func:`fedrepro.train` takes them.
+        Each client's (x, y), as :func:`fedrepro.train` takes them: lists as arrays, and of words
+        and truth values y has the numbers. Whole numbers stay, as they may be counts.
 
     Raises:
         UserError: for unknown keys, for samples that are no arrays or of other rows than y, and for
@@ -68,12 +69,15 @@ def partition(
     if spec.by_class and labels.ndim != 1:
         wanted = f"classes [n], as {spec.scheme} divides by them"
         raise bad_value(WHERE, "y", f"{list(labels.shape)}", wanted)
+    x = _read(x)
     for name, part in _parts("x", x):
         counted = isinstance(part, Tensor) and part.ndim and not part.is_sparse
         known = counted or hasattr(part, "iloc")  # of which only rows are taken, whatever they hold
         _refuse_unlike(name, part, part if known else _array(name, part), y, labels)
     if labels.ndim == 1 and labels.dtype.kind != "f":
+        named = labels.dtype.kind not in "iu"
         labels = _numbered("y", labels)[1]
+        y = labels if named else y
     names: tuple[str, ...] = ()
     groups = None
     if group is not None:
@@ -135,6 +139,16 @@ def _parts(name: str, values: Any) -> list[tuple[str, Any]]:
     if isinstance(values, tuple):
         return [(f"{name}.{place}", part) for place, part in enumerate(values)]
     return [(name, values)]
+
+
+def _read(values: Any, name: str = "x") -> Any:
+    """Inputs with lists and pictures as the arrays that :func:`fedrepro.train` makes of them."""
+    if isinstance(values, Mapping):
+        return {key: _read(part, f"{name}.{key}") for key, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_read(part, f"{name}.{place}") for place, part in enumerate(values))
+    values = decoded(values)
+    return _array(name, values) if isinstance(values, list) else values
 
 
 def _some(values: Any, rows: NDArray[Any]) -> Any:

@@ -188,7 +188,8 @@ def place_of(
         UserError: for what is no path, which names ``where``, ``key`` and what was ``expected``.
     """
     if isinstance(path, str | PathLike) and path != "":
-        with suppress(TypeError, ValueError, RuntimeError):  # bytes, a NUL, an unknown user
+        # Of bytes, a NUL, an unknown user, and a working folder that was removed.
+        with suppress(TypeError, ValueError, RuntimeError, FileNotFoundError):
             full = Path(path).expanduser().absolute()
             if (full.name or not named) and b"\0" not in os.fsencode(full) and str(full).encode():
                 return full
@@ -226,7 +227,6 @@ def load(
         True
     """
     plugins, differences = NONE, ""
-    root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
     if method is None:
         expected = "the folder of a finished run, or the name of a setting and then a method"
         folder = place_of(what, "fedrepro.load", "what", expected)
@@ -236,6 +236,7 @@ def load(
             why = "unfinished: load it by setting, method and seed" if begun else record.why
             raise refusal(folder, f"not the folder of a finished run: {why}")
     else:
+        root = place_of(root, "fedrepro.load", "root", "a folder", named=False)
         bench = load_workbench(root)
         plugins = bench.plugins
         named = RunKey(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))

@@ -30,7 +30,7 @@ if hasattr(os, "register_at_fork"):
 def remove_own(temporary: str, process: int) -> None:
     """Remove a temporary folder in the process that made it, not in one that was forked."""
     if os.getpid() == process:
-        shutil.rmtree(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)  # another may have removed it
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def train(
             these, such as ["ima", MyMethod, "fedadam"]. MyMethod is called my_method.
         model: a model's name (`fedrepro models` lists them), a module, or a function or a class
             that is called with a sample's shape and the number of outputs, or without arguments if
-            it needs none.
+            it needs none and the first is not called a shape.
         clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a data set of pairs or of
             dicts with a label, such as torch's and Hugging Face's. One that draws from the global
             generators (random transforms) is read anew in every epoch, by the run's seed. Classes
@@ -324,7 +324,11 @@ def _run_in(
     """A run in ``folder``, or in a temporary one that is deleted with the object."""
     if folder is not None:
         return Run(place_of(folder), {}, architecture, plugins)
-    temporary = tempfile.mkdtemp(prefix="fedrepro-")
+    try:
+        temporary = tempfile.mkdtemp(prefix="fedrepro-")
+    except OSError as error:  # what TMPDIR names was removed, or is full or read-only
+        why = f"no temporary folder for the run ({error}): give `folder`, or set TMPDIR"
+        raise refusal(WHERE, why, "folder", code="unwritable") from None
     run = Run(Path(temporary, "run"), {}, architecture, plugins)
     weakref.finalize(run, remove_own, temporary, os.getpid())
     return run
@@ -454,8 +458,8 @@ def _architecture(
 def _builder(model: "Architecture") -> "Architecture":
     """A function or a class that is called with a sample's shape and the number of outputs.
 
-    One that cannot take them is called without, as is a class or a partial function that needs no
-    arguments, unless its first one is a shape.
+    One that cannot take them is called without, as is one that needs no arguments, unless its
+    first one is a shape.
 
     Raises:
         UserError: if it needs others, and from its call if it cannot use them.
@@ -466,8 +470,8 @@ def _builder(model: "Architecture") -> "Architecture":
     except (TypeError, ValueError):  # of `int` and others that are built in
         raise bad_value(WHERE, "model", model, "a function that returns a module") from None
     first = next(iter(signature.parameters.values()), None)
-    own = inspect.isfunction(model) or first is None or first.kind is first.VAR_POSITIONAL
-    alone = _takes(signature, 0) and not (own or (first and "shape" in first.name))
+    takes_all = first is None or first.kind is first.VAR_POSITIONAL
+    alone = _takes(signature, 0) and not (takes_all or (first and "shape" in first.name))
     given = 0 if alone or not _takes(signature, 2) else 2
     wanted = "pass an instance, or a function of a sample's shape and the outputs' number"
     if not _takes(signature, given):

@@ -21,6 +21,8 @@ def repeatable(name: str, measure: OfOutputs) -> OfOutputs:
     def checked(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
         nonlocal tried
         tried += 1
+        if outputs.ndim > targets.ndim and outputs.shape[-1] == 1:
+            outputs = outputs[..., 0]  # of two classes: [n, 1] beside [n] would be [n, n]
         if tried > 2:
             return measure(outputs, targets)
         before = generators(torch.device("cpu"))

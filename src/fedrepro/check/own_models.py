@@ -93,8 +93,9 @@ def own_net(
         if targets is None and there[-1] < outputs:
             raise bad_value(where, "outputs", there[-1], f"at least {outputs}, one for each class")
         end = PROBABILITIES.get(task, "")
-        other = x[[0] * len(x)]  # what is kept of it shows in later outputs
-        calls = arguments(x), arguments(other)
+        first = x[[0] * len(x)]  # what is kept of it shows in later outputs
+        beside = x[[-1] * len(x)], torch.cat([x, x])
+        calls = arguments(x), arguments(first), *map(arguments, beside)
         end = "" if end == "Softmax" and own_loss else end
         own = _observed(where, own, module, calls, end, decays)
         own = own._replace(chained=_is_chained(module, arguments(x)))
@@ -141,9 +142,18 @@ class _Call(NamedTuple):
 
 
 def _called(
-    module: nn.Module, given: _Given, training: bool, halved: Collection[str] = ()
+    module: nn.Module,
+    given: _Given,
+    training: bool,
+    halved: Collection[str] = (),
+    graph: bool | None = None,
 ) -> _Call:
-    """Call the module with copies of its tensors, seeded alike each time."""
+    """Call the module with copies of its tensors, seeded alike each time.
+
+    Args:
+        graph: whether gradients can be taken; by default in training.
+    """
+    graph = training if graph is None else graph
     before = leaves_of(module)
     copies = {name: leaf.detach().clone() for name, leaf in before.items()}
     for name in halved:
@@ -151,11 +161,11 @@ def _called(
     places = {name: leaf.data_ptr() for name, leaf in copies.items()}
     after, device = dict(copies), next(module.parameters()).device
     module.train(training)
-    if training:
+    if graph:
         for name, leaf in before.items():
             copies[name].requires_grad_(leaf.requires_grad)
     try:
-        with seeded(0, device), torch.set_grad_enabled(training):
+        with seeded(0, device), torch.set_grad_enabled(graph):
             start = generators(device)
             returned = called(module, after, *given)
             outputs = outputs_of(returned)
@@ -301,13 +311,14 @@ def refuse_unaccepted(
     return shape
 
 
-def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tuple[_Call, bool]:
-    """The first pass in training, and whether its outputs depend on other samples of it.
+def _repeated(
+    where: str, module: nn.Module, given: _Given, first_alone: _Given
+) -> tuple[_Call, Tensor | None]:
+    """The first pass in training, and the outputs of one with the first sample in all places.
 
     Raises:
         UserError: unless a later pass has the same outputs, whatever passes are between the two.
     """
-    given, other = calls
     modes = {"training": True, "testing": False}
     inputs = [each for each in (*given[0], *given[1].values()) if isinstance(each, Tensor)]
     versions = [each._version for each in inputs]
@@ -317,7 +328,7 @@ def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tu
         for mode, training in modes.items():
             for between in modes.values():
                 with suppress(Exception):  # of a model that needs samples that differ
-                    others[between] = _called(module, other, between).outputs
+                    others[between] = _called(module, first_alone, between).outputs
             later[mode] = _called(module, given, training)
     except Exception as error:
         raise refusal(where, f"cannot train on two samples: {error}") from error
@@ -333,26 +344,51 @@ def _repeated(where: str, module: nn.Module, calls: tuple[_Given, _Given]) -> tu
         if _differ(before.outputs, later[mode].outputs):
             why = "the same weights, samples and seed give other outputs in a later forward pass in"
             raise refusal(where, f"{why} {mode}: {remedy}")
-    return first, True in others and not alike(others[True][0], first.outputs[0])
+    return first, others.get(True)
+
+
+def _mixes(module: nn.Module, whole: _Call, first_alone: Tensor | None, *beside: _Given) -> bool:
+    """Return True if a sample's outputs in training depend on the others of its pass.
+
+    Args:
+        whole: the pass of all samples.
+        first_alone: the outputs with the first one in all places.
+        beside: the arguments with the last one in all places, and with all of them twice.
+    """
+    if first_alone is not None and not alike(first_alone[0], whole.outputs[0]):
+        return True
+    last, twice = beside
+    with suppress(Exception):  # of a model that needs samples that differ
+        if not alike(_called(module, last, training=True).outputs[-1], whole.outputs[-1]):
+            return True
+    with suppress(Exception):
+        again = _called(module, twice, training=True)
+        # More samples draw other numbers.
+        return not (again.drawn or alike(again.outputs[: len(whole.outputs)], whole.outputs))
+    return False
 
 
 def _observed(
     where: str,
     own: Own,
     module: nn.Module,
-    calls: tuple[_Given, _Given],
+    calls: Sequence[_Given],
     probabilities: str,
     decays: bool,
 ) -> Own:
     """Observe the model in training.
 
     Args:
-        calls: the arguments of a forward pass, and those of another one.
+        calls: the arguments of a forward pass; and of others, with the first sample in all places,
+            with the last one, and with all samples twice.
         probabilities: the name of the function that outputs may not come from.
         decays: whether the optimizer has a weight decay.
     """
-    first, mixes = _repeated(where, module, calls)
-    if probabilities and first.end.startswith(probabilities):
+    first, first_alone = _repeated(where, module, *calls[:2])
+    ends = [first.end]
+    with suppress(Exception):  # of a model that takes no gradients in testing
+        ends.append(_called(module, calls[0], training=False, graph=True).end)
+    if probabilities and any(end.startswith(probabilities) for end in ends):
         wanted = f"logits, which classify samples: leave out its last {probabilities.lower()}"
         raise bad_value(where, "outputs", "probabilities", wanted)
     buffers = dict(module.named_buffers())
@@ -383,7 +419,7 @@ def _observed(
     moving = first.written | _declared(module)
     return own._replace(
         draws=bool(first.drawn),
-        mixes=mixes,
+        mixes=_mixes(module, first, first_alone, *calls[2:]),
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
     )

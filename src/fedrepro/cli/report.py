@@ -35,7 +35,8 @@ def make_page(arguments: argparse.Namespace) -> None:
             say(f"{target.path}: {REDEFINED}: `fedrepro table` makes it again")
     else:
         made_by = graph.entry_of(target)
-    note_definition(workbench.root, target.page, made_by)
+    runs = () if isinstance(target, TableTarget) else target.runs
+    note_definition(workbench.root, target.page, made_by, runs)
     page = site.write_page(workbench, target, published.load(workbench.root))
     write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
     _say(page)

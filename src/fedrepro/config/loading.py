@@ -57,9 +57,10 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         shown = path.relative_to(root)
         experiment = _experiment(root, path, shown, plugins, catalogue.datasets)
         experiments[experiment.system], files[experiment.system] = experiment, shown
-    for path in (*visible(root / EXPERIMENTS, "*.yml"), *visible(root / COMPACT, "*.yml")):
-        shown = path.relative_to(root)
-        raise refusal(shown, "rename it: expected the ending .yaml")
+    for path in (*visible(root / EXPERIMENTS, "*"), *visible(root / COMPACT, "*")):
+        if path.suffix != ".yaml" and path.suffix.lower() in (".yaml", ".yml"):
+            shown = path.relative_to(root)
+            raise refusal(shown, "rename it: expected the ending .yaml")
     if not experiments:
         raise refusal(EXPERIMENTS, "expected at least one <system>.yaml", code="missing")
     weights = {

@@ -279,6 +279,8 @@ class OverClients(OfMeasure):
             return "highest over the mixtures that clients choose"
         if self.mix == "best":
             return "at the mixture that is best on average"
+        if self.mix == "cross_fitted":
+            return "at the mixture that is best for the other half of clients"
         return "at each client's best mixture" if self.mix in ("own", "released") else ""
 
     def at_mix(self, mix: Mix) -> Self:

@@ -18,14 +18,13 @@ from fedrepro.data.readers.arrays import (
     stored_as,
     targets_of,
 )
-from fedrepro.data.readers.packing import Packing, packed
+from fedrepro.data.readers.packing import ALONE, Packing, packed
 from fedrepro.data.reading import Columns, ReadAnew, columns
 from fedrepro.support.errors import bad_value, listed, refusal
 
 NAME = "arrays"
 WHERE = "fedrepro.train"
 MOST_CLASSES = 2**31 - 1
-ALONE = ""  # the name of an input that is the only one
 _Inputs = dict[str | int, NDArray[Any]]  # by key of a dict, or by place in a tuple
 
 
@@ -69,7 +68,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         _refuse_unlike(place, samples, every[0])
         _refuse_other_names(place, each.names, read[0].names)
     parts, held_out = every[: len(read)], every[-1] if tested else None
-    arrays, packing = _together([samples.x for samples in every])
+    draws = any(each.draws for each in read)
+    arrays, packing = _together([samples.x for samples in every], draws)
     x, y = np.concatenate(arrays[: len(parts)]), np.concatenate([part.y for part in parts])
     group = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
     tests = [Split(arrays[-1], held_out.y, drawn=tested[0].draws)] if held_out else []
@@ -80,7 +80,6 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         for each, taken, part in zip(clients, read, parts, strict=True)
     ]
     ends = np.cumsum([len(part.y) for part in parts])
-    draws = any(each.draws for each in read)
     redraw = ReadAnew(WHERE, sets, ends, x.shape[1:], y) if draws else None
     if redraw and packing:
         why = "clients: several inputs that are drawn: expected one input"
@@ -101,7 +100,10 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
         mean=None,
         std=None,
         redraw=redraw,
-        meta={"content_sha256": digest.hexdigest()},
+        meta={
+            "content_sha256": digest.hexdigest(),
+            "clients_sha256": hashlib.sha256(ends.tobytes()).hexdigest(),
+        },
         packing=packing,
     )
 
@@ -131,12 +133,13 @@ def _refuse_other_names(
                 raise bad_value(WHERE, f"{key}{part}: name", own, expected)
 
 
-def _together(clients: Sequence[_Inputs]) -> tuple[list[NDArray[Any]], Packing | None]:
+def _together(clients: Sequence[_Inputs], draws: bool) -> tuple[list[NDArray[Any]], Packing | None]:
     """Each client's inputs as one array of the type that all are stored as."""
-    if ALONE not in clients[0]:
+    alone = [inputs[ALONE] for inputs in clients if ALONE in inputs]
+    if not alone or (all(x.dtype == bool for x in alone) and not draws):
         return packed(clients, WHERE)
-    stored = stored_as(WHERE, "x", [inputs[ALONE] for inputs in clients])
-    return [as_type(WHERE, "x", inputs[ALONE], stored) for inputs in clients], None
+    stored = stored_as(WHERE, "x", alone)
+    return [as_type(WHERE, "x", x, stored) for x in alone], None
 
 
 def _classes_of(splits: Sequence[Split], task: str) -> int:

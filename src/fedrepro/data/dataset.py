@@ -47,7 +47,8 @@ class Dataset:
         standardised: whether its features were standardised, with all training rows.
         packing: where each input is, if samples have several; their shape is flat then.
         redraw: inputs of training samples drawn anew, for data that draw; else None.
-        meta: all of meta.json; `content_sha256` in it identifies the data.
+        meta: all of meta.json; `content_sha256` in it identifies the data, and `clients_sha256` of
+            data in memory, in which the clients follow each other, who has which.
     """
 
     name: str

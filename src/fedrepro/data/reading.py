@@ -49,9 +49,12 @@ def array_of(value: Any) -> NDArray[Any]:
     """
     if not hasattr(value, "getbands"):
         try:
-            return np.asarray(value)
+            array = np.asarray(value)
         except (TypeError, RuntimeError) as error:
             raise refusal("fedrepro.train", f"expected a sample as an array: {error}") from None
+        # PyTorch has neither other byte orders nor more than 64 bits.
+        long = array.dtype.kind == "f" and array.itemsize > 8
+        return np.asarray(array, np.float64 if long else array.dtype.newbyteorder("="))
     if value.mode.startswith(("I", "F")):
         wanted = "8 bits per channel: convert it, with the scale that suits your images"
         raise bad_value("fedrepro.train", "mode of an image", value.mode, wanted)
@@ -93,7 +96,7 @@ def columns(where: str, samples: Any) -> Columns:
     if not whole:
         samples, draws, names = _read(where, samples)
     try:
-        x, y = map(_decoded, samples) if whole else map(_stacked, zip(*samples, strict=True))
+        x, y = map(decoded, samples) if whole else map(_stacked, zip(*samples, strict=True))
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
         wanted = "expected (x, y), or a data set of such pairs"
         raise refusal(where, f"{wanted}: {error}") from None
@@ -105,10 +108,10 @@ def columns(where: str, samples: Any) -> Columns:
     return Columns(x, y, draws, names)
 
 
-def _decoded(column: Any) -> Any:
+def decoded(column: Any) -> Any:
     """A column with Pillow images among its values as one array; others as they are."""
     if isinstance(column, Mapping):
-        return {name: _decoded(values) for name, values in column.items()}
+        return {name: decoded(values) for name, values in column.items()}
     values = list(column) if isinstance(column, Sequence) or hasattr(column, "to_list") else []
     return _stacked(values) if any(hasattr(each, "getbands") for each in values) else column
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,12 +56,16 @@ def evaluate(
     Args:
         measured: also compute the task's further measures; this keeps all outputs in memory.
     """
-    kept: list[tuple[Tensor, Tensor]] | None = [] if measured and task.measures else None
+    measures = task.measures if measured else {}
+    kept: list[tuple[Tensor, Tensor]] | None = [] if measures or task.of_mean else None
     loss, hits, predictions = _totals(net, task, params, samples, total, kept).tolist()
     score = {"loss": loss / total, "accuracy": hits / predictions if predictions > 0 else math.nan}
     if kept:
         outputs, targets = _joined(kept)
-        score |= {name: take(outputs, targets) for name, take in task.measures.items()}
+        if task.of_mean:
+            score["loss"] = float(task.losses(outputs, targets, "mean"))
+        arrays = _arrays(outputs), _arrays(targets)
+        score |= {name: take(*arrays) for name, take in measures.items()}
     return score
 
 
@@ -110,7 +115,7 @@ def evaluate_clients(
     """
     sizes = samples.sizes[clients]
     loss, accuracy = np.full((2, len(clients)), np.nan)
-    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures else None
+    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures or task.of_mean else None
     together, alone, totals = [], [], []
     for place in np.flatnonzero(sizes).tolist():
         client = int(clients[place])
@@ -135,7 +140,12 @@ def evaluate_clients(
     scores |= {name: np.full(len(clients), np.nan) for name in task.measures}
     if kept:
         bounds = np.concatenate([[0], np.cumsum(sizes[order])])
-        for name, values in task.measured(*_joined(kept), bounds).items():
+        outputs, targets = _joined(kept)
+        if task.of_mean:
+            for place, (a, z) in zip(order, pairwise(bounds.tolist()), strict=True):
+                loss[place] = float(task.losses(outputs[a:z], targets[a:z], "mean"))
+        measured = task.measured(_arrays(outputs), _arrays(targets), bounds)
+        for name, values in measured.items():
             scores[name][order] = values
     return scores
 
@@ -168,12 +178,17 @@ def _by_sample(task: Task, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
     return task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y)
 
 
-def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Outputs and targets of several batches."""
     outputs, targets = map(torch.cat, zip(*kept, strict=True))
+    return outputs, targets
+
+
+def _arrays(leaf: Tensor) -> NDArray[Any]:
     # numpy has no bfloat16.
-    outputs = outputs.float() if outputs.dtype is torch.bfloat16 else outputs
-    return outputs.cpu().numpy(), targets.cpu().numpy()
+    leaf = leaf.float() if leaf.dtype is torch.bfloat16 else leaf
+    array: NDArray[Any] = leaf.cpu().numpy()
+    return array
 
 
 @torch.no_grad()

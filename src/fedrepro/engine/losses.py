@@ -91,14 +91,15 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
         targets: of all training samples, which are tried with these outputs, m at a time.
     """
     loss = cast(OwnLoss, task.losses)
-    if loss.whole is None:
-        return task
     # A copy: what a module counts is not counted in a trial.
     own, each = (
         OwnLoss(copied(one) if isinstance(one, nn.Module) else one, task)
-        for one in (loss.whole, loss.function)
+        for one in (loss.whole or loss.function, loss.function)
     )
     chunks = targets.split(len(outputs))
+    if loss.whole is None:
+        tried = each.function(*aligned(task, outputs[: len(chunks[0])], chunks[0]))
+        return task._replace(of_mean=not tried.ndim)
     for y in chunks[:: -(-len(chunks) * outputs.numel() // MOST_TRIED)]:
         try:
             mean, plain = (one(outputs[: len(y)], y, "mean") for one in (own, each))
@@ -106,7 +107,7 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
         except Exception:  # of the user's code
             alike = False
         if not alike:
-            return task._replace(losses=OwnLoss(loss.whole, task))
+            return task._replace(losses=OwnLoss(loss.whole, task), of_mean=True)
     return task
 
 

@@ -50,6 +50,8 @@ class Task(NamedTuple):
         hits: (logits, targets) -> number of correct predictions for each sample [n].
         predictions: targets -> number of predictions for each sample [n]: one, more for texts.
         has_accuracy: whether a prediction is right or wrong.
+        of_mean: whether the loss is only known as a mean over samples, which those of parts of them
+            do not add up to.
         class_weights: the weight of each class in :meth:`loss` [classes], or with the task
             multi_label of the samples that have each label [labels]; None: all alike.
         alike: whether a sample's outputs have the shape of its targets, but for axes of length 1.
@@ -69,6 +71,7 @@ class Task(NamedTuple):
     alike: bool = False
     on_test: tuple[str, ...] = ()
     class_weights: Tensor | None = None
+    of_mean: bool = False
 
     def shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The outputs in the shape in which measures and losses compare them with ``targets``."""

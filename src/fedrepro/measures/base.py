@@ -15,11 +15,12 @@ Series = list[tuple[float, float]]  # (round, value in printed units)
 Columns = Mapping[str, list[float]]
 Per = Literal["client", "round", "run"]
 # Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
-# weight; at the weight of 0, .1 .. 1 with the best mean accuracy, the same for all clients; at the
-# weight with the best accuracy on each client's own test samples; or as in SuPerFed's released code
+# weight; at the weight of 0, .1 .. 1 with the best mean accuracy, the same for all clients; at that
+# for the other half of the clients, so that no test sample chooses for itself; at the weight with
+# the best accuracy on each client's own test samples; or as in SuPerFed's released code
 # (discrepancies 23 and 24): accuracy at each client's own, all else the highest value over the
 # weights that any client chose.
-Mix = Literal["fixed", "best", "own", "released"]
+Mix = Literal["fixed", "best", "cross_fitted", "own", "released"]
 
 
 class Record(Protocol):
@@ -92,7 +93,7 @@ class Measure:
         If this is not overridden, it is what methods report under its name (docs/measures.md).
 
         Args:
-            outputs: of the model, before any softmax [n, outputs].
+            outputs: of the model, before any softmax [n, outputs]; [n] with the task binary.
             targets: the correct answers [n].
         """
         raise NotImplementedError

@@ -122,6 +122,14 @@ def mixed(columns: Columns, of: str, guide: str, mix: Mix) -> tuple[np.ndarray, 
     sizes = by_client("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
+    if mix == "cross_fitted":
+        half = np.arange(len(values)) % 2 == 0
+        if any(np.isnan(accuracy[those]).all() for those in (half, ~half)):
+            return np.full(len(values), np.nan), sizes  # nobody chooses for the others
+        by_half, by_others = (
+            np.nanmean(accuracy[those], axis=0).argmax() for those in (half, ~half)
+        )
+        return values[np.arange(len(values)), np.where(half, by_others, by_half)], sizes
     # A client without test samples has no accuracy, and does not take part in the choice.
     chosen = np.where(np.isnan(accuracy), -np.inf, accuracy).argmax(axis=1)
     if of == guide or mix == "own":

@@ -37,6 +37,7 @@ def data_of(
     """
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
+        **{key: dataset.meta[key] for key in ("clients_sha256",) if key in dataset.meta},
         # The part of meta.json, next to the arrays, that affects the numbers.
         "task": dataset.task,
         "classes": dataset.classes,

@@ -1,10 +1,10 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedrepro.config.targets import (
     ComputedTarget,
@@ -14,6 +14,7 @@ from fedrepro.config.targets import (
     TableTarget,
     Target,
 )
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
@@ -21,7 +22,7 @@ from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
-from fedrepro.report.pages.answers import cells_of_runs
+from fedrepro.report.pages.answers import CellUse, cells_of_runs
 from fedrepro.report.pages.claim import claim_page
 from fedrepro.report.pages.claims import ClaimView, claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
@@ -46,11 +47,14 @@ from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs
+from fedrepro.support import checksummed_json
 from fedrepro.support.errors import refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 
+MADE_BY = '<meta name="generator" content="fedrepro">'
+HEAD = 2000  # characters of a page that have it
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -127,8 +131,10 @@ def write_site(
             writer.bibliography(system)
     reference = reference_runs(workbench.root)
     own = cost.runs_with_cost(workbench)
-    left_over = _left_over(workbench.root, {*targets, *published.tables})
-    due = _without_page(workbench.root, targets.values(), own, written, left_over)
+    known = {key for each in SCALES for key in workbench.targets(each)}
+    left_over = _left_over(workbench.root, known | {*published.tables})
+    paged = [*own, *_no_longer_needed(workbench.root, {record.run for record in own})]
+    due = _without_page(workbench, published, targets.values(), paged, written)
     writer.runs([*reference, *due])
     by_table = answers_by_table(workbench, computed_tables, published)
     views = views_of(workbench, published, computed_tables)
@@ -155,45 +161,87 @@ def write_site(
     )  # fmt: skip
     start = renderer.write(Path("index.html"), "index.html.j2", content)
     for left in left_over:
-        say(f"fedrepro: {left}: of a table that no experiment file has now: remove it")
+        say(f"fedrepro: {left}: of something that no experiment file has now: remove it")
     sync_disk()
     return start
 
 
 def _left_over(root: Path, known: Collection[tuple[str, str]]) -> list[Path]:
-    """The pages of tables that were renamed or deleted: nothing links to them."""
-    computed = {(path.parent.name, path.stem) for path in root.glob("results/tables/*/*/*.json")}
-    pages = (SITE / system / f"{item}.html" for system, item in sorted(computed - {*known}))
+    """The pages of tables, figures and searches that were renamed or deleted.
+
+    A page in the folder of a paper may also be the reader's own.
+    """
+    made = {(path.parent.name, path.stem) for path in root.glob("results/tables/*/*/*.json")}
+    for system in {system for system, _ in {*known, *made}}:
+        for page in root.glob(f"{SITE}/{system}/*.html"):
+            with page.open(encoding="utf-8", errors="replace") as file:
+                if MADE_BY in file.read(HEAD):
+                    made.add((system, page.stem))
+    pages = (SITE / system / f"{item}.html" for system, item in sorted(made - {*known}))
     return [page for page in pages if (root / page).exists()]
 
 
-def _without_page(
-    root: Path,
-    targets: Iterable[Target],
-    own: Iterable[RunRecord],
-    written: Collection[RunKey],
-    left_over: Iterable[Path],
-) -> list[RunRecord]:
-    """This machine's runs whose pages are not made with their tables' pages, or link to none.
+def _no_longer_needed(root: Path, needed: Collection[RunKey]) -> list[RunRecord]:
+    """This machine's runs that have a page, and that nothing in the experiment files needs now."""
+    top = root / SITE / "runs"
+    names = (page.relative_to(top).with_suffix("") for page in top.glob("*/*/*/seed*.html"))
+    runs = [RunKey.parse(str(name)) for name in sorted(names) if name.name[4:].isdecimal()]
+    there = (run for run in runs if run not in needed and (root / run.manifest).exists())
+    return [read_run(root, run) for run in there]
 
-    Nor is a page that shows an earlier result of its run, whose manifest is beside it.
+
+def _without_page(
+    workbench: Workbench,
+    published: Published,
+    targets: Iterable[Target],
+    own: Sequence[RunRecord],
+    written: Collection[RunKey],
+) -> list[RunRecord]:
+    """This machine's runs whose pages are not made with their tables' pages.
+
+    Nor is a page that names other tables and cells than those that show its run now, or that shows
+    an earlier result of it, whose manifest is beside it.
     """
+    root = workbench.root
     many = {run for target in targets if len(target.runs) > MANY for run in target.runs}
     many.difference_update(written)
-    links = [f"{page.parent.name}/{page.name}" for page in left_over]
+    shown_in = _shown_in(workbench, published, {record.run for record in own})
 
     def is_due(run: RunRecord) -> bool:
         page = root / SITE / run.page
         try:
             shown = (page.with_suffix("") / MANIFEST).read_bytes()
             current = shown == (root / run.folder / MANIFEST).read_bytes()
+            current &= shown_in(run.run).mark in page.read_text(encoding="utf-8")
         except OSError:
             current = False
-        if run.run in many or not (current and page.exists()):
-            return True
-        return bool(links) and any(link in page.read_text(encoding="utf-8") for link in links)
+        return run.run in many or not current
 
     return [run for run in own if is_due(run)]
+
+
+class _ShownIn(NamedTuple):
+    """Where a run is shown: the pages of tables and figures, and cells of tables."""
+
+    pages: list[dict[str, str]]
+    cells: list[CellUse]
+
+    @property
+    def mark(self) -> str:
+        """It changes with what a run's page says of them, apart from numbers."""
+        cells = [
+            (use.place, use.address, use.metric.quantity.words, use.seeds, use.demo)
+            for use in self.cells
+        ]
+        return checksummed_json.digest_of([self.pages, cells])
+
+
+def _shown_in(
+    workbench: Workbench, published: Published, wanted: set[RunKey]
+) -> Callable[[RunKey], _ShownIn]:
+    pages = overview.tables_of_runs(workbench, published, wanted)
+    cells = cells_of_runs(workbench, published, wanted)
+    return lambda run: _ShownIn(pages.get(run, []), cells.get(run, []))
 
 
 class Writer:
@@ -278,8 +326,7 @@ class Writer:
         workbench = self.workbench
         partitions: dict[Path, SimpleNamespace | None] = {}
         wanted = {record.run for record in records}
-        uses = overview.tables_of_runs(workbench, self.published, wanted)
-        cells = cells_of_runs(workbench, self.published, wanted)
+        shown_in = _shown_in(workbench, self.published, wanted)
         for record in records:
             run, partition = record.run, None
             if setting := workbench.find_setting(run.setting):
@@ -293,11 +340,14 @@ class Writer:
                 need: read_run(workbench.root, source)
                 for need, source in inputs_of(workbench, run).items()
             }
-            needed, asked = uses.get(run, []), cells.get(run, [])
+            shown = shown_in(run)
             # Without it, a call that is killed between these files and their page is made good.
             (workbench.root / SITE / record.page).unlink(missing_ok=True)
             files = write_files(self.renderer, record)
-            content = run_page(record, partition, needed, asked, inputs, files, workbench.plugins)
+            content = {
+                **run_page(record, partition, *shown, inputs, files, workbench.plugins),
+                "mark": shown.mark,
+            }
             self.renderer.write(record.page, "run.html.j2", content)
 
     def claims(self, views: Sequence[ClaimView]) -> None:

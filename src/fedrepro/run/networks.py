@@ -182,7 +182,7 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
     if not whole or entry.weights or entry.family in OF_IDS:
         return dataset
     kinds: list[tuple[Any, Packing | None]] = [
-        (x.dtype, None),
+        *([] if entry.own else [(x.dtype, None)]),  # fedrepro's own take words of 32 bits
         (np.int64, None),
         (np.float32, None),
     ]
@@ -198,7 +198,7 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
                 module(*inputs, **named)
             except Exception:  # of any layer; `own_net` says so
                 continue
-            first = (kind, packing) == kinds[0]
+            first = (kind, packing) == (x.dtype, dataset.packing)
             return dataset if first else _stored_as(dataset, kind, packing)
     return dataset
 

@@ -7,8 +7,8 @@ they are current, whatever the times of their files, and a table, page or analys
 is made again.
 """
 
-import math
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.derived_files import changed_sources
-from fedrepro.run.results import seal_of_run
+from fedrepro.run.results import seal_of_run, seals_of
 from fedrepro.run.standing import prepared_differences, standing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import exit_on_user_error
@@ -37,7 +37,7 @@ from fedrepro.workflow.snakemake_patches import (
 UNRECORDED = "it is not recorded how the present one was made"
 REDEFINED = "it is of another definition in the experiment file, or of other code"
 DEFINITIONS = Path(".snakemake/fedrepro-definitions")
-OF_OTHERS = "a command has made it since, of other results than those that are there"
+OF_OTHERS = "it is of other results than those that are there"
 TABLES = Path("results/tables")
 
 Check = Callable[[Any], list[str]]  # an input function of a rule that finds no inputs
@@ -83,8 +83,8 @@ class RerunChecks:
     def unrecorded(self, output: str) -> Check:
         """The check that Snakemake has a record of an output, such as ``results/{study}.json``.
 
-        The record must be of the definition that the file is of, if it is known; and a file that a
-        command has made since, of the runs that are there.
+        The record must be of the definition that the file is of, if it is known; and the file of
+        the runs that are there, whatever their times: a result may have been copied with its own.
         """
 
         def check(wildcards: Any) -> list[str]:
@@ -96,7 +96,7 @@ class RerunChecks:
                     why = UNRECORDED
                 elif noted is not None and not was_recorded_with(record, noted):
                     why = REDEFINED
-                elif path.stat().st_mtime > record.get("endtime", math.inf) and _has_others(path):
+                elif _has_others(path):
                     why = OF_OTHERS
             return self._forced(path, why)
 
@@ -118,21 +118,36 @@ class RerunChecks:
 def _has_others(path: Path) -> bool:
     """Return True for a file of results that were replaced, and for a table that lacks some."""
     with suppress(OSError, ValueError):
-        content, seal_of = checksummed_json.parsed(path), partial(seal_of_run, Path())
+        is_page = path.suffix == ".html"
+        content = _note_on(path) if is_page else checksummed_json.parsed(path)
+        seal_of = partial(seal_of_run, Path())
         made_since = (name for name in content.get("lacks", ()) if seal_of(RunKey.parse(name)))
         return any(changed_sources(content, seal_of)) or any(made_since)
     return False
 
 
-def note_definition(root: Path, output: Path, definition: str) -> None:
-    """Note of which definition a command has made a page, for the workflow's next call.
+def note_definition(root: Path, output: Path, definition: str, runs: Iterable[RunKey] = ()) -> None:
+    """Note of which definition and runs a command has made a page, for the workflow's next call.
 
     Snakemake records the definition that it read when it started. If the experiment file has been
     edited since, or the command was given by hand, the file may be of another one.
+
+    Args:
+        runs: those that it shows, of which no file of results says so.
     """
     if (root / DEFINITIONS.parent).is_dir():
+        note = {"definition": definition, "of": seals_of(root, runs)}
         with write_atomically(root / DEFINITIONS / output) as temporary:
-            temporary.write_text(definition, encoding="utf-8")
+            temporary.write_text(json.dumps(note), encoding="utf-8")
+
+
+def _note_on(output: Path) -> dict[str, Any]:
+    text = (DEFINITIONS / output).read_text(encoding="utf-8")
+    with suppress(ValueError):
+        note: Any = json.loads(text)
+        if isinstance(note, dict):
+            return note
+    return {"definition": text}  # by an earlier version
 
 
 def noted_definition(output: Path) -> str | None:
@@ -141,7 +156,7 @@ def noted_definition(output: Path) -> str | None:
         if output.is_relative_to(TABLES):
             known: str | None = checksummed_json.parsed(output).get("definition")
             return known
-        return (DEFINITIONS / output).read_text(encoding="utf-8")
+        return str(_note_on(output)["definition"])
     return None
 
 

@@ -1,6 +1,7 @@
 """How settings of scale compact differ from the papers': from both, and never by hand."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,34 @@ def test_what_the_paper_tunes_and_no_search_has_is_said() -> None:
     rate = {"optimizer.lr", "optimizer.weight_decay"}
     assert left("aaggff/compact-silos") == {*rate, "lr_decay", "afl.lr"}
     assert left("aaggff/compact-searched-silos") == {"lr_decay"}
+
+
+def test_where_a_paper_prints_the_best_of_several_all_are_named() -> None:
+    bench = load(ROOT)
+    name = "ima/compact-searched-shards2"
+    mine = {each.key: each for each in of_setting(bench, name, ["fedprox", "fedavg"], 1)}
+    assert re.findall(r"[\d.]+", mine["fedprox: mu"].there) == ["0.1", "0.01", "0.001"]
+    assert mine["fedprox: mu"].here == 0.001
+
+
+def test_a_generator_s_steps_are_its_own_and_not_its_critic_s() -> None:
+    bench = load(ROOT)
+    mine = {each.key: each for each in of_setting(bench, "fedgo/compact-dir0.1", ["fedgo"], 1)}
+    critic = mine["wgan_gp: critic_steps"]
+    steps = mine["generator: steps in all"]
+    assert (steps.here, critic.here) == (1008, 3)  # 3,024 of the critic
+    assert steps.there == pytest.approx(100_000, rel=0.01)  # Appendix E.2
+    untrained = of_setting(bench, "fedgo/compact-dir0.1-gan0", ["fedgo"], 1)
+    steps = next(each for each in untrained if each.key == "generator: steps in all")
+    assert (steps.there, steps.here) == (0, 0)
+
+
+def test_who_judges_a_synthetic_set_is_compared() -> None:
+    bench = load(ROOT)
+    name = "fedevg/compact-searched-100-1.0"
+    mine = {each.key: each for each in of_setting(bench, name, ["fedevg"], 1)}
+    judges = {key: each.kept for key, each in mine.items() if key.startswith("judge")}
+    assert len(judges) == 4 and not judges["judge of the synthetic set: network"]
 
 
 def test_a_setting_that_a_search_selects_for_counts_as_searched() -> None:

@@ -192,3 +192,27 @@ def test_what_is_counted_has_no_tally_of_tests() -> None:
     about = (Word.HOLDS, "", None, (Comparison(Single.LEADS, test),) * 2)
     assert Finding(*about, counted=True).tally == ""
     assert Finding(*about).tally == "2 of 2 comparisons lead"
+
+
+def named_without(made: Finding) -> list[str]:
+    """The rivals without whom, as it says, its mean lead would not be decided."""
+    return re.findall(r"Without (\w+),", made.why)
+
+
+def test_a_mean_lead_that_rests_on_one_rival_names_it() -> None:
+    mean = claim(quantifier="more")
+    close = [side(f"close{number}", 60.0, 0.5 + number) for number in range(3)]
+    made = found(*((OURS, rival) for rival in (*close, FIRST)), asked=mean)
+    assert (made.word, named_without(made)) == (Word.HOLDS, ["first"])
+    assert "+0.00 [" in made.why
+    two = found(*((OURS, rival) for rival in (*close, FIRST, side("second", 51.0))), asked=mean)
+    assert (two.word, named_without(two)) == (Word.HOLDS, [])  # without either the other is left
+    behind = found(*((OURS, rival) for rival in (*close, side("ahead", 70.0))), asked=mean)
+    assert (behind.word, named_without(behind)) == (Word.DOES_NOT_HOLD, ["ahead"])
+
+
+def test_a_claim_about_every_rival_rests_on_each_of_them() -> None:
+    close, wide = side("close", 59.0, 0.2), side("wide", 58.0, 4.0)
+    assert named_without(found((OURS, FIRST), (OURS, close))) == []  # all are led
+    open_ = found((OURS, FIRST), (OURS, wide))
+    assert (open_.word, named_without(open_)) == (Word.LEADS_ON_AVERAGE, ["first"])

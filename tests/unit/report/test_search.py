@@ -8,7 +8,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.cells.search import MethodSearch, as_far_as_it_went, compute, select
+from fedrepro.report.cells.search import MethodSearch, as_far_as_it_went, at_an_end, compute, select
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.papers import published
 from support.report_world import copy_inputs, write_run
@@ -197,6 +197,13 @@ def test_of_equally_small_values_the_best_is_selected(tmp_path: Path) -> None:
     assert one.selected == one.best is not None
     chosen = one.tried[one.selected].candidate.values
     assert chosen == {"optimizer.lr": 0.03, "mu": 0.1}
+
+
+@pytest.mark.parametrize(("mu", "told"), [(0.0, 1), (0.1, 0), (1.0, 1), (0.5, 0)])
+def test_a_value_in_use_at_an_end_of_its_grid_is_told(tmp_path: Path, mu: float, told: int) -> None:
+    bench = load(settle(tmp_path, methods={"fedprox": {"mu": mu}}))
+    said = [*at_an_end(bench, bench.search("own", "grid", "demo"))]
+    assert len(said) == told and all("mu" in each and f"{mu:g}" in each for each in said)
 
 
 def test_of_a_method_s_own_grid_the_best_is_selected(tmp_path: Path) -> None:

@@ -309,7 +309,9 @@ def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
     assert "12.34" in page(bench, "mine/table_1.html")
 
 
-def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) -> None:
+def test_a_page_of_a_table_that_no_file_has_any_more_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be published with the others. What nobody computed here is someone's own page."""
     for item in ("known", "renamed", "without_page"):
         file = tmp_path / f"results/tables/demo/mine/{item}.json"
@@ -319,8 +321,12 @@ def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) ->
         page = tmp_path / f"reports/site/mine/{item}.html"
         page.parent.mkdir(parents=True, exist_ok=True)
         page.touch()
+    figure = tmp_path / "reports/site/mine/old_figure.html"
+    figure.write_text(f"<head>{site.MADE_BY}</head>")
     left_over = site._left_over(tmp_path, {("mine", "known"), ("yours", "renamed")})
-    assert left_over == [Path("reports/site/mine/renamed.html")]
+    assert left_over == [
+        Path(f"reports/site/mine/{name}.html") for name in ("old_figure", "renamed")
+    ]
     runs: Any = [
         SimpleNamespace(run=n, page=Path(f"runs/{n}.html"), folder=Path(f"results/runs/{n}"))
         for n in range(4)
@@ -330,8 +336,13 @@ def test_a_page_of_a_table_that_no_file_has_any_more_is_named(tmp_path: Path) ->
         for folder, what in ((page.with_suffix(""), 0), (tmp_path / run.folder, run.run == 1)):
             folder.mkdir(parents=True)
             (folder / "manifest.json").write_text(f'{{"rounds_done": {int(what)}}}')
-        page.write_text(f'<a href="../mine/{named}.html#row-1">')
-    due = site._without_page(tmp_path, [], runs, set(), left_over)
-    # Without a page, with one of an earlier result, and with a link to the one that is removed.
+        mark = site._ShownIn([{"page": f"mine/{named}.html", "label": "Known"}], []).mark
+        page.write_text(f"<!-- shown in {mark} -->")
+    pages = {run.run: [{"page": "mine/known.html", "label": "Known"}] for run in runs}
+    monkeypatch.setattr(site.overview, "tables_of_runs", lambda *_: pages)
+    monkeypatch.setattr(site, "cells_of_runs", lambda *_: {})
+    bench: Any = SimpleNamespace(root=tmp_path)
+    published: Any = None
+    # Without a page, with one of an earlier result, and with one that names another table.
+    due = site._without_page(bench, published, [], runs, set())
     assert due == runs[:3]
-    assert site._without_page(tmp_path, [], runs, set(), []) == runs[:2]

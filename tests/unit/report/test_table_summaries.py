@@ -20,6 +20,7 @@ from fedrepro.report.cells.cell import (
     TableCell,
     TableColumn,
     TableRow,
+    kinds_of_machine,
 )
 from fedrepro.report.pages import overview
 from fedrepro.report.pages import table as page
@@ -115,16 +116,16 @@ def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
         return cell(result=result_of(runs=runs))
 
     one, two = "torch 2.1, numpy 2, x86_64, cpu a", "torch 2.1, numpy 1, x86_64, cpu b"
-    assert page._mixed([of(one, one), of(one)]) == []
-    assert page._mixed([of(one), of("")]) == []
-    assert page._mixed([of(one), of(two, value=None)]) == []
-    assert page._mixed([of(one, two)]) == page._mixed([of(one), of(two)]) == [
+    assert kinds_of_machine([of(one, one), of(one)]) == []
+    assert kinds_of_machine([of(one), of("")]) == []
+    assert kinds_of_machine([of(one), of(two, value=None)]) == []
+    assert kinds_of_machine([of(one, two)]) == kinds_of_machine([of(one), of(two)]) == [
         "numpy 1, cpu b", "numpy 2, cpu a"
     ]  # fmt: skip
     rival = replace(result_of(runs=(run_of(made_on=one), run_of(method="x", made_on=two))))
-    assert page._mixed([cell(result=rival)]) == []  # of the chosen method only
+    assert kinds_of_machine([cell(result=rival)]) == []  # of the chosen method only
     demo = cell(result=of(one).result, demo=of(two).result)
-    assert len(page._mixed([demo])) == 2
+    assert len(kinds_of_machine([demo])) == 2
 
 
 def test_each_run_of_another_class_counts_once() -> None:

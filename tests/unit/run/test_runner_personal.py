@@ -208,6 +208,16 @@ def test_the_best_common_mixture() -> None:
     np.testing.assert_array_equal(at_mix("ece", "best")[0], [0.1, 0.4, np.nan])
 
 
+def test_each_half_of_the_clients_has_the_mixture_that_is_best_for_the_other() -> None:
+    """Of the first and third client at most one has samples, so that each half is one client."""
+    accuracy, _ = at_mix("accuracy", "cross_fitted")
+    first, second = (np.array(MIXTURES["accuracy"]).reshape(-1, 3)[place] for place in (0, 1))
+    expected = [first[second.argmax()], second[first.argmax()], np.nan]
+    np.testing.assert_array_equal(accuracy, expected)
+    alone = {name: values[:3] for name, values in MIXTURES.items()}
+    assert np.isnan(at_mix("accuracy", "cross_fitted", alone)[0]).all()  # nobody else chooses
+
+
 def test_the_released_mixture() -> None:
     """Item 23: each client's best. Item 24: all else at the worst of what any client chose."""
     np.testing.assert_array_equal(at_mix("accuracy", "released")[0], [0.9, 0.8, np.nan])

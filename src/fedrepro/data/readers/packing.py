@@ -1,4 +1,7 @@
-"""Several inputs of a sample in one array: packed to be stored, taken apart for the model."""
+"""Inputs of a sample in one array: packed to be stored, taken apart for the model.
+
+They are several, or truth values alone, which no array of a data set is stored as.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +23,7 @@ Shape = tuple[int, ...]
 Shapes = Shape | tuple[Shape, ...] | dict[str, Shape]  # of one input, a tuple of them, or a dict
 # [n, columns] -> a forward pass's positional arguments, and those by name
 Arguments = Callable[["Tensor"], tuple[Sequence[Any], Mapping[str, Any]]]
+ALONE = ""  # the name of an input that is the only one
 LARGEST = 2**24  # whole numbers up to it are exact in float32
 
 
@@ -27,7 +31,7 @@ class Part(NamedTuple):
     """One of the inputs.
 
     Attributes:
-        name: its key in a dict of inputs, its place in a tuple.
+        name: its key in a dict of inputs, its place in a tuple, :data:`ALONE`.
         kind: "fractions", "whole" or "bool".
     """
 
@@ -36,7 +40,7 @@ class Part(NamedTuple):
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.name} {[*self.shape]} of {self.kind}"
+        return f"{self.name} {[*self.shape]} of {self.kind}".strip()
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Packing:
 
     def _together(self, values: Sequence[Any]) -> Any:
         """A value for each input as a dict by name, or as a tuple where inputs have places."""
+        if self.parts[0].name == ALONE:
+            return values[0]
         if isinstance(self.parts[0].name, int):
             return tuple(values)
         return {part.name: value for part, value in zip(self.parts, values, strict=True)}
@@ -89,6 +95,8 @@ class Packing:
         Returns:
             An array [n, columns] -> positional arguments and arguments by name.
         """
+        if self.parts[0].name == ALONE:
+            return lambda x: ((self.apart(x),), {})
         names = self._together([None for _ in self.parts])
         positions, by_name = ((), names) if isinstance(names, dict) else (names, {})
         try:

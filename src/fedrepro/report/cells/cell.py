@@ -5,7 +5,7 @@ scale compact the small one; runs of this machine, or else reference results in 
 may carry a verdict; ``demo`` comes from the smaller demo setting and never does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -293,3 +293,18 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
         UserError: if the file is damaged, or was made from other results than there are now.
     """
     return read_as(ComputedTable, root, target.path)
+
+
+def kinds_of_machine(cells: Iterable[TableCell]) -> list[str]:
+    """The packages and machines of the numbers, as far as they differ; [] if all are alike."""
+    places = {
+        tuple(run.made_on.split(", "))
+        for cell in cells
+        for result in cell.results
+        for run in result.runs_of_the_chosen
+        if run.value is not None and run.made_on
+    }
+    if len(places) < 2:
+        return []
+    same = set.intersection(*map(set, places))
+    return sorted(", ".join(fact for fact in place if fact not in same) for place in places)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable, TableCell, kinds_of_machine
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.cells.tables import rounds_of_both
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -61,13 +61,14 @@ def judge_compact(
     both = [cells[place] for place in judged]
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
+    cells_of_both = [computed.cells[place] for place in judged] if computed else []
     if finding.word == Word.NOT_COMPUTED and computed is not None:
-        cells_of_both = (computed.cells[place] for place in judged)
         stale = {run.stale for cell in cells_of_both for run in cell.result.runs if run.stale}
         finding = replace(
             finding, why=f"Its small runs do not count: {min(stale)}." if stale else ""
         )
-    return replace(finding, item=test.table, unit=unit, runs=runs)
+    machines = kinds_of_machine(cells_of_both)
+    return replace(finding, item=test.table, unit=unit, runs=runs, machines=machines)
 
 
 def _label(table: Table, place: int) -> str:

@@ -26,6 +26,14 @@ Values = dict[str, Any]
 # What a scheme has besides its kind of heterogeneity.
 SIZES = ("scheme", "clients", "server", "validation", "within", "share")
 
+# What the classifiers have that are trained on a synthetic set and on real samples.
+JUDGE = {
+    "model": "network",
+    "epochs": "most epochs",
+    "batch_size": "mini-batch",
+    "lr": "learning rate",
+}
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -85,7 +93,8 @@ def of_setting(
     for method in dict.fromkeys(methods):
         if method == CENTRAL:
             continue
-        printed, ours = (_of_method(workbench, which, method, seed) for which in (there, here))
+        ours = _of_method(workbench, here, method, seed)
+        printed = _of_best(workbench, there, _tried_with(workbench, there.name, method), seed)
         for key in ours:
             # The paper may have no such method with this data set. A variant must not hide another.
             if key in printed and (key not in differences or differences[key].kept):
@@ -274,6 +283,11 @@ def _of(workbench: Workbench, setting: Setting) -> Values:
         "label noise": f"{setting.noise.kind} {setting.noise.rate}" if setting.noise else None,
         "augmentation": setting.augment,
     }
+    if setting.evaluator:
+        values |= {
+            f"judge of the synthetic set: {words}": getattr(setting.evaluator, key)
+            for key, words in JUDGE.items()
+        }
     return values
 
 
@@ -286,13 +300,47 @@ def _of_method(workbench: Workbench, setting: Setting, method: str, seed: int) -
     return _of_spec(workbench, spec)
 
 
-def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
+def _tried_with(workbench: Workbench, setting: str, method: str) -> list[str]:
+    """The methods of a cell of the paper's tables that prints the best of several, or the one."""
+    system = setting.partition("/")[0]
+    cells = (
+        cell
+        for item in workbench.experiments[system].tables
+        for cell in workbench.table(system, item, "paper").cells
+    )
+    return next(
+        (
+            list(cell.methods)
+            for cell in cells
+            if cell.setting == setting and method in cell.methods
+        ),
+        [method],
+    )
+
+
+def _of_best(workbench: Workbench, setting: Setting, methods: list[str], seed: int) -> Values:
+    """The hyperparameters of methods of which a paper prints the best: of some keys several."""
+    each = [_of_method(workbench, setting, method, seed) for method in methods]
+    tried = {key: list(dict.fromkeys(values.get(key) for values in each)) for key in each[0]}
+    return {
+        key: values[0] if len(values) == 1 else f"best of {', '.join(map(_shown, values))}"
+        for key, values in tried.items()
+    }
+
+
+def _hyperparameters(workbench: Workbench, spec: RunSpec) -> Values:
+    """The hyperparameters of a run's method, wrappers and server optimizer, with the defaults."""
     values: Values = {}
     for part in Composition.parse(spec.composition).parts:
         base = part.name
         defaults = defaults_of(base, workbench.plugins, part.released)
         hyperparameters = {**defaults, **spec.hyperparameters[base]}
         values |= {f"{base}: {key}": value for key, value in hyperparameters.items()}
+    return values
+
+
+def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
+    values = _hyperparameters(workbench, spec)
     for need, source in spec.inputs.items():
         if isinstance(source, RunSpec):
             inner = _of(workbench, source.setting)
@@ -301,8 +349,11 @@ def _of_spec(workbench: Workbench, spec: RunSpec) -> Values:
             values |= {f"{need}: {key}": inner[key] for key in keys if inner.get(key) is not None}
             values[f"{need}: epochs in all"] = source.setting.rounds * source.setting.epochs
             if "local steps in a round" in inner:
+                own = _hyperparameters(workbench, source)
+                # A generator takes a step after so many of its critic's.
+                critic = next((own[key] for key in own if key.endswith(": critic_steps")), None)
                 steps = source.setting.rounds * inner["local steps in a round"]
-                values[f"{need}: steps in all"] = _rounded(steps)
+                values[f"{need}: steps in all"] = steps // critic if critic else _rounded(steps)
             further = _of_spec(workbench, source)
             values |= {key: value for key, value in further.items() if key not in values}
         elif isinstance(source, ArtifactFromData):

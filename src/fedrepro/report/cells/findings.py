@@ -16,10 +16,13 @@ from fedrepro.report.papers.leads import (
     Single,
     Word,
     judge_leads,
+    overall_of,
 )
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import Unit
 from fedrepro.report.papers.verdict import SLACK, TWINS
+from fedrepro.support.numbers import with_interval
+from fedrepro.support.printing import decimals_for
 
 MOST_RIVALS = 3  # names in a verdict
 Runs = frozenset[tuple[str, tuple[str, ...]]]  # by setting and methods
@@ -83,6 +86,7 @@ class Finding(Judged):
         diverged: how many runs of its cells diverged; ``why`` names them.
         twins: comparisons that are left out, as no seed separates them from another one.
         impossible: comparisons that are left out, as a side's runs cannot have the measure.
+        machines: the kinds of machine and package of its runs, if there are several.
     """
 
     by: float = 0.0
@@ -95,6 +99,7 @@ class Finding(Judged):
     diverged: int = 0
     twins: Sequence[Pair | CompactPair] = ()
     impossible: Sequence[Pair | CompactPair] = ()
+    machines: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -171,15 +176,47 @@ def finding_of(
         why = f"{judged.why} The amount belongs to the paper's data and network, and is not tested."
         judged = replace(judged, why=why.strip())
     diverged = {side.name: side.diverged for both in sides for side in both if side.diverged}
+    rivals = [pair.rival for pair in pairs]
+    said = (
+        judged.why,
+        diverged_in_words(diverged).strip(),
+        _resting_on(judged, leads, rivals, rule),
+    )
     compared = zip(judged.comparisons, pairs, means, strict=True)
     about = {
         "comparisons": tuple(replace(row, pair=pair, means=both) for row, pair, both in compared),
-        "why": (judged.why + diverged_in_words(diverged)).strip(),
+        "why": " ".join(filter(None, said)),
     }
     return Finding(
         **vars(judged) | about, by=rule.by, margin=margin, twins=twins, impossible=impossible,
         diverged=sum(map(len, diverged.values())),
     )  # fmt: skip
+
+
+def _resting_on(
+    judged: Judged, leads: Sequence[Mapping[int, float]], rivals: Sequence[str], rule: Rule
+) -> str:
+    """Say without which rival the mean lead would no longer be decided, or ""."""
+    overall = judged.overall
+    if judged.word in (Word.UNDECIDED, Word.NOT_COMPUTED) or overall is None:
+        return ""
+    if not rule.is_of_the_mean and judged.word != Word.LEADS_ON_AVERAGE:
+        return ""  # each comparison is decided by itself
+    said = []
+    for rival in dict.fromkeys(rivals):
+        others = [
+            lead for lead, other in zip(leads, rivals, strict=True) if other != rival and lead
+        ]
+        rest = overall_of(others, rule.by)
+        if rest is None or (rest.is_above(rule.by), rest.is_below(rule.by)) == (
+            overall.is_above(rule.by),
+            overall.is_below(rule.by),
+        ):
+            continue
+        digits = decimals_for([overall.lead, rest.lead])
+        lead = with_interval(rest.lead, rest.interval, f"{{:+.{digits}f}}".format)
+        said.append(f"Without {rival}, the mean lead is {lead}.")
+    return " ".join(said)
 
 
 def _distinct(

@@ -40,6 +40,7 @@ class Match:
         wrapper: the wrapper that the row puts around all methods.
         quantity: of a method of the reader's own.
         judged: whether a number needs the evaluation of a synthetic set.
+        earlier_rule: whether its setting was chosen by a rule that has been replaced.
     """
 
     system: str
@@ -53,6 +54,7 @@ class Match:
     judged: bool
     summary: Summary
     seeds: tuple[int, ...]
+    earlier_rule: bool = False
 
     @property
     def title(self) -> str:
@@ -79,6 +81,7 @@ def matches_of(workbench: Workbench) -> list[Match]:
             table.metric_of(row).analysis is not None,
             table.summary,
             _seeds(workbench, system, table),
+            table.earlier_rule,
         )
         for system, experiment in workbench.experiments.items()
         for item, table in experiment.compact.items()

@@ -7,9 +7,10 @@ is shown for comparison: selecting it would be invalid, as its score is biased u
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
+from typing import Any
 
 from fedrepro.config.searches import Candidate, is_number
 from fedrepro.config.targets import SearchTarget, Trial
@@ -148,10 +149,31 @@ def _smallest(
     return min(near, key=lambda place: (sizes[place], place != best))
 
 
+def at_an_end(workbench: Workbench, target: SearchTarget) -> Iterator[str]:
+    """The values in use that are the least or the largest of a method's own grid, in words.
+
+    Another might be better still: unlike that of a setting's keys, such a grid does not go on.
+    """
+    for trial in target.trials:
+        own = _own_values(workbench, target, trial) or {}
+        for key, grid in trial.searched.grid.items():
+            numbers: list[Any] = [value for value in grid if is_number(value)]
+            ends = {min(numbers), max(numbers)} if len(numbers) == len(grid) > 1 else set[Any]()
+            if own.get(key) in ends:
+                label = trial.searched.label or trial.searched.method
+                yield f"{label}, {key} {own[key]:g}"
+
+
+def _own_values(workbench: Workbench, target: SearchTarget, trial: Trial) -> dict[str, Any] | None:
+    """The searched keys' values in the searched setting, if it has one of each."""
+    experiment = workbench.experiments[target.system]
+    unpublished = trial.searched.model_copy(update={"published": {}})
+    return experiment.choice(target.search, unpublished)
+
+
 def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | None:
     """The candidate with the values that the searched setting has."""
-    experiment, searched = workbench.experiments[target.system], trial.searched
-    own = experiment.choice(target.search, searched.model_copy(update={"published": {}}))
+    own = _own_values(workbench, target, trial)
     values = [candidate.values for candidate in trial.candidates]
     return values.index(own) if own in values else None
 

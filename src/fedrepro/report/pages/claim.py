@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.search import at_an_end
 from fedrepro.report.pages.claims import ClaimView
 from fedrepro.report.pages.footer import repository
 from fedrepro.report.papers.published import System
@@ -28,9 +29,13 @@ def claim_page(
     runs = _runs(workbench, view)
     settings = {run.setting for run in runs}
     searches = [
-        (f"{claim.system}/{item}.html", search.title)
+        SimpleNamespace(
+            page=f"{claim.system}/{item}.html",
+            title=search.title,
+            at_an_end=[*at_an_end(workbench, workbench.search(claim.system, item, "compact"))],
+        )
         for item, search in (experiment.compact_search if experiment else {}).items()
-        if f"{claim.system}/{search.setting}" in settings
+        if settings & {f"{claim.system}/{name}" for name in (search.setting, *search.selects_for)}
     ]
     first = next(iter(runs), None)
     address = repository()

@@ -220,6 +220,7 @@ def _match_as_json(played: PlayedMatch) -> dict[str, Any]:
         "group": match.group,
         "match": match.title,
         "setting": match.setting,
+        "earlier_rule": match.earlier_rule,
         "metric": match.quantity.words,
         "higher_is_better": match.quantity.higher_is_better,
         "seeds": list(played.seeds),

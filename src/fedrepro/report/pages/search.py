@@ -56,7 +56,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
 def _rows(search: MethodSearch, *, small: bool) -> list[SimpleNamespace]:
     """The choices, of which ``tried`` is None until it is known."""
     in_grid = len(search.tried) == _size_of_grid(search)
-    waiting = f"{search.waiting} of {len(search.tried)} candidates have not run yet"
+    waiting = f"{search.waiting} of {len(search.tried)} candidates lack a seed"
     same = search.selected is not None and search.selected == search.published
     notes = [waiting] * bool(search.waiting) + ["the published choice"] * same
     used = "" if search.selected in (None, search.in_use) else "not the selected one"

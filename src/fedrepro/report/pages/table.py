@@ -11,7 +11,7 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
-from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow
+from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow, kinds_of_machine
 from fedrepro.report.cells.coverage import count_of, first_answers
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.row_best import Best, best_of_rows
@@ -53,7 +53,7 @@ def table_page(
         "rule": system and {"spread": system.spread, "most_seeds": MOST, "twins": TWINS["percent"]},
         "tested": _tested(table.cells),
         "other_arithmetic": _other_arithmetic(table),
-        "mixed": _mixed(table.cells),
+        "mixed": kinds_of_machine(table.cells),
         "seeds": {
             scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
         },
@@ -123,21 +123,6 @@ def _stages(
 
 def _cells(table: ComputedTable, row: int) -> tuple[TableCell, ...]:
     return tuple(cell for cell in table.cells if cell.row == row)
-
-
-def _mixed(cells: Iterable[TableCell]) -> list[str]:
-    """The packages and machines of the numbers, as far as they differ; [] if all are alike."""
-    places = {
-        tuple(run.made_on.split(", "))
-        for cell in cells
-        for result in cell.results
-        for run in result.runs_of_the_chosen
-        if run.value is not None and run.made_on
-    }
-    if len(places) < 2:
-        return []
-    same = set.intersection(*map(set, places))
-    return sorted(", ".join(fact for fact in place if fact not in same) for place in places)
 
 
 def _other_arithmetic(table: ComputedTable) -> dict[str, int]:

@@ -316,7 +316,7 @@ def judge_leads(
     lost = Diverged(*map(sum, zip(*diverged, strict=True)))
     tests = tuple(PairedTest.of([*by.values()], rule.behind) if by else None for by in leads)
     comparisons = rule.comparisons(tests, diverged)
-    overall = _overall([by for by in leads if by], rule.by)
+    overall = overall_of([by for by in leads if by], rule.by)
     word = rule.word(comparisons, overall, lost)
     needs = ""
     if not any(tests):
@@ -343,7 +343,8 @@ def holm(ps: Sequence[float], of: int) -> list[float]:
     return adjusted
 
 
-def _overall(leads: Sequence[Mapping[int, float]], by: float) -> PairedTest | None:
+def overall_of(leads: Sequence[Mapping[int, float]], by: float) -> PairedTest | None:
+    """Test the mean over comparisons, on the seeds that they share; None if they share none."""
     seeds = sorted(set.intersection(*({*lead} for lead in leads))) if leads else []
     means = [math.fsum(lead[seed] for lead in leads) / len(leads) for seed in seeds]
     return PairedTest.of(means, by) if means else None

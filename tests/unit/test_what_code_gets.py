@@ -1,0 +1,275 @@
+"""What a user's model, loss and measure get is what PyTorch gives them, and numbers follow."""
+
+import copy
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional
+
+import fedrepro as fr
+from support.refusals import refused
+
+DRAWS = np.random.default_rng(0)
+CLASSES = np.arange(30) % 3
+ONE_HOT = np.eye(3, dtype="float32")[CLASSES]
+
+
+class Hashed(nn.Module):
+    """A hash embedding: its products need 64 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.last = nn.Embedding(16, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.rows(x * 48271 % 2147483647 % 16).mean(1))  # type: ignore[no-any-return]
+
+
+class Inverted(nn.Module):
+    """Of truth values ``~x`` is true where they are false; of whole numbers it is below 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last((~x).float())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("given_as", ["alone", "in a dict", "in a tuple"])
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (Hashed, DRAWS.integers(0, 2_000_000, (30, 5))),
+        (Inverted, DRAWS.random((30, 5)) > 0.5),
+        (lambda: nn.Linear(5, 3), DRAWS.random((30, 5)).astype("float32")),
+    ],
+)
+def test_a_step_is_that_of_a_loop_in_pytorch(model: Any, x: Any, given_as: str) -> None:
+    torch.manual_seed(0)
+    net: nn.Module = model()
+    plain = copy.deepcopy(net)
+    functional.cross_entropy(plain(torch.as_tensor(x)), torch.as_tensor(CLASSES)).backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD(plain.parameters(), 0.1).step()
+    name = "input" if isinstance(net, nn.Linear) else "x"
+    inputs = {"alone": x, "in a dict": {name: x}, "in a tuple": (x,)}[given_as]
+    run = fr.train(
+        "fedavg", net, [(inputs, CLASSES)], rounds=1, weights="keep", lr=0.1, batch_size=30,
+        test=(inputs, CLASSES),
+    )  # fmt: skip
+    for one, other in zip(run.model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_features_of_truth_values_are_0_and_1_to_a_model_that_takes_fractions() -> None:
+    x = DRAWS.random((30, 5)) > 0.5
+    runs = [
+        fr.train("fedavg", "logistic", [(each, CLASSES)], rounds=2, test=(each, CLASSES))
+        for each in (x, x.astype("float32"))
+    ]
+    assert runs[0].rounds.equals(runs[1].rounds)
+
+
+LOSSES = {
+    "ignores": nn.CrossEntropyLoss(ignore_index=1),
+    "weighs": nn.CrossEntropyLoss(weight=torch.tensor([0.1, 10.0, 1.0])),
+    "means": lambda outputs, y: functional.cross_entropy(outputs[y < 2], y[y < 2]),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_a_loss_with_a_mean_of_its_own_is_scored_on_all_samples(loss: Any) -> None:
+    """In any order, and whatever chunks a test set or clients are scored in."""
+    y = np.repeat([0, 1, 2], [500, 700, 500])
+    x = (np.eye(3)[y] + 0.5 * DRAWS.normal(size=(1700, 3))).astype("float32")
+    torch.manual_seed(0)
+    net = nn.Linear(3, 3)
+    for rows in (np.arange(1700), DRAWS.permutation(1700)):
+        run = fr.train(
+            "fedavg", net, [(ONE_HOT, CLASSES)], rounds=1, test=(x[rows], y[rows]),
+            weights="keep", loss=loss,
+        )  # fmt: skip
+        with torch.no_grad():
+            wanted = float(loss(run.model(torch.as_tensor(x[rows])), torch.as_tensor(y[rows])))
+        assert run.rounds["test_loss"].iloc[-1] == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_each_client_s_loss_is_of_its_own_samples(own: bool) -> None:
+    """Whether clients have one model, and are scored together, or one each."""
+    loss, noisy = LOSSES["ignores"], ONE_HOT + DRAWS.normal(size=(30, 3)).astype("float32")
+    clients = [(noisy[:n], CLASSES[:n]) for n in (10, 20, 30)]
+    method = "ditto" if own else "fedavg"
+    keys = {"rounds": 1, "test_fraction": 0.5, "seed": 3}
+    run = fr.train(method, "logistic", clients, loss=loss, **keys)
+    each = nn.CrossEntropyLoss(ignore_index=1, reduction="none")
+    seen: list[float] = []
+
+    def kept(outputs: Any, targets: Any) -> float:
+        values = each(torch.as_tensor(outputs), torch.as_tensor(targets))
+        seen.append(float(values.sum() / (torch.as_tensor(targets) != 1).sum()))
+        return seen[-1]
+
+    again = fr.train(method, "logistic", clients, loss=loss, measures=kept, **keys)
+    assert run.clients["loss"].equals(again.clients["loss"])
+    assert again.clients["loss"].to_numpy() == pytest.approx(again.clients["kept"].to_numpy())
+
+
+def test_a_measure_of_two_classes_gets_outputs_in_the_shape_of_its_targets() -> None:
+    x = DRAWS.normal(size=(200, 3)).astype("float32")
+    y = (x[:, 0] > 0.3).astype(int)
+    shapes = []
+
+    def right(outputs: Any, targets: Any) -> float:
+        shapes.append((outputs.shape, targets.shape))
+        return float(((outputs > 0) == targets).mean())
+
+    run = fr.train("fedavg", "logistic", [(x, y)], rounds=2, task="binary", measures=right)
+    end = run.rounds.iloc[-1]
+    assert end["test_right"] == pytest.approx(end["test_accuracy"])
+    assert all(one == other for one, other in shapes)
+
+
+def test_pictures_and_words_are_divided_as_they_are_trained_on() -> None:
+    pixels = DRAWS.integers(0, 255, (10, 6, 8, 3)).astype("uint8")
+    for mode in ("RGB", "P", "L", "CMYK"):
+        pictures = [Image.fromarray(each).convert(mode) for each in pixels]
+        ((x, y),) = fr.partition(pictures, ["a", "b"] * 5, "iid", clients=1)
+        assert x.shape[1:] == ((1, 6, 8) if mode == "L" else (3, 6, 8)) and x.dtype == np.uint8
+        assert sorted(y) == [0] * 5 + [1] * 5
+    counts = np.arange(10) * 7  # of a regression: no classes
+    ((_, y),) = fr.partition(pixels, counts, "iid", clients=1)
+    assert sorted(y) == sorted(counts)
+
+
+def test_data_that_are_divided_otherwise_are_other_clients() -> None:
+    def run(at: int, seed: int = 1, **keys: Any) -> fr.Run:
+        divided = [(ONE_HOT[:at], CLASSES[:at]), (ONE_HOT[at:], CLASSES[at:])]
+        return fr.train("fedavg", "logistic", divided, rounds=1, seed=seed, **keys)
+
+    with pytest.warns(UserWarning, match="third"):
+        table = fr.compare({"half": run(15), "third": run(10)})
+    assert np.isnan(table["gain"].iloc[1])
+    test = (ONE_HOT, CLASSES)
+    with refused("value", key="one: clients_sha256"):
+        fr.compare({"one": [run(15, test=test), run(10, 2, test=test)]})
+    shared = fr.compare([run(15, test=test), run(10, test=test)])  # of the same test set
+    assert shared["gain"].notna().all()
+
+
+class Ranged(nn.Module):
+    """Activations are rounded to the range of the mini-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        step = x.abs().amax() / 7 if self.training else 1e-6
+        return self.last((x / step).round() * step)  # type: ignore[no-any-return]
+
+
+class Counting(Ranged):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x) * (1 + self.training / len(x))  # type: ignore[no-any-return]
+
+
+class Dropping(Ranged):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(functional.dropout(x, 0.5, self.training))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("model", "mixes"), [(Ranged, True), (Counting, True), (Dropping, False)])
+def test_samples_that_change_each_other_are_not_padded(model: Any, mixes: bool) -> None:
+    x = DRAWS.normal(size=(20, 4)).astype("float32")
+    x[0] *= 5  # the first sample has the largest value
+    clients = [(x, np.arange(20) % 2), (x[:6], np.arange(6) % 2)]
+    torch.manual_seed(0)
+    net = model()
+    if mixes:
+        with refused(file="executor", names="vectorised"):
+            fr.train("fedavg", net, clients, rounds=1, test=clients[0], executor="vectorised")
+    fr.train("fedavg", net, clients, rounds=1, test=clients[0], weights="keep")
+
+
+class Ends(nn.Module):
+    """Logits in training, probabilities in testing."""
+
+    def __init__(self, outputs: int, end: nn.Module) -> None:
+        super().__init__()
+        self.last, self.end = nn.Linear(3, outputs), end
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x) if self.training else self.end(self.last(x))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "end", "y"),
+    [
+        ("binary", 1, nn.Sigmoid(), CLASSES % 2),
+        ("classification", 3, nn.Softmax(1), CLASSES),
+        ("multi_label", 3, nn.Sigmoid(), ONE_HOT.astype(int)),
+    ],
+)
+def test_probabilities_in_testing_are_refused(task: Any, outputs: int, end: Any, y: Any) -> None:
+    with refused("value", key="outputs", value="probabilities"):
+        fr.train("fedavg", Ends(outputs, end), [(ONE_HOT, y)], test=(ONE_HOT, y), task=task,
+                 rounds=1)  # fmt: skip
+
+
+def test_a_function_that_needs_nothing_gets_nothing() -> None:
+    got = []
+
+    def net(bias: bool = True, depth: int = 2) -> nn.Module:
+        got.append((bias, depth))
+        return nn.Sequential(*[nn.Linear(3, 3, bias=bias) for _ in range(depth)])
+
+    def shaped(input_shape: Any = (4,), outputs: int = 4) -> nn.Module:
+        got.append((input_shape, outputs))
+        return nn.Linear(*input_shape, outputs)
+
+    for model, wanted in ((net, (True, 2)), (shaped, ((3,), 3))):
+        got.clear()
+        fr.train("fedavg", model, [(ONE_HOT, CLASSES)], rounds=1, test=(ONE_HOT, CLASSES))
+        assert {*got} == {wanted}
+
+
+def test_a_drawn_sample_of_a_type_that_torch_lacks_is_converted() -> None:
+    class Noisy(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 30
+
+        def __getitem__(self, at: int) -> tuple[Any, int]:
+            wide = ONE_HOT[at].astype(np.longdouble) + torch.rand(1).item()
+            return wide if at % 2 else wide.astype(">f8"), int(CLASSES[at])
+
+    fr.train("fedavg", "logistic", [Noisy()], rounds=1, test=(ONE_HOT, CLASSES))
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(**keys: Any) -> fr.Run:
+        clients = [(ONE_HOT, CLASSES)]
+        return fr.train("fedavg", "logistic", clients, rounds=1, test=clients[0], **keys)
+
+    kept = train(folder=tmp_path / "kept")
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+        with refused("unwritable", key="folder"):
+            train()
+    run = train()
+    shutil.rmtree(run.folder.parent)  # as systemd does
+    del run
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with refused("value", key="folder", value="run"):
+        train(folder="run")
+    assert fr.load(tmp_path / "kept").rounds.equals(kept.rounds)
