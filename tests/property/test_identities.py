@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.check.world import FEATURES, SIZES, play
+from fedrepro.check.world import FEATURES, SIZES, Data, play
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
@@ -86,7 +86,7 @@ def test_scaffold_comes_to_rest_at_the_minimum_of_the_objective_that_its_weights
         (torch.full((size, FEATURES), float(centre)), height.repeat(size))
         for size, centre, height in zip(SIZES, centres, heights, strict=True)
     ]
-    clients = replace(world.clients, tensors=tensors)
+    clients = Data(tensors)
     server, _, _ = play(replace(world, clients=clients, context=context), until=150)
     shares = (torch.ones(6) if equal else torch.tensor(SIZES)) * heights
     minimum = (shares * centres).sum() / shares.sum()
@@ -175,7 +175,7 @@ def test_fednova_with_equal_steps_is_fedavg() -> None:
     same = federation(method=FedAvg(), cohort=2)
     # Clients 1 and 5 have 13 and 16 samples: two mini-batches of 8 each.
     equal = [world.clients.tensors[1], world.clients.tensors[5]]
-    clients = replace(world.clients, tensors=equal)
+    clients = Data(equal)
     context = replace(world.context, clients=2)
     ours, _, _ = play(replace(world, clients=clients, context=context), until=3)
     theirs, _, _ = play(replace(same, clients=clients, context=context), until=3)

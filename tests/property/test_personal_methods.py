@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import CLASSES, FEATURES, play
+from fedrepro.check.world import CLASSES, FEATURES, Data, play
 from fedrepro.engine import descent, executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager, vectorised
@@ -315,9 +315,7 @@ def test_pfedme_solves_the_proximal_problem() -> None:
     world = federation(method=OnQuadratic(mu=mu), momentum=0.0, weight_decay=0.0, lr=0.05)
     # Hundreds of small mini-batches, so that one epoch solves the inner problem.
     context = replace(world.context, epochs=epochs, batch_size=1)
-    clients = replace(
-        world.clients, tensors=[(torch.zeros(300, FEATURES), torch.zeros(300).long())]
-    )
+    clients = Data([(torch.zeros(300, FEATURES), torch.zeros(300).long())])
     world = replace(world, clients=clients, context=replace(context, clients=1, cohort_size=1))
     server, client_states, _ = play(world, until=1)
     w = world.initial

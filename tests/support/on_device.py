@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from fedrepro.check.world import Data, Memory
@@ -37,14 +36,6 @@ def on_device(
         moved: takes a module there.
     """
 
-    class Moved(Data):
-        def rows(self, client: int) -> Tensor:
-            return sent(super().rows(client))
-
-        def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-            x, y = (sent(torch.cat(parts)) for parts in zip(*self.tensors, strict=True))
-            return x[rows], y[rows]
-
     given = {
         name: LoadedArtifact(
             tree.apply(sent, each.tensors),
@@ -56,7 +47,9 @@ def on_device(
     net = Net(moved(deepcopy(world.context.net.module)), world.context.net.precision)
     nets = {name: Net(moved(deepcopy(each.module))) for name, each in world.context.nets.items()}
     context = replace(world.context, net=net, nets=nets, artifacts=given)
-    return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]
+    tensors = world.clients.tensors  # type: ignore[attr-defined]
+    clients = Data([(sent(x), sent(y)) for x, y in tensors])
+    return replace(world, context=context, clients=clients)
 
 
 def two_rounds(world: Federation) -> tuple[tree.Tree, Memory, tree.Tree]:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import Executor, sequential
@@ -38,32 +39,19 @@ def in_float64() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@dataclass(frozen=True)
-class Data:
-    """Clients of unequal sizes, some with one class only."""
+class Data(ClientData):
+    """Clients of unequal sizes, some with one class only.
 
-    tensors: list[tuple[Tensor, Tensor]]
+    Args:
+        tensors: inputs and targets of each client.
+    """
 
-    @property
-    def sizes(self) -> list[int]:
-        return [len(y) for _, y in self.tensors]
-
-    @property
-    def samples(self) -> "Data":
-        return self
-
-    def rows(self, client: int) -> Tensor:
-        first = sum(self.sizes[:client])
-        return torch.arange(first, first + self.sizes[client])
-
-    @cached_property
-    def _whole(self) -> tuple[Tensor, Tensor]:
-        xs, ys = zip(*self.tensors, strict=True)
-        return torch.cat(xs), torch.cat(ys)
-
-    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = self._whole
-        return x[rows], y[rows]
+    def __init__(self, tensors: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.tensors = tensors
+        x, y = (torch.cat(parts) for parts in zip(*tensors, strict=True))
+        ends = np.cumsum([len(own) for _, own in tensors])
+        rows = np.split(np.arange(len(y)), ends[:-1])
+        super().__init__(TensorSamples(x, y, Scaling(None, None)), rows)
 
 
 @dataclass
@@ -108,7 +96,7 @@ def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
     rng = stream(8, "given")
     critic = Net(nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid()).double())
     maker = Net(nn.Sequential(nn.Linear(2, FEATURES), nn.Tanh()).double())
-    x, _ = data().at(torch.arange(0, sum(SIZES), 4))
+    x, _ = data().samples.at(torch.arange(0, sum(SIZES), 4))
     noise = torch.randn(x.shape, generator=rng, dtype=torch.float64)
     made = {
         "unlabelled": LoadedArtifact({"x": x + 0.1 * noise}),
@@ -143,8 +131,7 @@ def federation(
 ) -> Federation:
     clients = data()
     if method.centralized:
-        xs, ys = zip(*clients.tensors, strict=True)
-        clients = Data([(torch.cat(xs), torch.cat(ys))])
+        clients = Data([(clients.samples.x, clients.samples.y)])
     everyone = len(clients.sizes)
     whole = any(layer.full_participation for layer in method.layers())
     context = Context(
