@@ -81,24 +81,15 @@ OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset", "run/standing")
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    plugged = (*code_of_setting(spec.setting), *scored_by(spec).values())
-    return _of_code(
-        spec.composition, spec.setting.model, plugged, spec.plugins, spec.plugins.of("methods")
-    )
-
-
-@cache  # every run of a table asks, and listing the folders takes a millisecond
-def _of_code(
-    composition: str,
-    model: str,
-    plugged: tuple[Path, ...],
-    folders: plugins.Folders,
-    methods: Path | None,
-) -> str:
-    entry = models.find(model, folders)
-    digest = of_closure((*code_of_run(composition, model, folders), *plugged), OUTSIDE_A_RUN)
+    entry = models.find(spec.setting.model, spec.plugins)
     layout = " channels_last" if entry.channels_last else ""
-    return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
+    code = _of_run(code_of_spec(spec))
+    return of_text(f"{code} {entry.module} {entry.function} {entry.family}{layout}")
+
+
+@cache  # every run of a table asks
+def _of_run(starts: tuple[Path, ...]) -> str:
+    return of_closure(starts, OUTSIDE_A_RUN)
 
 
 def files_of_code(spec: RunSpec) -> dict[str, str]:
@@ -119,10 +110,9 @@ def code_of_spec(spec: RunSpec) -> tuple[Path, ...]:
     A model given as an object has none.
     """
     model, own = spec.setting.model, spec.plugins
-    named = models.find(model, own).make is None
-    parts = spec.composition
-    starts = code_of_run(parts, model, own) if named else code_around_model(parts, own)
-    return (*starts, *code_of_setting(spec.setting), *scored_by(spec).values())
+    module = () if models.find(model, own).make else (models.module_file(model, own),)
+    around = code_around_model(spec.composition, own)
+    return (*around, *module, *code_of_setting(spec.setting), *scored_by(spec).values())
 
 
 def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None:
@@ -175,17 +165,10 @@ def scored_by(spec: RunSpec) -> dict[str, Path]:
     return {f"measure {file.stem}": file for file in named} | loss
 
 
-def code_of_run(
-    composition: str, model: str, folders: plugins.Folders = plugins.NONE
-) -> tuple[Path, ...]:
-    """The files from which the search for a run's code starts."""
-    return (*code_around_model(composition, folders), models.module_file(model, folders))
-
-
 def code_around_model(
     composition: str, folders: plugins.Folders = plugins.NONE
 ) -> tuple[Path, ...]:
-    """Those of them that do not define its model."""
+    """The files from which the search for a run's code starts, but for its model and setting."""
     return (*core_files(), *module_files(composition, folders))
 
 

@@ -183,8 +183,8 @@ def test_init_files_hold_nothing_that_could_count() -> None:
 
 def files(composition: str = "fedavg", model: str = "logistic") -> set[str]:
     """The modules of a run's code."""
-    starts = fingerprint.code_of_run(composition, model)
-    found = fingerprint.closure(starts, fingerprint.OUTSIDE_A_RUN)
+    spec = run_spec(composition, model=model)
+    found = fingerprint.closure(fingerprint.code_of_spec(spec), fingerprint.OUTSIDE_A_RUN)
     return {path.relative_to(fingerprint.PACKAGE).with_suffix("").as_posix() for path in found}
 
 
@@ -274,11 +274,7 @@ def test_a_model_s_entry_counts_beside_its_module(
     before = fingerprint.of_code(spec), numerics.of_registered(name)
     other = {**models.MODELS, name: entry._replace(**change)}
     monkeypatch.setattr(models, "MODELS", other)
-    fingerprint._of_code.cache_clear()
-    try:
-        after = fingerprint.of_code(spec), numerics.of_registered(name)
-    finally:
-        fingerprint._of_code.cache_clear()
+    after = fingerprint.of_code(spec), numerics.of_registered(name)
     assert before[0] != after[0] and before[1] != after[1]
 
 
@@ -330,7 +326,7 @@ def test_runs_that_a_changed_line_redoes(
         return syntax_of(path)
 
     def codes() -> set[tuple[str, str]]:
-        for cached in (fingerprint._imported, fingerprint._of_code):
+        for cached in (fingerprint._imported, fingerprint._of_run):
             cached.cache_clear()
         runs = {
             name: run_spec(name, model="superfed_twocnn")
