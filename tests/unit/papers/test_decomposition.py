@@ -222,12 +222,7 @@ def test_similarity_is_of_centred_features_whatever_their_place_turn_and_scale()
         linear_cka(one, other[:8])
 
 
-def test_what_is_refused() -> None:
-    outputs, averaged = run(torch.tanh)
-    with refused(key="repeats", value=1):
-        decompose(outputs[:1], averaged[:1], TARGETS, WEIGHTS, SEEN)
-    with refused(key="seen", value=(1, 3), names="2"):
-        decompose(outputs, averaged, TARGETS, WEIGHTS, SEEN[:1])
+def test_models_of_other_shapes_have_no_average() -> None:
     small, large = (
         Net(models.build("logistic", shape, 10)).init(stream(1, "init")) for shape in ((4,), (5,))
     )

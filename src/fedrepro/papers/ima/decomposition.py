@@ -23,7 +23,6 @@ from torch.nn import functional
 from fedrepro.analysis.landscape import average_of
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import bad_value
 
 
 class Decomposition(NamedTuple):
@@ -47,29 +46,13 @@ def decompose(
 
     Args:
         outputs: of every client's model, [repeats, K, n, outputs]; repeats are equally likely
-            outcomes of all randomness.
+            outcomes of all randomness, and at least two, as one has no variance.
         averaged: of the model with averaged parameters, [repeats, n, outputs].
         targets: [n, outputs].
         weights: the clients' n_k / n, [K].
         seen: whether a sample belongs to the client's data, bool [K, n]; for test samples, whether
             the client has its class.
-
-    Raises:
-        UserError: for fewer than two repeats, which have no variance, or for inconsistent shapes.
     """
-    repeats, clients, samples, width = outputs.shape
-    if repeats < 2:
-        raise bad_value("decomposition", "repeats", repeats, "at least two, for a variance")
-    expected = {
-        "averaged": (averaged, (repeats, samples, width)),
-        "targets": (targets, (samples, width)),
-        "weights": (weights, (clients,)),
-        "seen": (seen, (clients, samples)),
-    }
-    for name, (value, shape) in expected.items():
-        if tuple(value.shape) != shape:
-            wanted = f"the shape {shape} for outputs {tuple(outputs.shape)}"
-            raise bad_value("decomposition", name, tuple(value.shape), wanted)
     outputs, averaged, targets, weights = (
         each.double() for each in (outputs, averaged, targets, weights)
     )
