@@ -6,7 +6,7 @@ resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides t
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,21 +36,14 @@ IN_A_RULE = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ResourceEstimate:
-    """What to request for a run: megabytes and minutes, margins included."""
-
-    mem_mb: int
-    runtime: int
-
-    @classmethod
-    def of(cls, memory: float, seconds: float) -> "ResourceEstimate":
-        """From a plan's bytes and seconds."""
-        megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
-        return cls(round(megabytes), round(seconds / 60 * TIME_MARGIN) + TIME_MORE)
+def with_margins(memory: float, seconds: float) -> Resources:
+    """What to request for a run of a plan's bytes and seconds: megabytes and minutes."""
+    megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
+    minutes = seconds / 60 * TIME_MARGIN
+    return Resources(mem_mb=round(megabytes), runtime=round(minutes) + TIME_MORE)
 
 
-def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
+def read_estimates(root: Path, config: Config) -> dict[str, Resources]:
     """The estimates of earlier plans for a configuration's device and threads, by config hash.
 
     Raises:
@@ -61,7 +54,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
         if estimates["execution"] != _execution(config):
             return {}
         return {
-            digest: ResourceEstimate(int(each["mem_mb"]), int(each["runtime"]))
+            digest: Resources(mem_mb=int(each["mem_mb"]), runtime=int(each["runtime"]))
             for digest, each in estimates["runs"].items()
         }
     except FileNotFoundError:
@@ -71,7 +64,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
         raise damaged(ESTIMATES, f"{error}: {wanted}") from None
 
 
-def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstimate]) -> None:
+def save_estimates(root: Path, config: Config, runs: Mapping[str, Resources]) -> None:
     """Add estimates to :data:`ESTIMATES`.
 
     Raises:
@@ -80,16 +73,16 @@ def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstima
     runs = {**read_estimates(root, config), **runs}
     content = {
         "execution": _execution(config),
-        "runs": {digest: asdict(runs[digest]) for digest in sorted(runs)},
+        "runs": {digest: runs[digest].model_dump(exclude_none=True) for digest in sorted(runs)},
     }
     with write_atomically(root / ESTIMATES) as temporary:
         temporary.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
 
 
-def estimated(bench: Workbench, costs: Iterable["RunCost"]) -> dict[str, ResourceEstimate]:
+def estimated(bench: Workbench, costs: Iterable["RunCost"]) -> dict[str, Resources]:
     """The resources to request from a cluster, by config hash, as far as known."""
     return {
-        bench.spec_of(cost.run).digest: ResourceEstimate.of(cost.memory, cost.seconds)
+        bench.spec_of(cost.run).digest: with_margins(cost.memory, cost.seconds)
         for cost in costs
         if cost.seconds is not None
     }
@@ -158,6 +151,6 @@ class RunResources:
         return self.bench.setting(setting).resources.over(self.bench.config.resources)
 
     @cached_property
-    def _estimates(self) -> dict[str, ResourceEstimate]:
+    def _estimates(self) -> dict[str, Resources]:
         with exit_on_user_error():
             return read_estimates(self.bench.root, self.bench.config)

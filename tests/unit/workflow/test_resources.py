@@ -15,11 +15,11 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.workflow.resources import (
     ESTIMATES,
     IN_A_RULE,
-    ResourceEstimate,
     RunResources,
     estimated,
     read_estimates,
     save_estimates,
+    with_margins,
 )
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
@@ -124,18 +124,19 @@ def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
     bench = world.write()
     digest = bench.run_spec("ima/tiny", "fedavg", 1).digest
     # 600 MB and half an hour: half as much more and 500 MB, three times as long and 10 minutes.
-    estimate = ResourceEstimate.of(memory=600e6, seconds=1800)
-    assert estimate == ResourceEstimate(1400, 100)
+    estimate = with_margins(memory=600e6, seconds=1800)
+    assert estimate == Resources(mem_mb=1400, runtime=100)
     config = bench.config
-    save_estimates(world.root, config, {"another": ResourceEstimate(1, 1)})
+    save_estimates(world.root, config, {"another": Resources(mem_mb=1, runtime=1)})
     save_estimates(world.root, config, {digest: estimate})
     assert set(read_estimates(world.root, config)) == {"another", digest}
     assert asked(world.write()) == {**DEFAULT, "mem_mb": 1400, "runtime": 100}
     assert asked(world.write(), attempt=2)["runtime"] == 200
     assert asked(world.write("    resources: {runtime: 5}\n"))["runtime"] == 5
-    save_estimates(world.root, config, {digest: ResourceEstimate(700, 30)})  # a later plan's
+    of_a_later_plan = Resources(mem_mb=700, runtime=30)
+    save_estimates(world.root, config, {digest: of_a_later_plan})
     assert asked(world.write()) == {**DEFAULT, "mem_mb": 700, "runtime": 30}
-    assert read_estimates(world.root, config)["another"] == ResourceEstimate(1, 1)
+    assert read_estimates(world.root, config)["another"] == Resources(mem_mb=1, runtime=1)
     # Of another device, or of a run that is another by now, it says nothing.
     assert asked(world.write(config="threads: 2\n")) == DEFAULT
     assert asked(world.write("    lr_decay: 0.5\n")) == DEFAULT
@@ -145,7 +146,7 @@ def test_a_plan_s_estimates_are_those_of_all_devices_of_a_kind(world: World) -> 
     """Not of the one on which it was made."""
     plans = {device: world.write(config=f"device: '{device}'\n").config
              for device in ("cpu", "cuda", "cuda:1")}  # fmt: skip
-    known = {"digest": ResourceEstimate(700, 30)}
+    known = {"digest": Resources(mem_mb=700, runtime=30)}
     for made, used in itertools.permutations(plans, 2):
         (world.root / ESTIMATES).unlink(missing_ok=True)
         save_estimates(world.root, plans[made], known)
@@ -161,7 +162,7 @@ def test_of_each_run_whose_time_is_known_the_estimate_is_by_its_own_hash() -> No
     ]
     bench: Any = SimpleNamespace(spec_of=lambda run: SimpleNamespace(digest=f"hash-{run}"))
     assert estimated(bench, costs) == {
-        "hash-a": ResourceEstimate(1401, 101), "hash-c": ResourceEstimate(500, 10)
+        "hash-a": Resources(mem_mb=1401, runtime=101), "hash-c": Resources(mem_mb=500, runtime=10)
     }  # fmt: skip
 
 
