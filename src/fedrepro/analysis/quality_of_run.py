@@ -135,7 +135,7 @@ def synthetic_of(opened: Finished) -> TensorSamples:
         raise refusal(where, f"samples of shape {tuple(x.shape)}: expected {(len(y), *shape)}")
     if not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise refusal(where, f"a label is not from 0 to {classes - 1}")
-    scaling = opened.plan.scaling
+    scaling = opened.plan.networks.scaling
     ends = scaling(torch.tensor([0, 255], dtype=torch.uint8, device=x.device).view(2, 1, 1, 1))
     slack = SLACK * (ends[1] - ends[0])
     if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also true of NaN

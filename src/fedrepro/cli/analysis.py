@@ -103,7 +103,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     refuse_existing("--to", folder)
     opened = open_run(cards.with_place(workbench), run)
     made = synthetic_of(opened)
-    images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()
+    images = opened.plan.networks.scaling.to_bytes(made.x).cpu().numpy()
     with exclusive_lock(folder), atomic_folder(folder) as temporary:
         labels = made.y.cpu().numpy()
         write_export(temporary, images, labels, opened.record, opened.dataset.meta)

@@ -23,7 +23,7 @@ from fedrepro.engine.attacks import Attack, attackers
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executor_facts import FACTS, STACKED, first_with
-from fedrepro.engine.executors import EXECUTORS, Executor, choose
+from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.graphs import record_on
 from fedrepro.engine.losses import with_own_mean
 from fedrepro.engine.method import Method
@@ -37,13 +37,12 @@ from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
-from fedrepro.run.given_artifacts import StoredArtifact, changed, loaded
+from fedrepro.run.given_artifacts import StoredArtifact, given_to
 from fedrepro.run.networks import (
     Networks,
     class_weights_of,
     measures_of,
     networks_of,
-    refuse_precision,
     with_fitting_numbers,
 )
 from fedrepro.run.schedules import schedule_of
@@ -56,15 +55,13 @@ class Plan:
     """A run ready to start: what is trained, on which data, and what it is tested on.
 
     Attributes:
-        outputs: number of outputs of the model.
-        scaling: how stored values become inputs.
+        networks: the model, the method's other networks, and how stored values become inputs.
         test: the data set's test samples, if it has any.
         group_tests: the test samples of each group, if groups are scored separately; else empty.
         client_tests: the samples that each client holds out, if clients are evaluated; else None.
         validation: training samples that clients hold out to choose hyperparameters, if they do.
         client_validations: the same for each client, if clients are evaluated; else None.
         client_sizes: training samples of each client, even if the method pools them.
-        weights_sha256: of the file with the initial weights; None if the run draws them.
         executor: the executor that defines the numbers: the first of those that give the same bits.
         threads: number of torch threads.
         workers: number of processes that clients are distributed over.
@@ -73,10 +70,8 @@ class Plan:
 
     spec: RunSpec
     federation: Federation
+    networks: Networks
     client_sizes: list[int]
-    outputs: int
-    scaling: Scaling
-    weights_sha256: str | None
     executor: str
     threads: int
     workers: int
@@ -162,7 +157,6 @@ def make_plan(
     """
     setting, execution, seed = spec.setting, spec.execution, spec.seed
     method, server_optimizer = compose(spec)
-    refuse_precision(setting, method, spec.plugins)
     devices.prepare(execution.device)
     dataset = with_fitting_numbers(dataset, setting.model, spec.plugins)
     networks = networks_of(spec, method, dataset)
@@ -180,32 +174,33 @@ def make_plan(
     training = replace(training, redraw=dataset.redraw)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
-    artifacts = {
-        name: loaded(stored, networks.scaling, execution.device, spec.plugins)
-        for name, stored in (given or {}).items()
-    }
     context = replace(
-        _context(setting, seed, networks, server_optimizer, len(clients.sizes)),
-        artifacts=changed(artifacts, setting, len(clients.sizes), seed),
+        _context(spec, networks, server_optimizer, len(clients.sizes)),
+        artifacts=given_to(spec, given or {}, networks.scaling, len(clients.sizes)),
         inputs=_inputs(dataset, partition, networks.scaling),
     )
     record_on(execution.device, [networks.net, *networks.nets.values()])
     method.check(context)
     executor = _executor(spec, clients, context.cohort_size)
     about = FACTS[executor]
-    execute = EXECUTORS[executor](execution.threads, execution.device)
-    attack_on = _attack(attack, attacking)
-    federation = _federation(setting, seed, method, context, clients, execute, attack_on)
+    federation = Federation(
+        method=method,
+        context=context,
+        clients=clients,
+        execute=EXECUTORS[executor](execution.threads, execution.device),
+        redraw=training.redrawn if training.redraw else None,
+        sample_cohort=_sampler(setting, context.clients, context.cohort_size),
+        availability=None if method.centralized else _availability(setting, seed, clients),
+        attack=_attack(attack, attacking),
+    )
     if setting.loss and method.classifies:
         federation = _with_loss(setting.loss, federation, training, about.arithmetic == STACKED)
     return _with_test_samples(
         Plan(
             spec,
             federation,
+            networks,
             client_sizes=[len(rows) for rows in partition.train],
-            outputs=networks.outputs,
-            scaling=networks.scaling,
-            weights_sha256=networks.weights_sha256,
             executor=first_with(about.arithmetic) or executor,
             threads=arithmetic.threads_of(execution),
             workers=execution.threads if about.in_processes else 1,
@@ -269,12 +264,9 @@ def _attacking(attack: AttackSpec | None, seed: int, clients: int, where: str) -
 
 
 def _context(
-    setting: Setting,
-    seed: int,
-    networks: Networks,
-    server_optimizer: ServerOptimizer,
-    clients: int,
+    spec: RunSpec, networks: Networks, server_optimizer: ServerOptimizer, clients: int
 ) -> Context:
+    setting = spec.setting
     return Context(
         net=networks.net,
         task=networks.task,
@@ -288,7 +280,7 @@ def _context(
         schedule=schedule_of(setting),
         server_lr=server_optimizer.lr,
         nets=networks.nets,
-        seed=seed,
+        seed=spec.seed,
         flips=setting.augment == "flip",
     )
 
@@ -306,28 +298,6 @@ def _executor(spec: RunSpec, clients: ClientData, cohort: int) -> str:
         cohort * setting.rounds * setting.epochs * steps,
         setting.rounds,
         execution.threads,
-    )
-
-
-def _federation(
-    setting: Setting,
-    seed: int,
-    method: Method,
-    context: Context,
-    clients: ClientData,
-    execute: Executor,
-    attack: Attack | None,
-) -> Federation:
-    available = None if method.centralized else _availability(setting, seed, clients)
-    return Federation(
-        method=method,
-        context=context,
-        clients=clients,
-        execute=execute,
-        redraw=clients.samples.redrawn if clients.samples.redraw else None,
-        sample_cohort=_sampler(setting, context.clients, context.cohort_size),
-        availability=available,
-        attack=attack,
     )
 
 
@@ -362,7 +332,7 @@ def _with_test_samples(
         inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
         together = not plan.federation.context.net.mixes_when_testing(inputs)
     device = spec.execution.device
-    test = TensorSamples.of(dataset.test, plan.scaling, device) if dataset.test else None
+    test = TensorSamples.of(dataset.test, plan.networks.scaling, device) if dataset.test else None
     chosen_on = partition.validation or []
     tests = ClientSamples(training, partition.test) if personal and partition.test else None
     return replace(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config.settings import Setting
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine import tree
 from fedrepro.engine.context import LoadedArtifact
@@ -15,6 +15,8 @@ from fedrepro.models import registry as models
 from fedrepro.run.store import refuse_other_constants
 from fedrepro.support import papers
 from fedrepro.support.plugins import Folders
+
+Given = Mapping[str, LoadedArtifact]
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,20 @@ def loaded(stored: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
     return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)
 
 
-def changed(
-    given: Mapping[str, LoadedArtifact], setting: Setting, clients: int, seed: int
-) -> Mapping[str, LoadedArtifact]:
+def given_to(
+    spec: RunSpec, stored: Mapping[str, StoredArtifact], scaling: Scaling, clients: int
+) -> Given:
+    """A run's artifacts as its method sees them."""
+    device = spec.execution.device
+    given = {name: loaded(each, scaling, device, spec.plugins) for name, each in stored.items()}
+    return changed(given, spec, clients)
+
+
+def changed(given: Given, spec: RunSpec, clients: int) -> Given:
     """The artifacts, changed by the setting's keys that a paper's package implements."""
+    setting = spec.setting
     for key in setting.keys_of_papers:
         change = papers.load("given", key).changed
-        given = change(given, getattr(setting, key), clients, seed, f"setting {setting.name}")
+        where = f"setting {setting.name}"
+        given = change(given, getattr(setting, key), clients, spec.seed, where)
     return given

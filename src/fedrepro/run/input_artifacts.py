@@ -56,7 +56,7 @@ def facts_of(
         "model": plan.spec.setting.model,
         "part": artifact.part,
         "input_shape": dataset.shapes,
-        "outputs": plan.outputs,
+        "outputs": plan.networks.outputs,
         "range": _range(plan.spec, dataset),
         "clients": len(partition.train) if artifact.each_client else None,
         "partition": digest_of(partition) if artifact.each_client else None,
@@ -136,7 +136,7 @@ def data_of_plan(
 ) -> dict[str, Any]:
     """The identity of the data of a run that is ready to start, as its manifest states it."""
     digests = {name: artifact.sha256 for name, artifact in artifacts.items()}
-    return data_of(dataset, held_by(partition, dataset), plan.weights_sha256, digests)
+    return data_of(dataset, held_by(partition, dataset), plan.networks.weights_sha256, digests)
 
 
 @dataclass(frozen=True)

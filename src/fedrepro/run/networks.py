@@ -54,6 +54,7 @@ class Networks(NamedTuple):
 
 def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     setting, device = spec.setting, spec.execution.device
+    refuse_precision(setting, method, spec.plugins)
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures(
         {

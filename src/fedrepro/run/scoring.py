@@ -83,7 +83,7 @@ def files_of_round(
             yield f"round{number}-global", state.server["params"]
     images = method.images(ctx, state.server) if _evaluates(plan, state) else None
     if images is not None:
-        yield f"round{number}-images", {"images": plan.scaling.to_bytes(images)}
+        yield f"round{number}-images", {"images": plan.networks.scaling.to_bytes(images)}
 
 
 def context_after(plan: Plan, state: State) -> Context:

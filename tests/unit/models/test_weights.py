@@ -134,7 +134,7 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
     for name in ("efficientnet_b0", "efficientnet_b0_redrawn"):
         plan = plan_with(name, entry)
         held = held_by(partition(), dataset())
-        data = data_of(dataset(), held, plan.weights_sha256, {})
+        data = data_of(dataset(), held, plan.networks.weights_sha256, {})
         assert data["weights_sha256"] == hashlib.sha256(content).hexdigest()
         model = plan.federation.context.net.module
         assert model.body.keeps_weights

@@ -1,5 +1,7 @@
 """FedGO's Byzantine clients: which they are, and that the setting's key alone makes them so."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from support.worlds import federation
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
     given = federation("fedgo").context.artifacts
-    found = changed(given, run_spec("fedgo", byzantine=2).setting, 6, seed)
+    found = changed(given, replace(run_spec("fedgo", byzantine=2), seed=seed), 6)
     theirs = found["discriminators"]
     drawn = torch.randperm(6, generator=stream(seed, "byzantine"))[:2]
     assert isinstance(theirs, Lying) and theirs.liars == set(drawn.tolist())
@@ -31,16 +33,16 @@ def test_a_liar_s_discriminator_outputs_1_and_the_others_theirs() -> None:
         assert outputs.shape == honest.shape and not (honest == 1).all()
         assert torch.equal(outputs, torch.ones(()).expand(outputs.shape)) == (client in (1, 4))
         assert torch.equal(outputs, honest) == (client not in (1, 4))
-    everyone = changed(given, run_spec("fedgo", byzantine=6).setting, 6, 1)["discriminators"]
+    everyone = changed(given, run_spec("fedgo", byzantine=6), 6)["discriminators"]
     assert isinstance(everyone, Lying) and everyone.liars == {*range(6)}
 
 
 def test_without_the_key_nothing_ischanged() -> None:
     given = federation("fedgo").context.artifacts
-    assert changed(given, run_spec("fedgo").setting, 6, 1) is given
+    assert changed(given, run_spec("fedgo"), 6) is given
 
 
 def test_there_are_no_more_liars_than_clients() -> None:
     given = federation("fedgo").context.artifacts
     with refused(key="byzantine", value=7, names="6"):
-        changed(given, run_spec("fedgo", byzantine=7).setting, 6, 1)
+        changed(given, run_spec("fedgo", byzantine=7), 6)
