@@ -14,7 +14,6 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.data_sizes import sample_bytes
 from fedrepro.cost.model import Basis, CostModel, RunCost
-from fedrepro.cost.rates import Workload
 from fedrepro.cost.schedule import makespan
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED, is_prepared
@@ -203,13 +202,11 @@ class CostEstimate:
 
     def rates(self, left: Iterable[RunCost]) -> list[dict[str, Any]]:
         """The rate of each workload, the one with most hours first."""
-        runs: dict[Workload, list[RunCost]] = {}
-        for cost in left:
-            if cost.workload:
-                runs.setdefault(cost.workload, []).append(cost)
         rates = self.cost_model.rates
         rows = []
-        for workload, costs in runs.items():
+        for workload, costs in grouped(left, lambda cost: cost.workload).items():
+            if workload is None:
+                continue
             rate = rates.of_model(workload, self.cost_model.bench.plugins)
             source = "predicted" if workload in rates.models else "predicted from a similar one"
             if rate.source:

@@ -21,6 +21,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, brief, damaged
 from fedrepro.support.files import parse_json, plain, write_atomically
+from fedrepro.support.grouping import grouped
 
 if TYPE_CHECKING:  # most commands read no table
     import pyarrow
@@ -247,11 +248,9 @@ def read_columns(
 
 def _split(columns: Columns) -> dict[tuple[str, int], Columns]:
     """The rows of each run, without the columns that it does not have."""
-    places: dict[tuple[str, int], list[int]] = {}
-    for place, key in enumerate(zip(columns["method"], columns["seed"], strict=True)):
-        places.setdefault(key, []).append(place)
+    keys = [*zip(columns["method"], columns["seed"], strict=True)]
     tables = {}
-    for key, chosen in places.items():
+    for key, chosen in grouped(range(len(keys)), keys.__getitem__).items():
         rows = {
             name: [values[place] for place in chosen]
             for name, values in columns.items()

@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from fedrepro.support.errors import refusal
+from fedrepro.support.grouping import grouped
 from fedrepro.support.terminal import say
 
 Keys = tuple[str, ...]  # a key at the end, those above it before; without places in lists
@@ -88,10 +89,7 @@ def _new_name(kind: str, path: Keys) -> str | None:
 @cache
 def _ends(kind: str) -> dict[str, list[tuple[Keys, str]]]:
     """The entries of :data:`OLD_KEYS` by old key."""
-    ends: dict[str, list[tuple[Keys, str]]] = {}
-    for end, new in OLD_KEYS[kind].items():
-        ends.setdefault(end[-1], []).append((end, new))
-    return ends
+    return grouped(OLD_KEYS[kind].items(), lambda entry: entry[0][-1])
 
 
 @cache
