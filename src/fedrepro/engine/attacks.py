@@ -39,7 +39,7 @@ class Attack:
     """(context, updates of the cohort) -> what arrives at the server.
 
     Attributes:
-        kind: "sign_flip", "gaussian" or "inner_product".
+        kind: "sign_flip", "gaussian" or "inner_product"; "label_flip" changes data, no updates.
         scale: a factor or, of "gaussian", the standard deviation.
         clients: ids of the attackers.
     """

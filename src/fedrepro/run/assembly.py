@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
 from fedrepro.check.own_measures import repeatable
-from fedrepro.config.conditions import AttackSpec
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
@@ -162,11 +161,11 @@ def make_plan(
     networks = networks_of(spec, method, dataset)
     _refuse_misfit(setting, seed, dataset, partition)
     dataset = standardised(dataset, partition)
-    attack = None if method.centralized else setting.attack
-    attacking = _attacking(attack, seed, len(partition.train), f"setting {setting.name}")
+    attack = None if method.centralized else _attack(setting, seed, len(partition.train))
     split = with_noise(dataset.train, partition, dataset.classes, setting.noise, seed)
     if attack and attack.kind == "label_flip":
-        split = with_reversed_labels(split, partition, dataset.classes, attacking)
+        split = with_reversed_labels(split, partition, dataset.classes, attack.clients)
+        attack = None  # of updates
     if setting.class_weights:  # of the labels that clients train on
         weights = class_weights_of(setting, dataset, split, partition, execution.device)
         networks = networks._replace(task=networks.task._replace(class_weights=weights))
@@ -191,7 +190,7 @@ def make_plan(
         redraw=training.redrawn if training.redraw else None,
         sample_cohort=_sampler(setting, context.clients, context.cohort_size),
         availability=None if method.centralized else _availability(setting, seed, clients),
-        attack=_attack(attack, attacking),
+        attack=attack,
     )
     if setting.loss and method.classifies:
         federation = _with_loss(setting.loss, federation, training, about.arithmetic == STACKED)
@@ -253,14 +252,15 @@ def outdated(partition: Partition, why: str, setting: str, seed: int) -> UserErr
     return refusal(f"partition {partition.name}", f"{why}: {again}", code="damaged")
 
 
-def _attacking(attack: AttackSpec | None, seed: int, clients: int, where: str) -> frozenset[int]:
-    """The clients that attack; none where data are trained on in one place."""
-    if attack is None:
-        return frozenset()
-    attacking = attackers(seed, clients, attack.share)
-    if attack.share and not attacking:
-        raise nobody(where, "attack.share", attack.share, clients)
-    return attacking
+def _attack(setting: Setting, seed: int, clients: int) -> Attack | None:
+    """The setting's attack, on labels or updates, by the clients that the seed draws."""
+    wanted = setting.attack
+    if wanted is None:
+        return None
+    attacking = attackers(seed, clients, wanted.share)
+    if wanted.share and not attacking:
+        raise nobody(f"setting {setting.name}", "attack.share", wanted.share, clients)
+    return Attack(wanted.kind, wanted.scale, attacking)
 
 
 def _context(
@@ -416,10 +416,3 @@ def _availability(setting: Setting, seed: int, clients: ClientData) -> Availabil
         return None
     steps = tuple(steps_per_epoch(size, setting.batch_size) for size in clients.sizes)
     return Availability(seed, steps, **dict(setting.availability))
-
-
-def _attack(wanted: AttackSpec | None, clients: frozenset[int]) -> Attack | None:
-    """What ``clients`` do to their updates, if anything."""
-    if wanted is None or wanted.kind == "label_flip":
-        return None
-    return Attack(wanted.kind, wanted.scale, clients)
