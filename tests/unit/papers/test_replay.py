@@ -326,8 +326,8 @@ def test_the_command_shows_the_last_rounds_and_their_largest_weights(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--set", "tilt"], "--set: 'tilt': expected NAME=NUMBER"),
-        (["--set", "tilt=1=2"], "--set: 'tilt=1=2': expected NAME=NUMBER"),
+        (["--set", "tilt"], "--set: 'tilt': expected NAME=VALUE"),
+        (["--set", "tilt=1=2"], "tilt: '1=2': expected"),
         (["--cdf", "gumbel"], "hyperparameter: 'cdf'"),
         (["--participants", "none.csv"], "none.csv:"),
     ],

@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro.cli.console import print_rows
+from fedrepro.cli.requested import values_of
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
-from fedrepro.support.errors import bad_argument
 from fedrepro.support.files import write_atomically
 from fedrepro.support.terminal import say
 
@@ -17,9 +17,7 @@ SHOWN = 12  # rows of the printed table
 
 def handle(arguments: argparse.Namespace) -> None:
     values: dict[str, object] = {} if arguments.cdf is None else {"cdf": arguments.cdf}
-    for text in arguments.set:
-        name, value = _hyperparameter(text)
-        values[name] = value
+    values |= values_of(arguments.set)
     rule = rule_of(arguments.rule, arguments.fidelity, values)
     log = read_log(arguments.losses, arguments.participants, arguments.sizes, arguments.clients)
     result = replay(rule, log.clients, log.observed())
@@ -29,17 +27,6 @@ def handle(arguments: argparse.Namespace) -> None:
             _write(table, path, arguments.format)
             say(path)
     _show(result, log.clients)
-
-
-def _hyperparameter(text: str) -> tuple[str, object]:
-    name, equals, value = text.partition("=")
-    try:
-        number = float(value)
-    except ValueError:
-        number = None
-    if not name or not equals or number is None:
-        raise bad_argument("--set", text, "NAME=NUMBER")
-    return name, number
 
 
 def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
