@@ -11,7 +11,7 @@ from fedrepro.report.cells import computed, tables
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
-from fedrepro.report.papers.published import Name, Published, State
+from fedrepro.report.papers.published import Name, PrintedFigure, Published, State
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.results import find_run
 from fedrepro.support.scoped_cache import read_once
@@ -23,6 +23,8 @@ TRAINED = {
 }  # fmt: skip
 ARITHMETIC = {"agrees": "arithmetic_agree", "differs": "arithmetic_differ"}
 COUNTS = ("printed", "targets", "computed", *TRAINED.values(), *ARITHMETIC.values())
+STATES = tuple(state.replace(" ", "_") for state in get_args(State))
+FIGURE_COUNTS = ("printed", *STATES, *(f"computed_{scale}" for scale in SCALES))
 ALL, RELEASED, ANY = "all", "released", "any"
 
 
@@ -67,28 +69,17 @@ def figures(workbench: Workbench) -> list[dict[str, Any]]:
     are computed at each scale.
     """
     published = papers.load(workbench.root)
-    rows, everything = [], Counter[str]()
-    for system in published.systems:
-        counts = Counter[str]()
-        for figure in published.figures:
-            if figure.system == system:
-                there = [scale for scale in SCALES if _there(workbench, system, figure.item, scale)]
-                counts.update(["printed", figure.state, *there])
-        rows.append(_figures(system, counts))
-        everything += counts
-    return [*rows, _figures(ALL, everything)]
+    counts = {system: Counter[str]() for system in published.systems}
+    for figure in published.figures:
+        there = (f"computed_{at}" for at in SCALES if _there(workbench, figure, at))
+        counts[figure.system].update(["printed", figure.state.replace(" ", "_"), *there])
+    rows = [*counts.items(), (ALL, sum(counts.values(), Counter()))]
+    return [_row(system, "figures", counted, FIGURE_COUNTS) for system, counted in rows]
 
 
-def _figures(system: str, counts: Counter[str]) -> dict[str, Any]:
-    names = {"printed": "printed"} | {state.replace(" ", "_"): state for state in get_args(State)}
-    names |= {f"computed_{scale}": scale for scale in SCALES}
-    counted = {name: counts[key] for name, key in names.items()}
-    return {"system": system, "table": "figures"} | counted
-
-
-def _there(workbench: Workbench, system: str, item: str, scale: Scale) -> bool:
+def _there(workbench: Workbench, figure: PrintedFigure, scale: Scale) -> bool:
     """Return True if all that a figure is drawn from has been made."""
-    target = workbench.targets(scale).get((system, item))
+    target = workbench.targets(scale).get((figure.system, figure.item))
     if not isinstance(target, FigureTarget):
         return False
     runs = (find_run(workbench.root, run) for run in target.runs)
@@ -223,29 +214,22 @@ def rows_of(
     leave them out, as they would count cells twice.
     """
     rows = []
-    everything: Counter[str] = Counter()
+    everything = {name: Counter[str]() for name in (ALL, *readings)}
     for system in published.systems:
-        whole: Counter[str] = Counter()
-        for owner, item in published.tables:
-            counted = counts[owner, item]
-            if owner == system and counted["printed"]:
-                rows.append(_row(system, item, counted))
-                whole += counted
-        further = sorted(counts.keys() - published.tables.keys())
-        rows += [
-            _row(system, item, counts[owner, item]) for owner, item in further if owner == system
-        ]
-        rows.append(_row(system, ALL, whole))
-        rows += [
-            _row(system, name, counted[system])
-            for name, counted in readings.items()
-            if system in counted
-        ]
-        everything += whole
-    rows.append(_row(ALL, ALL, everything))
-    sums = {name: sum(counted.values(), Counter()) for name, counted in readings.items()}
-    return rows + [_row(ALL, name, counted) for name, counted in sums.items()]
+        owned = [item for owner, item in published.tables if owner == system]
+        printed = {item: counts[system, item] for item in owned if counts[system, item]["printed"]}
+        again = sorted(counts.keys() - published.tables.keys())
+        further = {item: counts[owner, item] for owner, item in again if owner == system}
+        sums = {ALL: sum(printed.values(), Counter())}
+        sums |= {name: by[system] for name, by in readings.items() if system in by}
+        for name, counted in sums.items():
+            everything[name] += counted
+        own = (printed, further, sums)
+        rows += [_row(system, table, counted) for part in own for table, counted in part.items()]
+    return rows + [_row(ALL, name, counted) for name, counted in everything.items()]
 
 
-def _row(system: str, table: str, counted: Counter[str]) -> dict[str, Any]:
-    return {"system": system, "table": table} | {name: counted[name] for name in COUNTS}
+def _row(
+    system: str, table: str, counted: Counter[str], names: Iterable[str] = COUNTS
+) -> dict[str, Any]:
+    return {"system": system, "table": table} | {name: counted[name] for name in names}
