@@ -8,10 +8,14 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.row_best import Best
+from fedrepro.report.pages.templates import TEMPLATES, environment
 from fedrepro.support.numbers import with_spread
+from fedrepro.support.packaged import ORIGIN
 
 HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
@@ -31,9 +35,6 @@ SPECIAL = {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     "[": "{[}", "*": "{*}",  # behind the end of a row, it would take them for its own
 }  # fmt: skip
-OWN = r"$^\star$"
-STALE = r"$^\dagger$"
-SIGNS = {"agrees": r"$\checkmark$", "undecided": r"$\sim$", "differs": r"$\neq$"}
 
 
 def as_csv(table: ComputedTable) -> str:
@@ -86,55 +87,26 @@ def as_latex(
         best: for each row, its best numbers, which are bold.
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
-    heads = [
-        in_latex(table.columns[number].head) + (OWN if number in own else "") for number in columns
+    rows = [
+        (row, [cells[number, column] for column in columns], best[number])
+        for number, row in enumerate(table.rows)
     ]
-    lines, is_printed = [], any(cell.printed for cell in table.cells)
-    for number, row in enumerate(table.rows):
-        here = [cells[number, column] for column in columns]
-        label = in_latex(f"{row.label}, {row.unit}" if row.unit else row.label)
-        ours = [
-            _ours(cell, table.decimals(cell), cell.column in best[number].ours) for cell in here
-        ]
-        if not is_printed:
-            lines.append([label, *(text or "--" for text in ours)])
-            continue
-        printed = (_printed(cell, cell.column in best[number].printed) for cell in here)
-        lines.append([label, *printed])
-        if any(cell.result.n for cell in here):
-            lines.append(["", *ours])
-    above = "; above the printed number, below it ours" if is_printed else ""
-    return f"""% needs \\usepackage{{amssymb, booktabs}}{above}
-% bold: the best of a row; star: the paper's own method; (2/3): the mean of 2 of 3 seeds only
-% dagger: not of today's configuration, data and code
-{tabular(["Setting", *heads], lines)}
-% {_one_line(table.title)}; {_one_line(source)}
-"""
+    return in_template(
+        "table.tex.j2",
+        table=table,
+        columns=columns,
+        rows=rows,
+        printed=any(cell.printed for cell in table.cells),
+        own=own,
+        source=source,
+    )
 
 
-def tabular(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A LaTeX table with a column of text and others of numbers."""
-    head, *body = (f"{' & '.join(row)} \\\\" for row in (heads, *rows))
-    begin = "\\begin{tabular}{l" + "r" * (len(heads) - 1) + "}"
-    lines = [begin, "\\toprule", head, "\\midrule", *body, "\\bottomrule", "\\end{tabular}"]
-    return "\n".join(lines)
-
-
-def _printed(cell: TableCell, best: bool) -> str:
-    text = in_latex(cell.printed.text) if cell.printed else "--"
-    return f"\\textbf{{{text}}}" if best else text
-
-
-def _ours(cell: TableCell, decimals: int, best: bool) -> str:
-    if cell.result.mean is None:
-        return ""
-    text = with_spread(cell.result.mean, cell.result.half_width, decimals, PLUS_MINUS)
-    sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
-    shown = f"\\textbf{{{text}}}" if best else text
-    there, of = cell.result.n, len(cell.result.runs_of_the_chosen)
-    seeds = f"({there}/{of})" if there < of else ""
-    stale = STALE if cell.result.stale else ""
-    return " ".join(filter(None, (shown, seeds, sign, stale)))
+def in_template(name: str, **content: Any) -> str:
+    """A template of LaTeX, filled."""
+    template = environment(ORIGIN / TEMPLATES).get_template(name)
+    spread = partial(with_spread, sign=PLUS_MINUS)
+    return template.render(latex=in_latex, one_line=_one_line, spread=spread, **content) + "\n"
 
 
 def in_latex(text: str) -> str:

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.league import BASELINE_LABEL, Entry, League, PlayedMatch, Standing
+from fedrepro.report.cells.league import BASELINE_LABEL, League, PlayedMatch, Standing
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
-from fedrepro.report.pages.downloads import PLUS_MINUS, in_latex, rows_as_csv, tabular
+from fedrepro.report.pages.downloads import in_template, rows_as_csv
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers.references import References
 from fedrepro.support.grouping import grouped
 from fedrepro.support.names import Composition
-from fedrepro.support.numbers import with_spread
 from fedrepro.support.printing import counted
 
 PAGE = Path("league.html")
@@ -164,31 +163,7 @@ def _csv_rows(league: League) -> Iterator[list[str]]:
 
 def as_latex(league: League) -> str:
     """A table for each group: methods, their means in each match, and the mean rank."""
-    lines = [
-        "% needs \\usepackage{booktabs}; mean over seeds and the half-width of its 95 \\% interval"
-    ]
-    for group in _groups(league):
-        matches: list[PlayedMatch] = group["matches"]
-        heads = (in_latex(played.match.title) for played in matches)
-        rows = []
-        for name in group["methods"]:
-            shown = in_latex(name)
-            mean = f"{group['means'][name]:.2f}" if name in group["means"] else "--"
-            rows.append([
-                f"\\textbf{{{shown}}}" if name == league.own else shown,
-                *(_in_latex(played.entry(name), played.decimals) for played in matches),
-                mean,
-            ])  # fmt: skip
-        lines.append(tabular([in_latex(group["name"]), *heads, "mean rank"], rows))
-    few = f"; {league.preliminary}" if league.preliminary else ""
-    return "\n".join([*lines, f"% {league.about}{few}"]) + "\n"
-
-
-def _in_latex(entry: Entry | None, decimals: int) -> str:
-    mean = entry.estimate if entry else None
-    if mean is None:
-        return "diverged" if entry and entry.diverged else "--"
-    return with_spread(mean.mean, mean.half_width, decimals, PLUS_MINUS)
+    return in_template("league.tex.j2", league=league, groups=_groups(league))
 
 
 def as_json(league: League) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def environment(folder: Path) -> jinja2.Environment:
     """The templates of a folder; each is compiled once per process, and again after a change."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
+        autoescape=lambda name: not (name or "").endswith(".tex.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
