@@ -21,7 +21,7 @@ from fedrepro.data import prepare as preparing
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.imagenet import BATCHES, VALIDATION
+from fedrepro.data.readers.image_sets import BATCHES, VALIDATION
 from fedrepro.data.readers.images import decode
 from fedrepro.support import files
 from fedrepro.support.errors import UserError

@@ -125,8 +125,7 @@ WHOSE = {
 }
 # Methods of strings, tables and mappings that are called with one argument.
 NO_FILES = {
-    "data/readers/berka.py": {"rename"},
-    "data/readers/medical.py": {"replace"},
+    "data/readers/silos.py": {"rename", "replace"},
 }
 
 

@@ -37,7 +37,7 @@ class AtOnce:
         return float(self.each(logits, targets, metrics.whole(targets))[self.place, 0])
 
 
-WORDLESS = 4  # padding, unknown, begin and end tokens (fedrepro.data.readers.texts)
+WORDLESS = 4  # padding, unknown, begin and end tokens (fedrepro.data.readers.leaf)
 
 
 class Task(NamedTuple):

@@ -11,7 +11,7 @@ from fedrepro.data.catalogue.catalogue import load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec, DownsampledImageNet
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.imagenet import BATCHES, VALIDATION
+from fedrepro.data.readers.image_sets import BATCHES, VALIDATION
 from support.places import ROOT
 from support.raw_data import ends_whole, entry
 from support.raw_fairness import zipped

@@ -11,8 +11,7 @@ from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Natural
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.characters import ALPHABET
-from fedrepro.data.readers.plays import speeches
+from fedrepro.data.readers.leaf import ALPHABET, speeches
 from support import raw_superfed as raw
 from support.loopback import serving
 from support.refusals import Fault, refused

@@ -90,7 +90,7 @@ class Cifar10Binary(Fetched):
         side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
     """
 
-    reader = "cifar:read_cifar10"
+    reader = "image_sets:read_cifar10"
     kind: Literal["cifar10_binary"]
     class_names: tuple[str, ...]
     files: Cifar10Files
@@ -106,7 +106,7 @@ class Cifar100Binary(Fetched):
         superclasses: use the coarse labels as groups, for the partition `pachinko`.
     """
 
-    reader = "cifar:read_cifar100"
+    reader = "image_sets:read_cifar100"
     kind: Literal["cifar100_binary"]
     archive: RawFile
     side: Pixels | None = None
@@ -313,7 +313,7 @@ class Plugin(Own):
         test_fraction: as of kind `arrays`.
     """
 
-    reader = "own_functions:read_plugin"
+    reader = "own_arrays:read_plugin"
     every_class = True
     kind: Literal["plugin"]
     function: Annotated[
@@ -358,7 +358,7 @@ class HeartDisease(Fetched):
             in FLamby, 740 rows.
     """
 
-    reader = "medical:read_heart_disease"
+    reader = "silos:read_heart_disease"
     kind: Literal["heart_disease"]
     file: RawFile
     hospitals: dict[Name, PositiveWhole]
@@ -373,7 +373,7 @@ class Berka(Fetched):
         leave_out: regions that are not used as clients.
     """
 
-    reader = "berka:read_berka"
+    reader = "silos:read_berka"
     kind: Literal["berka"]
     archive: RawFile
     leave_out: tuple[str, ...] = ()
@@ -388,7 +388,7 @@ class QuestionPairs(Fetched):
         length: tokens of a pair, padded or cut.
     """
 
-    reader = "texts:read_question_pairs"
+    reader = "silos:read_question_pairs"
     kind: Literal["question_pairs"]
     file: RawFile
     tokenizer: str
@@ -419,7 +419,7 @@ class Celeba(Fetched):
         side: images are resized to `side` x `side`.
     """
 
-    reader = "celeba:read_celeba"
+    reader = "image_sets:read_celeba"
     kind: Literal["celeba"]
     files: CelebaFiles
     attribute: str = "Smiling"
@@ -473,7 +473,7 @@ class Isic(Fetched):
         leave_out: images that are not used.
     """
 
-    reader = "medical:read_isic"
+    reader = "silos:read_isic"
     kind: Literal["isic2019"]
     class_names: tuple[str, ...]
     files: IsicFiles
@@ -494,7 +494,7 @@ class MedMnist(Fetched):
         side: the images' size.
     """
 
-    reader = "medmnist:read_medmnist"
+    reader = "image_sets:read_medmnist"
     kind: Literal["medmnist"]
     class_names: tuple[str, ...]
     file: RawFile
@@ -548,7 +548,7 @@ class DigitStyles(Fetched):
         test_fraction: the share of each class that each domain's test split has (seed 0).
     """
 
-    reader = "digit_styles:read_digit_styles"
+    reader = "domains:read_digit_styles"
     kind: Literal["digit_styles"]
     files: DigitStylesFiles
     test_fraction: Share
@@ -572,7 +572,7 @@ class TinyImageNet(Fetched):
         side: images are resized to `side` x `side`.
     """
 
-    reader = "tiny_imagenet:read_tiny_imagenet"
+    reader = "image_sets:read_tiny_imagenet"
     kind: Literal["tiny_imagenet"]
     archive: RawFile
     side: Pixels = 64
@@ -588,7 +588,7 @@ class DownsampledImageNet(Own):
         side: the images' size.
     """
 
-    reader = "imagenet:read_downsampled_imagenet"
+    reader = "image_sets:read_downsampled_imagenet"
     kind: Literal["downsampled_imagenet"]
     classes: tuple[WordNetId, ...] = ()
     side: Pixels = 32
@@ -603,7 +603,7 @@ class LeafReddit(Own):
         words: the size of the vocabulary: the most frequent words of the training text.
     """
 
-    reader = "texts:read_leaf_reddit"
+    reader = "leaf:read_leaf_reddit"
     kind: Literal["leaf_reddit"]
     words: PositiveWhole = 10_000
 
@@ -637,7 +637,7 @@ class Plays(Fetched):
         most: the maximum of samples per role, spread evenly over its text; left out: all.
     """
 
-    reader = "plays:read_plays"
+    reader = "leaf:read_plays"
     kind: Literal["plays"]
     archive: RawFile
     folder: Inside

@@ -3,9 +3,15 @@
 The readers of FEMNIST and Shakespeare merge a user's samples of both folders, because SuPerFed's
 clients split their own. Samples of the folder test are marked (`held_out`), so that a partition can
 use them instead (`given_test`).
+
+Shakespeare's texts become character ids, and samples that predict the next character. Plays in
+Markdown, whose roles are the natural clients, do as well: a surrogate for LEAF's Shakespeare.
+Reddit's texts become ids of words.
 """
 
+import re
 import string
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
+from fedrepro.data.catalogue.kinds import LeafFemnist, LeafReddit, LeafShakespeare, Plays
 from fedrepro.data.fetching.archives import opened
-from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, Split
-from fedrepro.support.errors import refusal
-from fedrepro.support.files import read_json
+from fedrepro.support.errors import refusal, unreadable
+from fedrepro.support.files import read_json, read_text
 
 Item = TypeVar("Item")
 Array = NDArray[Any]
@@ -90,7 +95,7 @@ def read_leaf_femnist(
 def read_leaf_shakespeare(
     spec: LeafShakespeare, path: Path, scratch: Path, _progress: Progress
 ) -> Content:
-    """Character ids [n, length], and that of the next character (data/readers/characters.py).
+    """Character ids [n, length], and that of the next character (:func:`letters`).
 
     Raises:
         UserError: if the folder or a file is not in LEAF's format.
@@ -99,10 +104,10 @@ def read_leaf_shakespeare(
     def before_and_next(x: Any, y: Any) -> tuple[Array, Array]:
         if any(len(text) != spec.length for text in x) or any(len(text) != 1 for text in y):
             raise ValueError(f"expected {spec.length} characters and the next one")
-        before = characters.numbers("".join(x)).reshape(-1, spec.length)
-        return before, characters.numbers("".join(y))
+        before = letters("".join(x)).reshape(-1, spec.length)
+        return before, letters("".join(y))
 
-    content = _together(path, scratch, before_and_next, list(characters.ALPHABET))
+    content = _together(path, scratch, before_and_next, list(ALPHABET))
     # Bytes would be treated as images.
     return replace(content, train=replace(content.train, x=content.train.x.astype(np.int32)))
 
@@ -136,3 +141,152 @@ def _together(
         np.repeat([test for _, test, *_ in samples], sizes),
     )
     return Content(train, class_names, notes={"groups": names})
+
+
+# The first ids of Reddit's vocabulary; they are not words (fedrepro.engine.task.WORDLESS).
+MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
+UNKNOWN = MARKS.index("<UNK>")
+
+
+def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Progress) -> Content:
+    """Pieces of comments and, for each of their words, the next one.
+
+    `held_out` marks samples of the users' test files; those for validation are not used. Ids follow
+    the words' frequency in the training text, after :data:`MARKS`. LEAF numbers marks like words,
+    and one too low, so that one of them coincides with its unknown word.
+
+    Raises:
+        UserError: if the folder or a file is not in LEAF's format.
+    """
+    pieces = {
+        part: [(user, x, y) for user, own in users for x, y in own]
+        for part, users in parts(path, scratch, _pieces).items()
+    }
+    if not pieces["train"]:
+        raise refusal(path, "train: no samples", "train")
+    counts = Counter(word for _, x, _ in pieces["train"] for word in x if word not in MARKS)
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))[: spec.words - len(MARKS)]
+    vocabulary = {word: number for number, word in enumerate((*MARKS, *ranked))}
+    users = {user: at for at, user in enumerate(sorted({user for user, _, _ in pieces["train"]}))}
+    known = [
+        (users[user], x, y, part == "test")
+        for part in ("train", "test")
+        for user, x, y in pieces[part]
+        if user in users
+    ]
+    if len({len(words) for _, x, y, _ in known for words in (x, y)}) != 1:
+        raise refusal(path, "expected pieces of one length", code="damaged")
+
+    def numbers(words: list[str]) -> list[int]:
+        return [vocabulary.get(word, UNKNOWN) for word in words]
+
+    return Content(
+        train=Split(
+            np.array([numbers(x) for _, x, _, _ in known], np.int32),
+            np.array([numbers(y) for _, _, y, _ in known], np.int64),
+            np.array([user for user, _, _, _ in known], np.int64),
+            np.array([test for _, _, _, test in known], np.bool_),
+        ),
+        class_names=[*vocabulary, *(f"<{at}>" for at in range(len(vocabulary), spec.words))],
+        notes={"groups": len(users)},
+    )
+
+
+def _pieces(comments: Any, targets: Any) -> list[tuple[list[str], list[str]]]:
+    """(words, next words) of all pieces of a user's comments."""
+    return [
+        (list(x), list(y))
+        for comment, target in zip(comments, targets, strict=True)
+        for x, y in zip(comment, target["target_tokens"], strict=True)
+    ]
+
+
+ALPHABET = string.printable  # 100 characters, as in SuPerFed's released code; its text says 80
+_NONE = 255
+_NUMBERS = np.full(128, _NONE, np.uint8)
+_NUMBERS[[ord(each) for each in ALPHABET]] = np.arange(len(ALPHABET))
+
+
+def letters(text: str) -> NDArray[np.uint8]:
+    """The index of each character in :data:`ALPHABET`.
+
+    Raises:
+        ValueError: for a character that is not in it.
+    """
+    codes = _NUMBERS[np.frombuffer(text.encode("ascii"), np.uint8)]
+    if (codes == _NONE).any():
+        unknown = text[int((codes == _NONE).argmax())]
+        raise ValueError(f"{unknown!r} is none of the {len(ALPHABET)} characters")
+    return codes
+
+
+def windows(
+    text: str, length: int, most: int | None
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All windows of `length` characters of a text [n, length], and the next characters [n].
+
+    Args:
+        most: the maximum number of windows, spread evenly over the text; None for all.
+    """
+    codes = letters(text)
+    starts = np.arange(max(len(codes) - length, 0))
+    if most is not None and most < len(starts):
+        starts = np.linspace(0, len(starts) - 1, most).astype(np.int64)
+    return codes[starts[:, None] + np.arange(length)], codes[starts + length]
+
+
+SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
+# Stage directions: in brackets, which may be between underscores, or in italics of either kind.
+DIRECTION = re.compile(r"_*\*?\\?\[[^\]]*\]\*?_*|_[^_]+_|(?<!\*)\*(?!\*)[^*]+(?<!\*)\*(?!\*)")
+ESCAPE = re.compile(r"\\(?=[^\w\s])")
+
+
+def speeches(play: str) -> dict[str, list[str]]:
+    """The lines of each role of a play, without stage directions and headings.
+
+    A speech ends at the next speaker or heading: it may contain a stage direction, even with blank
+    lines around it.
+    """
+    plain = ESCAPE.sub("", DIRECTION.sub(" ", play)).replace("—", "--")
+    spoken: dict[str, list[str]] = {}
+    role = None
+    for line in plain.splitlines():
+        if speaker := SPEAKER.fullmatch(line):
+            role = speaker[1]
+        elif line.startswith("#"):
+            role = None
+        elif role and line.strip():
+            spoken.setdefault(role, []).append(" ".join(line.split()))
+    return spoken
+
+
+def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) -> Content:
+    """Character ids [n, length], and that of the next character (:func:`letters`).
+
+    As in LEAF, all lines of a role, joined by spaces, are one text, over which a window slides by
+    one character; roles with no more characters than a window are not used as clients.
+
+    Raises:
+        UserError: if the archive contains no plays, or a play can't be read.
+    """
+    archive = folder / spec.archive.name
+    spoken = []
+    for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
+        try:
+            for role, lines in speeches(read_text(path)).items():
+                x, y = windows(" ".join(lines), spec.length, spec.most)
+                if len(y):
+                    spoken.append((f"{path.stem}/{role}", x, y))
+        except ValueError as error:
+            raise unreadable(f"{archive}: {path.name}", error, "a play") from None
+    if not spoken:
+        wanted = "expected plays with speakers as **NAME**"
+        raise refusal(archive, f"{spec.folder}: {wanted}", spec.folder, code="missing")
+    spoken.sort(key=lambda role: role[0])
+    names, before, following = zip(*spoken, strict=True)
+    train = Split(
+        np.concatenate(before, dtype=np.int32),  # bytes would be treated as images
+        np.concatenate(following),
+        np.repeat(np.arange(len(names)), list(map(len, following))),
+    )
+    return Content(train, list(ALPHABET), notes={"groups": [*names]})

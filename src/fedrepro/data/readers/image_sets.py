@@ -1,0 +1,264 @@
+"""Images of published data sets, from the files that their authors offer.
+
+CIFAR-10 and CIFAR-100 in their binary versions, which need no unpickling; MedMNIST's npz files
+(Yang et al., Scientific Data 10, 2023); TinyImageNet, 200 classes of 64 x 64 images, in its
+official archive; the downsampled ImageNet of Chrabaszcz et al. (arXiv:1707.08819) in the official
+npz version (the other official version is pickled, and this project unpickles nothing); CelebA with
+celebrities as clients, made from the official files as in LEAF.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import (
+    Celeba,
+    Cifar10Binary,
+    Cifar100Binary,
+    DownsampledImageNet,
+    MedMnist,
+    TinyImageNet,
+)
+from fedrepro.data.fetching.archives import lacking, opened, opened_around, unpack
+from fedrepro.data.readers.arrays import npz_arrays, unlike
+from fedrepro.data.readers.content import Content, Progress, Split, joined
+from fedrepro.data.readers.images import read_images, resized
+from fedrepro.support.errors import bad_value, refusal, refuse_unknown, unreadable
+from fedrepro.support.files import read_text
+
+SHAPE = (3, 32, 32)  # the red, the green and the blue plane
+
+
+def read_cifar10(spec: Cifar10Binary, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+    """Five training files and a test file; a record is a label and an image.
+
+    Raises:
+        UserError: when a file is truncated.
+    """
+    *training, test = (file.name for _, file in spec.files)
+    return Content(
+        train=_samples(folder, folder, training, 1, spec.side),
+        test=_samples(folder, folder, [test], 1, spec.side),
+        class_names=list(spec.class_names),
+    )
+
+
+def read_cifar100(
+    spec: Cifar100Binary, folder: Path, scratch: Path, _progress: Progress
+) -> Content:
+    """A training and a test file; a record is a coarse label, a fine one and an image.
+
+    Raises:
+        UserError: when a file is missing or truncated.
+    """
+    archive = folder / spec.archive.name
+    files = ("train.bin", "test.bin", "fine_label_names.txt")
+    root = opened_around(archive, scratch, *files)
+    return Content(
+        train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
+        test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
+        class_names=read_text(root / files[2]).split(),
+    )
+
+
+def _samples(
+    source: Path,
+    root: Path,
+    names: Sequence[str],
+    labels: int,
+    side: int | None,
+    grouped: bool = False,
+) -> Split:
+    """The images of some files; the class is the last of a record's `labels` bytes.
+
+    Args:
+        source: what an error names.
+        grouped: use the first of these bytes as the group.
+    """
+    width = labels + int(np.prod(SHAPE))
+    parts = []
+    for name in names:
+        content = np.fromfile(root / name, np.uint8)
+        if content.size == 0 or content.size % width:
+            raise refusal(source, f"{name} is truncated", name, code="damaged")
+        parts.append(content.reshape(-1, width))
+    rows = np.concatenate(parts)
+    images = rows[:, labels:].reshape(-1, *SHAPE)
+    images = images if side is None else resized(images, side)
+    return Split(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
+
+
+def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+    """Training and test images: in the file, uint8 [n, side, side] (grey) or [n, side, side, 3].
+
+    Raises:
+        UserError: if the file is damaged or contains pickles, or its arrays have other shapes.
+    """
+    path = folder / spec.file.name
+
+    def split(name: str) -> Split:
+        x, y = npz_arrays(path, (f"{name}_images", f"{name}_labels")).values()
+        shape = (len(x), spec.side, spec.side)
+        if x.dtype != np.uint8 or x.shape not in (shape, (*shape, 3)):
+            raise unlike(path, f"{name}_images", x, f"uint8 {shape} or {(*shape, 3)}")
+        if y.shape != (len(x), 1) or not np.issubdtype(y.dtype, np.integer):
+            raise unlike(path, f"{name}_labels", y, f"whole numbers {(len(x), 1)}")
+        images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
+        return Split(np.ascontiguousarray(images), y[:, 0])
+
+    return Content(split("train"), list(spec.class_names), split("test"))
+
+
+def read_tiny_imagenet(
+    spec: TinyImageNet, folder: Path, scratch: Path, progress: Progress
+) -> Content:
+    """The training images, and as test set the 10,000 validation images, whose labels are known.
+
+    Raises:
+        UserError: if the archive has another layout, or an image is damaged.
+    """
+    archive = folder / spec.archive.name
+    root = opened_around(archive, scratch, "wnids.txt")
+    names = sorted(read_text(root / "wnids.txt").split())
+    numbers = {name: at for at, name in enumerate(names)}
+    training = [
+        (path, number)
+        for name, number in numbers.items()
+        for path in sorted((root / "train" / name / "images").glob("*.JPEG"))
+    ]
+    annotations = root / "val" / "val_annotations.txt"
+    if not annotations.is_file() or not training:
+        raise lacking(archive, "train or val/val_annotations.txt")
+    testing = []
+    for line in read_text(annotations).splitlines():
+        image, name, *_ = [*line.split("\t"), ""]
+        refuse_unknown(archive, "val_annotations.txt", [name], numbers, "a class of wnids.txt")
+        testing.append((root / "val" / "images" / image, numbers[name]))
+    paths, labels = zip(*training, *testing, strict=True)
+    x = read_images(paths, archive, spec.side, progress)
+    samples, tested = Split(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
+    return Content(samples.take(~tested), names, samples.take(tested))
+
+
+BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
+VALIDATION, CLASSES = "val_data.npz", "map_clsloc.txt"
+
+
+def read_downsampled_imagenet(
+    spec: DownsampledImageNet, folder: Path, scratch: Path, progress: Progress
+) -> Content:
+    """The training images, and as test set the validation images, whose labels are known.
+
+    Batches are read one at a time, keeping only the entry's classes. Classes are numbered in the
+    order of their WordNet ids, as in a folder of images.
+
+    Raises:
+        UserError: if a file is missing, damaged, pickled or of another image size, or a class is
+            unknown.
+    """
+    for archive in sorted(folder.rglob("*.zip")):
+        unpack(archive, scratch / archive.stem)
+    known = _classes(_found(CLASSES, folder, scratch))
+    names = sorted(spec.classes or known)
+    refuse_unknown(CLASSES, "classes", names, known, "a class that it lists")
+    numbers = np.full(max(known.values()) + 1, -1, np.int64)
+    numbers[[known[name] for name in names]] = np.arange(len(names))
+    parts = []
+    for done, batch in enumerate((*BATCHES, VALIDATION), 1):
+        parts.append(_batch(_found(batch, folder, scratch), spec.side, numbers))
+        progress(done / (len(BATCHES) + 1))
+    return Content(joined(parts[:-1]), names, parts[-1])
+
+
+def _found(name: str, *folders: Path) -> Path:
+    for folder in folders:
+        for path in sorted(folder.rglob(name)):
+            return path
+    why = f"{name} is missing, there and in its zip archives"
+    raise refusal(folders[0], why, name, code="missing")
+
+
+def _classes(path: Path) -> dict[str, int]:
+    """WordNet ids and their numbers, from lines like `n02119789 1 kit_fox`."""
+    classes = {}
+    for line in read_text(path).splitlines():
+        name, number, *_ = [*line.split(), "", ""]
+        if not number.isascii() or not number.isdigit():
+            raise bad_value(path, "line", line, "one like 'n02119789 1 kit_fox'")
+        classes[name] = int(number)
+    if not classes:
+        raise refusal(path, "it has no lines", code="damaged")
+    return classes
+
+
+def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Split:
+    """A file's images of the classes whose entry in `numbers` is not -1."""
+    labels, pixels = npz_arrays(path, ("labels", "data")).values()
+    if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
+        wanted = f"uint8 {(len(labels), 3 * side * side)}, {side} x {side} pixels"
+        raise unlike(path, "data", pixels, wanted)
+    if len(labels) and not 0 < labels.min() <= labels.max() < len(numbers):
+        raise refusal(path, f"a label is not in {CLASSES}", "labels")
+    wanted = numbers[labels]
+    kept = wanted >= 0
+    return Split(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
+
+
+def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -> Content:
+    """Images of celebrities with at least ``minimum`` images; the label is the attribute.
+
+    Raises:
+        UserError: if a file is not in CelebA's format, or an image is missing.
+    """
+    files = spec.files
+    owners = dict(_pairs(folder / files.identities.name))
+    where = folder / files.attributes.name
+    header, *rows = _lines(where)[1:]
+    names = header.split()
+    refuse_unknown(where, "attribute", [spec.attribute], names, "one it has")
+    column = 1 + names.index(spec.attribute)
+    labels = {
+        words[0]: words[column]
+        for words in (row.split() for row in rows)
+        if len(words) == 1 + len(names)
+    }
+    lacking = next((name for name in owners if labels.get(name) not in ("1", "-1")), None)
+    if lacking:
+        raise refusal(where, f"{lacking}: expected 1 or -1", lacking, labels.get(lacking))
+    people, counts = np.unique(list(owners.values()), return_counts=True)
+    kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
+    chosen = sorted(name for name, person in owners.items() if person in kept)
+    archive = folder / files.images.name
+    images = {path.name: path for path in opened(archive, scratch).rglob("*.jpg")}
+    paths = [images.get(name, scratch / name) for name in chosen]
+    return Content(
+        train=Split(
+            read_images(paths, archive, spec.side, progress),
+            np.array([labels[name] == "1" for name in chosen], np.int64),
+            np.array([kept[owners[name]] for name in chosen], np.int64),
+        ),
+        class_names=[f"not {spec.attribute}", spec.attribute],
+        notes={"groups": len(kept)},
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    if len(lines) < 2:
+        raise refusal(path, f"truncated: {len(lines)} lines", code="damaged")
+    return lines
+
+
+def _pairs(path: Path) -> list[list[str]]:
+    """The two words of each line."""
+    rows = [line.split() for line in _lines(path) if line.strip()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            why = f"line {number}: {len(row)} words: expected 2"
+            raise refusal(path, why, f"line {number}", len(row), "damaged")
+    return rows
