@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro import __version__
-from fedrepro.data.readers.synthetic import DATASHEET, IMAGES
+from fedrepro.data.readers.own_arrays import DATASHEET, IMAGES
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
 from fedrepro.report.pages.templates import TEMPLATES, environment

@@ -508,7 +508,7 @@ class Synthetic(Own):
         test_fraction: the share of each class that becomes the test split (seed 0).
     """
 
-    reader = "synthetic:read_export"
+    reader = "own_arrays:read_export"
     kind: Literal["synthetic"]
     test_fraction: Share = 0.2
 

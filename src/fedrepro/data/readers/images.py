@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
-from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import files_below, plain
@@ -33,6 +32,58 @@ TURNS = {  # by EXIF's orientation
     8: Image.Transpose.ROTATE_90,
 }
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+MODES = {  # Pillow's names of colours that users know by another one
+    "1": "black and white",
+    "L": "grey",
+    "LA": "grey with alpha",
+    "P": "palette",
+    "RGBA": "RGB with alpha",
+}
+
+
+class Look(NamedTuple):
+    """The properties of an image file.
+
+    Attributes:
+        mode: its colours, in Pillow's words.
+        size: (width, height) in pixels.
+        several: whether it has several frames or pages, of which the first is read.
+        turned: whether its EXIF orientation turns or mirrors it.
+        transparent: whether the background shows through it.
+    """
+
+    mode: str
+    size: tuple[int, int]
+    several: bool
+    turned: bool
+    transparent: bool
+
+
+def facts_of_looks(
+    looks: "Counter[Look]", channels: int, height: int, width: int, background: str
+) -> list[tuple[str, str]]:
+    """The sizes and colours of images, and how many become images of another size or colour."""
+    mode = "RGB" if channels == 3 else "L"
+    sizes = Counter(f"{look.size[1]}x{look.size[0]}" for look in looks.elements())
+    colours = Counter(MODES.get(look.mode, look.mode) for look in looks.elements())
+    of_other_size = sum(look.size != (width, height) for look in looks.elements())
+    converted = sum(look.mode != mode for look in looks.elements())
+
+    def how_many(which: str, words: str) -> str:
+        count = sum(getattr(look, which) for look in looks.elements())
+        return f"{words}: {count} of {looks.total()}" if count else ""
+
+    def said(counts: "Counter[str]", changed: int, change: str) -> str:
+        names = listed([f"{name} ({count})" for name, count in counts.most_common()])
+        return f"{names}; {change}: {changed} of {looks.total()}" if changed else names
+
+    return [
+        ("height x width", said(sizes, of_other_size, f"resized to {height}x{width}")),
+        ("colours", said(colours, converted, f"converted to {MODES.get(mode, mode)}")),
+        ("orientation", how_many("turned", "turned as EXIF says")),
+        ("transparent", how_many("transparent", f"put on {background}")),
+        ("frames", how_many("several", "first of several read")),
+    ]
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -207,7 +258,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         train, test = held_out(train, spec.test_fraction, path)
         notes["test_fraction"] = spec.test_fraction
     understood = [
-        *facts(looks, spec.channels, spec.height, spec.width, spec.background),
+        *facts_of_looks(looks, spec.channels, spec.height, spec.width, spec.background),
         ("not read", _left_out(root, set(images))),
         *((f"image {number}", str(name)) for number, name in enumerate(images[:FIRST], 1)),
     ]

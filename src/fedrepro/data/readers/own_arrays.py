@@ -1,4 +1,7 @@
-"""Users' own arrays: npz archives, Parquet files, and what a function of theirs returns."""
+"""Users' own arrays: npz archives, Parquet files, and what a function of theirs returns.
+
+Exports of `fedrepro synth export` are such archives, too.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
-from fedrepro.data.catalogue.kinds import Arrays, Plugin
+from fedrepro.data.catalogue.kinds import Arrays, Plugin, Synthetic
 from fedrepro.data.readers.arrays import (
     as_type,
     inputs_of,
@@ -19,6 +22,7 @@ from fedrepro.data.readers.arrays import (
     numbers_of,
     stored_as,
     targets_of,
+    unlike,
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.packing import ALONE, packed
@@ -33,7 +37,7 @@ from fedrepro.support.errors import (
     refuse_unknown,
     unreadable,
 )
-from fedrepro.support.files import plain
+from fedrepro.support.files import plain, read_json
 
 NAMES = ("x", "y", "client", "split")
 SEVERAL = "x_"  # what names of several inputs begin with
@@ -242,3 +246,26 @@ def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -
         made = others | {f"{SEVERAL}{name}": values for name, values in inputs.items()}
     arrays = {str(name): np.asarray(values) for name, values in made.items()}
     return content_of(arrays, spec.task, spec.test_fraction, file)
+
+
+IMAGES, DATASHEET = "images.npz", "datasheet.json"
+
+
+def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress) -> Content:
+    """Images and labels, split by class into training and test samples.
+
+    Raises:
+        UserError: if a file is missing or damaged, or not an export.
+    """
+    x, y = npz_arrays(path / IMAGES, ("x", "y")).values()
+    if x.dtype != np.uint8 or x.ndim != 4 or x.shape[1] not in (1, 3):
+        raise unlike(path / IMAGES, "x", x, "uint8 (samples, 1 or 3, height, width)")
+    if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
+        raise unlike(path / IMAGES, "y", y, f"whole numbers {(len(x),)}")
+    try:
+        about = read_json(path / DATASHEET)
+        names = [str(name) for name in about["class_names"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise unreadable(path / DATASHEET, error, "a datasheet") from None
+    train, test = held_out(Split(x, y), spec.test_fraction, path)
+    return Content(train, names, test, {"test_fraction": spec.test_fraction})
