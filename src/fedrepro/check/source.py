@@ -9,7 +9,7 @@ import re
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, nearest, refusal
@@ -22,34 +22,64 @@ GIVEN = {
 FROZEN = "write @dataclass(frozen=True) above the class"
 
 
-def refuse_text(file: Path) -> None:
-    """Refuse what can be seen without running the file.
+class Source(NamedTuple):
+    """The code of a part.
+
+    Attributes:
+        name: in errors.
+        tree: its syntax tree; without statements if the code is not known.
+    """
+
+    name: str
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, file: Path) -> Self:
+        """The code in a file.
+
+        Raises:
+            UserError: for a syntax error.
+        """
+        return cls(str(file), plugins.parse(file))
+
+    def place_of(self, name: str) -> str:
+        """The line that defines a class, or a method or field of it; 1 if there is none."""
+        classes = [node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)]
+        for node in (*classes, *(statement for cls in classes for statement in cls.body)):
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            if name in (getattr(node, "name", None), *(getattr(to, "id", None) for to in targets)):
+                return f"{self.name}:{node.lineno}"
+        return f"{self.name}:1"
+
+
+def refuse_text(source: Source) -> None:
+    """Refuse what can be seen without running the code.
 
     Raises:
-        UserError: for a syntax error, or a function that assigns a module's variable.
+        UserError: for a function that assigns a module's variable.
     """
-    for node in ast.walk(plugins.parse(file)):
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Global):
             names = ", ".join(node.names)
             why = (
                 f"global {names}: module variables are neither saved nor shared between processes: "
                 "return what must survive a round in `server` or `client_state`"
             )
-            raise refusal(f"{file}:{node.lineno}", why, names)
+            raise refusal(f"{source.name}:{node.lineno}", why, names)
 
 
-def explain(file: Path, refused: UserError) -> UserError:
+def explain(source: Source, refused: UserError) -> UserError:
     """The error for a file that could not be imported because dataclasses refuse it."""
     cause = refused.__cause__
     missing = re.search(r"non-default argument '(\w+)'", str(cause))
     if isinstance(cause, TypeError) and missing:
-        return _without_default(file, missing[1])
+        return _without_default(source, missing[1])
     if isinstance(cause, TypeError) and "inherit non-frozen dataclass" in str(cause):
-        return refusal(file, f"the class is not frozen: {FROZEN}")
+        return refusal(source.name, f"the class is not frozen: {FROZEN}")
     return refused
 
 
-def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
+def refuse_class(source: Source, cls: type[Any], base: type[Any]) -> None:
     """Refuse a class that would not do what its author intends.
 
     Args:
@@ -60,19 +90,19 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
             the name of something else, a hook with wrong parameters, or a misspelt hook.
     """
     # A class that is no dataclass, has no source and declares nothing loses nothing.
-    declares = bool(file.stat().st_size or vars(cls).get("__annotations__"))
+    declares = bool(source.tree.body or vars(cls).get("__annotations__"))
     if declares and "__dataclass_fields__" not in vars(cls):
-        where = f"{file}:{_line_of(file, cls.__name__)}"
+        where = source.place_of(cls.__name__)
         why = "is not a dataclass, so its hyperparameters would be ignored"
         raise refusal(where, f"class {cls.__name__} {why}: {FROZEN}", cls.__name__)
     # `inner` is a wrapper's method. A function's name is refused below, with its signature.
     attributes = {"inner", *dir(base)} - {field.name for field in fields(base)}
     for field in fields(cls):
         if field.default is MISSING:
-            raise _without_default(file, field.name)
+            raise _without_default(source, field.name)
         known = inspect.getattr_static(base, field.name, None)
         if field.name in attributes and not inspect.isfunction(known):
-            where = f"{file}:{_line_of(file, field.name)}"
+            where = source.place_of(field.name)
             wanted = f"a name that {base.__name__} does not use for something else"
             raise bad_value(where, "hyperparameter", field.name, wanted)
     hyperparameters = {field.name for field in fields(cls)}
@@ -82,25 +112,27 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
         for name, value in vars(owner).items():
             known = inspect.getattr_static(base, name, MISSING)
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
-                _refuse_signature(file, owner, name, value, known)
+                _refuse_signature(source, owner, name, value, known)
             # What a class of another file has calls it, such as `shared` of PartlyShared.
             elif not (
                 name.startswith("__")
                 or name in hyperparameters
                 or any(name in vars(other) for other in others)
             ):
-                _refuse_no_hook(file, owner, name, base)
+                _refuse_no_hook(source, owner, name, base)
 
 
-def _without_default(file: Path, name: str) -> UserError:
+def _without_default(source: Source, name: str) -> UserError:
     why = f"a hyperparameter without a plain default: write one, such as `{name}: float = 0.1`"
-    return refusal(f"{file}:{_line_of(file, name)}", f"{name}: {why}", name, code="missing")
+    return refusal(source.place_of(name), f"{name}: {why}", name, code="missing")
 
 
-def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, known: object) -> None:
+def _refuse_signature(
+    source: Source, cls: type[Any], name: str, value: object, known: object
+) -> None:
     """Refuse a hook that cannot be called by position with the default's parameters."""
     hook, names = _plain(value), [*inspect.signature(_plain(known)).parameters]
-    where, key = f"{file}:{_line_of(file, name)}", f"{cls.__name__}.{name}"
+    where, key = source.place_of(name), f"{cls.__name__}.{name}"
     if not inspect.isfunction(hook) or type(value) is not type(known):
         why = f"this is a hook and must be a method: {_signature(name, known)}"
         raise refusal(where, f"{key}: {why}", key)
@@ -116,29 +148,29 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
         raise refusal(where, f"{key}{given}: {why}", key, given)
 
 
-def _refuse_no_hook(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
+def _refuse_no_hook(source: Source, cls: type[Any], name: str, base: type[Any]) -> None:
     """Refuse a name similar to a hook's, or a public function of what hooks get, such as ``ctx``.
 
     Unless the file uses it: then it is a helper. Nothing else would ever call it.
     """
     hooks = [hook for hook in dir(base) if not hook.startswith("_")]
     close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
-    if _is_used(file, name):
+    if _is_used(source, name):
         return
     function = _plain(vars(cls)[name])
     takes = {*inspect.signature(function).parameters} if inspect.isfunction(function) else set()
     if close or (takes & GIVEN and not name.startswith("_")):
         key = f"{cls.__name__}.{name}"
         why = f"no hook has this name, and nothing in the file uses it{nearest(name, hooks)}"
-        raise refusal(f"{file}:{_line_of(file, name)}", f"{key}: {why}", key, code="unknown_key")
+        raise refusal(source.place_of(name), f"{key}: {why}", key, code="unknown_key")
 
 
-def _is_used(file: Path, name: str) -> bool:
-    """Return True if the file reads a name, or is empty: there is no source to look into."""
-    return not file.stat().st_size or any(
+def _is_used(source: Source, name: str) -> bool:
+    """Return True if the code reads a name, or is not known."""
+    return not source.tree.body or any(
         (isinstance(node, ast.Attribute) and node.attr == name)
         or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-        for node in ast.walk(plugins.parse(file))
+        for node in ast.walk(source.tree)
     )
 
 
@@ -149,13 +181,3 @@ def _plain(hook: object) -> Any:
 
 def _signature(name: str, hook: object) -> str:
     return f"{name}({', '.join(inspect.signature(_plain(hook)).parameters)})"
-
-
-def _line_of(file: Path, name: str) -> int:
-    """The line that defines a class, or a method or field of it; 1 if there is none."""
-    classes = [node for node in ast.walk(plugins.parse(file)) if isinstance(node, ast.ClassDef)]
-    for node in (*classes, *(statement for cls in classes for statement in cls.body)):
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        if name in (getattr(node, "name", None), *(getattr(to, "id", None) for to in targets)):
-            return node.lineno
-    return 1

@@ -3,6 +3,7 @@
 Importing this module imports PyTorch; :mod:`fedrepro.methods.facts` needs it for new code only.
 """
 
+import ast
 import importlib
 import inspect
 import math
@@ -13,11 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from fedrepro.check import source
+from fedrepro.check.source import Source, explain, refuse_class, refuse_text
 from fedrepro.engine.method import Method, Wrapper, name_of
 from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.methods.server.base import ServerOptimizer
@@ -62,11 +62,12 @@ def _import(file: Path) -> ModuleType:
     if file.is_relative_to(METHODS):
         inside = file.relative_to(METHODS).with_suffix("").parts
         return importlib.import_module(".".join(("fedrepro.methods", *inside)))
-    source.refuse_text(file)
+    code = Source.of(file)
+    refuse_text(code)
     try:
         return plugins.import_file("methods", file)
     except UserError as error:
-        raise source.explain(file, error) from error.__cause__
+        raise explain(code, error) from error.__cause__
 
 
 @cache  # a process composes thousands of runs, and modules do not change in it
@@ -84,7 +85,7 @@ def part_in(file: Path) -> Part:
     (cls,) = classes
     kind, base = _kind_of(cls)
     if plugins.is_own(module.__name__):
-        source.refuse_class(file, cls, base)
+        refuse_class(Source.of(file), cls, base)
     return Part(file.stem, kind, cls, _headline(cls), file)
 
 
@@ -102,27 +103,14 @@ def as_own(cls: type[Any], name: str) -> type[Any]:
     Raises:
         UserError: for the mistakes that are refused in a file.
     """
-    with TemporaryDirectory() as folder:
-        file, text = Path(folder, f"{name}.py"), ""
-        with suppress(OSError, TypeError):  # no source
-            text = textwrap.dedent(inspect.getsource(cls))
-        file.write_text(text, encoding="utf-8")
-        try:
-            source.refuse_text(file)
-            source.refuse_class(file, cls, _kind_of(cls)[1])
-        except UserError as error:
-            where = f"class {cls.__name__}"
-            raise UserError(
-                str(error).replace(str(file), where),
-                code=error.code,
-                file=error.file.replace(str(file), where),
-                key=error.key,
-                value=error.value,
-                expected=error.expected,
-            ) from None
+    code = Source(f"class {cls.__name__}", ast.Module([], []))
+    with suppress(OSError, TypeError, SyntaxError):  # no source, or none that is whole
+        code = code._replace(tree=ast.parse(textwrap.dedent(inspect.getsource(cls))))
+    refuse_text(code)
+    refuse_class(code, cls, _kind_of(cls)[1])
     module = ModuleType(f"{plugins.PACKAGE}_methods_given.{name}")
-    code = (value.__code__ for value in vars(cls).values() if inspect.isfunction(value))
-    files = (function.co_filename for function in code if Path(function.co_filename).is_file())
+    hooks = (value.__code__ for value in vars(cls).values() if inspect.isfunction(value))
+    files = (function.co_filename for function in hooks if Path(function.co_filename).is_file())
     module.__file__ = next(files, f"class {cls.__name__}")
     sys.modules[module.__name__] = module
     own = {"__module__": module.__name__, "__doc__": cls.__doc__}
