@@ -115,7 +115,9 @@ def test_packages_and_machines_are_told_where_numbers_differ_in_them() -> None:
         runs = tuple(run_of(at, made_on=each, value=value) for at, each in enumerate(made_on))
         return cell(result=result_of(runs=runs))
 
-    one, two = "torch 2.1, numpy 2, x86_64, cpu a", "torch 2.1, numpy 1, x86_64, cpu b"
+    one = "fedrepro 2, torch 2.1, numpy 2, x86_64, cpu a"
+    two = "fedrepro 2, torch 2.1, numpy 1, x86_64, cpu b"
+    assert kinds_of_machine([of(one), of(one.replace("fedrepro 2", "fedrepro 1"))]) == []
     assert kinds_of_machine([of(one, one), of(one)]) == []
     assert kinds_of_machine([of(one), of("")]) == []
     assert kinds_of_machine([of(one), of(two, value=None)]) == []

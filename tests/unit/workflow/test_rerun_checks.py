@@ -313,9 +313,10 @@ def test_a_file_of_another_definition_than_recorded_is_forced(
 
 
 @pytest.mark.parametrize("key", ["of", "lacks"])
-def test_a_table_that_a_command_has_made_of_other_results_is_forced(
+def test_a_table_of_other_results_is_forced_whatever_the_times(
     key: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As one that a command has made since, or whose run was replaced by an older file."""
     monkeypatch.chdir(bench.root)
     seal = seal_of_run(bench.root, RUN)
     path = Path("results/tables/mine.json")
@@ -327,7 +328,8 @@ def test_a_table_that_a_command_has_made_of_other_results_is_forced(
     for content, since, forced_then in (
         (other, True, True),
         (own, True, False),
-        (other, False, False),
+        (other, False, True),
+        (own, False, False),
     ):
         path.write_text(json.dumps({key: content[key]}), encoding="utf-8")
         ended = path.stat().st_mtime + (-1 if since else 1)
@@ -335,6 +337,36 @@ def test_a_table_that_a_command_has_made_of_other_results_is_forced(
         checks, forced = checks_of(bench)
         assert checks.unrecorded("results/tables/{item}.json")(wildcards) == []
         assert forced == ({str(path)} if forced_then else set())
+
+
+def test_a_figure_of_other_results_is_forced(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page is no file of results: what a command noted on it says which runs it shows."""
+    monkeypatch.chdir(bench.root)
+    path = Path("reports/site/mine.html")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    record = patches._file_of(patches.RECORDS, path)
+    record.write_text(json.dumps({"rule": "page", "params": ["'now'"]}), encoding="utf-8")
+    wildcards = SimpleNamespace(items=lambda: [("item", "mine")])
+
+    def forced() -> bool:
+        checks, made = checks_of(bench)
+        assert checks.unrecorded("reports/site/{item}.html")(wildcards) == []
+        return bool(made)
+
+    rerun_checks.note_definition(bench.root, path, "now", [RUN])
+    assert not forced()
+    (bench.root / RUN.folder / "manifest.json").unlink()
+    write_manifest(bench.root / RUN.folder, {**manifest_of(bench), "rounds_done": 7})
+    assert forced()
+    rerun_checks.note_definition(bench.root, path, "now", [RUN])
+    assert not forced()
+    # By an earlier version, which noted no runs; and a definition that reads as a number.
+    for note in ("now", "12"):
+        (rerun_checks.DEFINITIONS / path).write_text(note, encoding="utf-8")
+        assert rerun_checks.noted_definition(path) == note
 
 
 def test_commands_note_the_definition_that_the_rule_has(

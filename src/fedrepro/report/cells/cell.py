@@ -20,6 +20,7 @@ from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.derived_files import adapter, read_as
 from fedrepro.run.results import RunRecord, RunStatus, read_run
 from fedrepro.support.checksummed_json import in_lines
+from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import decimals_for
 
 
@@ -296,9 +297,12 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
 
 
 def kinds_of_machine(cells: Iterable[TableCell]) -> list[str]:
-    """The packages and machines of the numbers, as far as they differ; [] if all are alike."""
+    """The packages and machines of the numbers, as far as they differ; [] if all are alike.
+
+    Our own version is left out: what it changes in numbers is in the ids of the code.
+    """
     places = {
-        tuple(run.made_on.split(", "))
+        tuple(fact for fact in run.made_on.split(", ") if not fact.startswith(f"{PACKAGE.name} "))
         for cell in cells
         for result in cell.results
         for run in result.runs_of_the_chosen
