@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
-from fedrepro.data.catalogue.kinds import Arrays, Plugin, Synthetic
+from fedrepro.data.catalogue.kinds import Arrays, Synthetic
 from fedrepro.data.readers.arrays import (
     as_type,
     inputs_of,
@@ -27,7 +27,6 @@ from fedrepro.data.readers.arrays import (
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.packing import ALONE, packed
 from fedrepro.data.readers.tables import classes_of, refuse_alike
-from fedrepro.support import plugins, rng
 from fedrepro.support.errors import (
     UserError,
     bad_value,
@@ -41,6 +40,7 @@ from fedrepro.support.files import plain, read_json
 
 NAMES = ("x", "y", "client", "split")
 SEVERAL = "x_"  # what names of several inputs begin with
+IMAGES, DATASHEET = "images.npz", "datasheet.json"  # of an export of synthetic sets
 PARQUET = (".parquet", ".pq")
 MOST_CLASSES = 1_000_000
 
@@ -218,37 +218,6 @@ def _column(cells: Any, path: Path, name: str) -> NDArray[Any]:
     if 0 in shape:
         raise refused(f"{brief(shape)}: expected at least one value")
     return values.reshape(shape)
-
-
-def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -> Content:
-    """The arrays that a function of the user's own returns.
-
-    Raises:
-        UserError: if it can't be imported, fails, or returns something else.
-    """
-    file = spec.file
-    assert file is not None
-    function = getattr(plugins.import_file("data", file), spec.function, None)
-    if not callable(function):
-        why = f"expected a function {spec.function}"
-        raise refusal(file, why, spec.function, code="missing")
-    given = {} if path.absolute() == file.absolute() else {"path": path}
-    with plugins.blamed(), rng.seeded(0):
-        made = function(**given, **spec.arguments)
-    if not isinstance(made, Mapping):
-        kind = type(made).__name__
-        wanted = "a dict of arrays x, y, client, split"
-        raise refusal(file, f"returned a {kind}: expected {wanted}", spec.function, kind)
-    x = made.get("x")
-    inputs = x if isinstance(x, Mapping) else dict(enumerate(x)) if isinstance(x, tuple) else {}
-    if inputs:
-        others = {name: values for name, values in made.items() if name != "x"}
-        made = others | {f"{SEVERAL}{name}": values for name, values in inputs.items()}
-    arrays = {str(name): np.asarray(values) for name, values in made.items()}
-    return content_of(arrays, spec.task, spec.test_fraction, file)
-
-
-IMAGES, DATASHEET = "images.npz", "datasheet.json"
 
 
 def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress) -> Content:
