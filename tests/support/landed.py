@@ -128,6 +128,9 @@ def mixed(mixtures: pd.DataFrame, metric: OverClients) -> tuple[Numbers, Numbers
     samples = mixtures.groupby("client").test_samples.first()
     if metric.mix == "best":
         chosen = values[by_weight.mean().idxmax()]
+    elif metric.mix == "cross_fitted":
+        halves = [by_weight.iloc[start::2].mean().idxmax() for start in (1, 0)]
+        chosen = pd.Series({k: values.loc[k, halves[at % 2]] for at, k in enumerate(values.index)})
     else:
         own = by_weight.fillna(-1).idxmax(axis=1)
         if metric.of == guide or metric.mix == "own":

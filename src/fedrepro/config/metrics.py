@@ -266,6 +266,8 @@ class OverClients(OfMeasure):
     def selection(self) -> str:
         if self.mix == "best":
             return "the mixture that is best on average is chosen on test samples"
+        if self.mix == "cross_fitted":
+            return "the mixture of each half of the clients is chosen on test samples of the other"
         by_each = self.mix in ("own", "released")
         return "each client's mixture is chosen on its own test samples" if by_each else ""
 

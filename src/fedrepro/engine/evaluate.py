@@ -15,6 +15,8 @@ from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
 
 BATCH = 500  # samples at a time; larger batches are no faster on a CPU
+# The most samples of which a mean of the user's own is taken: its function may compare all of them.
+AT_ONCE = 10_000
 
 # (first, last) -> inputs and targets of that slice, on the run's device
 Samples = Callable[[int, int], tuple[Tensor, Tensor]]
@@ -63,7 +65,7 @@ def evaluate(
     if kept:
         outputs, targets = _joined(kept)
         if task.of_mean:
-            score["loss"] = float(task.losses(outputs, targets, "mean"))
+            score["loss"] = _own_mean(task, outputs, targets)
         arrays = _arrays(outputs), _arrays(targets)
         score |= {name: take(*arrays) for name, take in measures.items()}
     return score
@@ -143,7 +145,7 @@ def evaluate_clients(
         outputs, targets = _joined(kept)
         if task.of_mean:
             for place, (a, z) in zip(order, pairwise(bounds.tolist()), strict=True):
-                loss[place] = float(task.losses(outputs[a:z], targets[a:z], "mean"))
+                loss[place] = _own_mean(task, outputs[a:z], targets[a:z])
         measured = task.measured(_arrays(outputs), _arrays(targets), bounds)
         for name, values in measured.items():
             scores[name][order] = values
@@ -182,6 +184,13 @@ def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Outputs and targets of several batches."""
     outputs, targets = map(torch.cat, zip(*kept, strict=True))
     return outputs, targets
+
+
+def _own_mean(task: Task, outputs: Tensor, targets: Tensor) -> float:
+    """A loss that is only known as a mean, of all samples or of :data:`AT_ONCE` at a time."""
+    parts = zip(outputs.split(AT_ONCE), targets.split(AT_ONCE), strict=True)
+    sums = (float(task.losses(some, y, "mean")) * len(y) for some, y in parts)
+    return sum(sums) / len(targets)
 
 
 def _arrays(leaf: Tensor) -> NDArray[Any]:

@@ -93,7 +93,7 @@ class Measure:
         If this is not overridden, it is what methods report under its name (docs/measures.md).
 
         Args:
-            outputs: of the model, before any softmax [n, outputs]; [n] with the task binary.
+            outputs: of the model, before any softmax [n, outputs].
             targets: the correct answers [n].
         """
         raise NotImplementedError

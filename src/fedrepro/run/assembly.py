@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
-from fedrepro.check.own_measures import repeatable
+from fedrepro.check.own_measures import tried
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
@@ -99,7 +99,7 @@ class Plan:
         mine = (each for each in self.measures_of_round if each.from_outputs)
         return {
             **{f"test_{name}": task.measures[name] for name in task.measures if name in names},
-            **{each.name: repeatable(each.name, each.checked) for each in mine},
+            **{each.name: tried(each) for each in mine},
         }
 
     @property

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrepro.check.own_measures import repeatable
+from fedrepro.check.own_measures import tried
 from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
@@ -58,7 +58,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     task = task.with_measures(
         {
-            measure.name: repeatable(measure.name, measure.checked)
+            measure.name: tried(measure)
             for measure in measures_of(setting, "client", spec.plugins)
             if measure.from_outputs
         }

@@ -328,8 +328,8 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
         for name, own in runs.items()
     ]
     searches = {
-        "q": SimpleNamespace(setting="z", title="Of z"),
-        "r": SimpleNamespace(setting="x", title="Of x"),
+        "q": SimpleNamespace(setting="z", title="Of z", selects_for=["y"]),
+        "r": SimpleNamespace(setting="x", title="Of x", selects_for=[]),
     }
     cells = [
         SimpleNamespace(setting=f"s/{name}", seeds=(number, number + 1))
@@ -338,6 +338,7 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
     bench = SimpleNamespace(
         experiments={"s": SimpleNamespace(compact_search=searches)}, root=tmp_path,
         table=lambda *_: SimpleNamespace(cells=cells),
+        search=lambda *_: SimpleNamespace(trials=()),
     )  # fmt: skip
     (tmp_path / "reports/papers/s/compact/z").mkdir(parents=True)
     monkeypatch.setattr(one_claim, "repository", lambda: "https://a.org/r")
@@ -349,8 +350,8 @@ def test_witnesses_of_a_claim_are_the_others_that_share_a_run(
         name: [claim.anchor[2:] for claim in page["witnesses"]] for name, page in pages.items()
     }
     assert named == {"a": ["b"], "b": ["a", "c"], "c": ["b"], "d": [], "e": []}
-    assert {name: [title for _, title in page["searches"]] for name, page in pages.items()} == {
-        "a": ["Of x"], "b": ["Of x"], "c": [], "d": ["Of z"], "e": []
+    assert {name: [each.title for each in page["searches"]] for name, page in pages.items()} == {
+        "a": ["Of x"], "b": ["Of z", "Of x"], "c": ["Of z"], "d": ["Of z"], "e": []
     }  # fmt: skip
     (runs_of_d,) = pages["d"]["runs"]
     assert (runs_of_d.setting, runs_of_d.methods.split(", ")) == ("s/z", ["m", "n", "o"])
