@@ -264,9 +264,9 @@ def of_none() -> nn.Module:
 def test_a_model_s_function_gets_the_shape_and_the_outputs_if_it_takes_them(
     build: Any, told: Any
 ) -> None:
-    assert training._builder(build)((3,), 7).told == told
+    assert given.builder(build)((3,), 7).told == told
     with refused(key="model", names="Needs"):
-        training._builder(Needs)
+        given.builder(Needs)
 
 
 def test_numbers_of_other_libraries_are_pythons_however_deep() -> None:

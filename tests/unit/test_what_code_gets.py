@@ -1,8 +1,10 @@
 """What a user's model, loss and measure get is what PyTorch gives them, and numbers follow."""
 
 import copy
+import json
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedrepro as fr
+from fedrepro.engine import evaluate
+from support.manifests import write_manifest
 from support.refusals import refused
 
 DRAWS = np.random.default_rng(0)
@@ -194,7 +198,7 @@ def test_samples_that_change_each_other_are_not_padded(model: Any, mixes: bool) 
     torch.manual_seed(0)
     net = model()
     if mixes:
-        with refused(file="executor", names="vectorised"):
+        with refused(file="executor", names=("vectorised", "each", "other")):
             fr.train("fedavg", net, clients, rounds=1, test=clients[0], executor="vectorised")
     fr.train("fedavg", net, clients, rounds=1, test=clients[0], weights="keep")
 
@@ -273,3 +277,69 @@ def test_a_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.M
     with refused("value", key="folder", value="run"):
         train(folder="run")
     assert fr.load(tmp_path / "kept").rounds.equals(kept.rounds)
+
+
+@pytest.mark.parametrize("model", ["mcmahan_cnn", "logistic"])
+def test_images_of_truth_values_are_those_of_0_and_1(model: str) -> None:
+    x = DRAWS.random((30, 1, 16, 16)) > 0.5
+    runs = [
+        fr.train("fedavg", model, [(each, CLASSES)], rounds=1, test=(each, CLASSES))
+        for each in (x, x.astype("int64"))
+    ]
+    assert runs[0].rounds.equals(runs[1].rounds)
+    assert runs[0].manifest["data"]["content_sha256"] == runs[1].manifest["data"]["content_sha256"]
+
+
+@pytest.mark.parametrize("what", ["inputs", "loss"])
+def test_a_folder_of_a_run_by_an_earlier_version_is_made_again(what: str, tmp_path: Path) -> None:
+    """It gave a model 32 bits, and took a mean of a mean over parts: other numbers."""
+    folder = tmp_path / "run"
+    x = DRAWS.integers(0, 9, (30, 5)) if what == "inputs" else ONE_HOT
+    torch.manual_seed(0)
+    net = Hashed() if what == "inputs" else nn.Linear(3, 3)
+    loss = LOSSES["ignores"] if what == "loss" else None
+
+    def train() -> fr.Run:
+        return fr.train(
+            "fedavg", net, [(x, CLASSES)], rounds=1, test=(x, CLASSES), weights="keep",
+            loss=loss, folder=folder,
+        )  # fmt: skip
+
+    first = train().manifest["data"]
+    key = {"inputs": "own_inputs", "loss": "own_mean"}[what]
+    assert key in first
+    whole = json.loads((folder / "manifest.json").read_text())
+    del whole["data"][key]
+    write_manifest(folder, whole)
+    with refused("value"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train()
+
+
+def test_a_function_that_waits_for_what_it_gets_gets_it() -> None:
+    def net(shape_of_one: Any = None, classes: Any = None) -> nn.Module:
+        return nn.Linear(shape_of_one[0], classes)
+
+    def other(s: Any = None, c: int = 2) -> nn.Module:
+        return nn.Linear(s[0], c)
+
+    for model in (net, other):
+        run = fr.train("fedavg", model, [(ONE_HOT, CLASSES)], rounds=1, test=(ONE_HOT, CLASSES))
+        assert run.model.out_features == 3
+
+
+def test_many_samples_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a mean of one's own: it may compare all samples with each other."""
+    seen = []
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        seen.append(len(targets))
+        return functional.cross_entropy(outputs, targets)
+
+    monkeypatch.setattr(evaluate, "AT_ONCE", 1000)
+    y = np.tile(CLASSES, 80)
+    x = np.eye(3, dtype="float32")[y] + DRAWS.normal(size=(2400, 3)).astype("float32")
+    run = fr.train("fedavg", "logistic", [(ONE_HOT, CLASSES)], rounds=1, test=(x, y), loss=loss)
+    assert max(seen) == 1000 and seen.count(1000) == 2
+    plain = fr.train("fedavg", "logistic", [(ONE_HOT, CLASSES)], rounds=1, test=(x, y))
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(plain.rounds["test_loss"].iloc[-1])

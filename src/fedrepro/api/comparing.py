@@ -29,7 +29,7 @@ from fedrepro.support.printing import counted
 
 # Columns that are no measure of a model, and of which less is better.
 LESS = {"bytes_down", "bytes_up", "client_accuracy_std"}
-OF_SAMPLES = ("content_sha256", "clients_sha256")  # of a manifest's data
+OF_SAMPLES = ("content_sha256", "clients_sha256", "own_inputs", "own_mean")  # of a manifest's data
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
 

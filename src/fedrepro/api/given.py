@@ -18,7 +18,7 @@ from torch import Tensor, nn, strided
 from torch.utils.data import Dataset
 
 from fedrepro.api.callbacks import Callback, EarlyStopping
-from fedrepro.api.runs import place_of
+from fedrepro.api.runs import Architecture, place_of
 from fedrepro.api.stored_model import kept_by_clients
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import values_in
@@ -36,7 +36,7 @@ from fedrepro.models.weights import untrained
 from fedrepro.run.results import manifest_in
 from fedrepro.run.store import KEY, load_tree, refuse_other_constants
 from fedrepro.support import rng
-from fedrepro.support.errors import bad_value, nearest, refusal
+from fedrepro.support.errors import UserError, bad_value, nearest, refusal
 from fedrepro.support.files import plain
 from fedrepro.support.names import Composition
 from fedrepro.support.plugins import NONE, Folders, Kind, classes_in, taken_name
@@ -413,3 +413,50 @@ def stopped_by_shared(spec: RunSpec) -> str:
         f"method {spec.method}: stop: with `test`, the shared model's score counts, which may not "
         "move; without it, that of clients' own models"
     )
+
+
+def builder(model: "Architecture") -> "Architecture":
+    """A function or a class that is called with a sample's shape and the number of outputs.
+
+    One that cannot take them is called without, as is one that needs no arguments, unless its
+    first one is a shape, or a function whose default is None, for what is not known yet.
+
+    Raises:
+        UserError: if it needs others, and from its call if it cannot use them.
+    """
+    name = getattr(model, "__name__", type(model).__name__)
+    try:
+        signature = inspect.signature(model)
+    except (TypeError, ValueError):  # of `int` and others that are built in
+        raise bad_value(WHERE, "model", model, "a function that returns a module") from None
+    first = next(iter(signature.parameters.values()), None)
+    waits = first is None or first.kind is first.VAR_POSITIONAL or "shape" in first.name
+    unset = any(each.default is None for each in signature.parameters.values())
+    waits |= unset and inspect.isfunction(model)
+    alone = _takes(signature, 0) and not waits
+    given = 0 if alone or not _takes(signature, 2) else 2
+    wanted = "pass an instance, or a function of a sample's shape and the outputs' number"
+    if not _takes(signature, given):
+        why = f"model {name}{signature}: needs other arguments: {wanted}"
+        raise refusal(WHERE, why, "model")
+
+    def build(shape: Any, outputs: int) -> "nn.Module":
+        arguments = (shape, outputs)[:given]
+        try:
+            return model(*arguments)
+        except UserError:
+            raise
+        except Exception as error:
+            why = f"model {name}{arguments}: {error}: {wanted}"
+            raise refusal(WHERE, why, "model") from error
+
+    return build
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    """Return True if a call with so many arguments is possible."""
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

@@ -14,7 +14,7 @@ from fedrepro.data.arrays import as_array
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.data.reading import decoded, refuse_other_rows
-from fedrepro.support.errors import bad_value, missing_value
+from fedrepro.support.errors import bad_value, missing_value, refusal
 from fedrepro.support.typed_yaml import Typed, validate
 
 WHERE = "fedrepro.partition"
@@ -147,7 +147,10 @@ def _read(values: Any, name: str = "x") -> Any:
         return {key: _read(part, f"{name}.{key}") for key, part in values.items()}
     if isinstance(values, tuple):
         return tuple(_read(part, f"{name}.{place}") for place, part in enumerate(values))
-    values = decoded(values)
+    try:
+        values = decoded(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # pictures of several sizes or modes
+        raise refusal(WHERE, f"{name}: expected an array: {error}", name) from None
     return _array(name, values) if isinstance(values, list) else values
 
 

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
+
+from fedrepro.support.errors import refusal
 
 # One run after the other: each seeds the generators that all threads of a process share. A callback
 # may train, too.
@@ -25,6 +28,19 @@ def _free_turn() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free_turn)
+
+
+def temporary_folder(where: str) -> str:
+    """Make a temporary folder.
+
+    Raises:
+        UserError: if there is no place for one: what TMPDIR names was removed, is full, read-only.
+    """
+    try:
+        return tempfile.mkdtemp(prefix="fedrepro-")
+    except OSError as error:
+        why = f"no temporary folder for the run ({error}): give `folder`, or set TMPDIR"
+        raise refusal(where, why, "folder", code="unwritable") from None
 
 
 def remove_own(temporary: str, process: int) -> None:

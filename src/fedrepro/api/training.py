@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import tempfile
 import uuid
 import warnings
 import weakref
@@ -19,7 +18,13 @@ from fedrepro.api import given
 from fedrepro.api.callbacks import Callback, Several
 from fedrepro.api.model_identity import UnknownError, identity_of
 from fedrepro.api.runs import Architecture, Run, place_of
-from fedrepro.api.surroundings import in_turn, remove_own, threads_kept, torch_as_usual
+from fedrepro.api.surroundings import (
+    in_turn,
+    remove_own,
+    temporary_folder,
+    threads_kept,
+    torch_as_usual,
+)
 from fedrepro.check.hooks import float32_by_default
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import BETAS, Setting
@@ -42,7 +47,7 @@ from fedrepro.run.runner import Report
 from fedrepro.run.tracking import PROGRAMS
 from fedrepro.support import rng
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import Interrupted, UserError, bad_value, refusal
+from fedrepro.support.errors import Interrupted, bad_value, refusal
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import Folders
 from fedrepro.support.typed_yaml import Seed, Typed, validate
@@ -324,11 +329,7 @@ def _run_in(
     """A run in ``folder``, or in a temporary one that is deleted with the object."""
     if folder is not None:
         return Run(place_of(folder), {}, architecture, plugins)
-    try:
-        temporary = tempfile.mkdtemp(prefix="fedrepro-")
-    except OSError as error:  # what TMPDIR names was removed, or is full or read-only
-        why = f"no temporary folder for the run ({error}): give `folder`, or set TMPDIR"
-        raise refusal(WHERE, why, "folder", code="unwritable") from None
+    temporary = temporary_folder(WHERE)
     run = Run(Path(temporary, "run"), {}, architecture, plugins)
     weakref.finalize(run, remove_own, temporary, os.getpid())
     return run
@@ -431,7 +432,7 @@ def _architecture(
         if not callable(model):
             wanted = "a name, a module, or a function that builds one"
             raise bad_value(WHERE, "model", model, wanted)
-        model = _builder(model)
+        model = given.builder(model)
         return _drawn_anew(model) if weights == "draw" else model
     compiled = getattr(model, "_orig_mod", None)  # of torch.compile, whose code is no part of it
     model = model if compiled is None else compiled
@@ -453,51 +454,6 @@ def _architecture(
             )
         weights = "draw"
     return _drawn_anew(build) if weights == "draw" else build
-
-
-def _builder(model: "Architecture") -> "Architecture":
-    """A function or a class that is called with a sample's shape and the number of outputs.
-
-    One that cannot take them is called without, as is one that needs no arguments, unless its
-    first one is a shape.
-
-    Raises:
-        UserError: if it needs others, and from its call if it cannot use them.
-    """
-    name = getattr(model, "__name__", type(model).__name__)
-    try:
-        signature = inspect.signature(model)
-    except (TypeError, ValueError):  # of `int` and others that are built in
-        raise bad_value(WHERE, "model", model, "a function that returns a module") from None
-    first = next(iter(signature.parameters.values()), None)
-    takes_all = first is None or first.kind is first.VAR_POSITIONAL
-    alone = _takes(signature, 0) and not (takes_all or (first and "shape" in first.name))
-    given = 0 if alone or not _takes(signature, 2) else 2
-    wanted = "pass an instance, or a function of a sample's shape and the outputs' number"
-    if not _takes(signature, given):
-        why = f"model {name}{signature}: needs other arguments: {wanted}"
-        raise refusal(WHERE, why, "model")
-
-    def build(shape: Any, outputs: int) -> "nn.Module":
-        arguments = (shape, outputs)[:given]
-        try:
-            return model(*arguments)
-        except UserError:
-            raise
-        except Exception as error:
-            why = f"model {name}{arguments}: {error}: {wanted}"
-            raise refusal(WHERE, why, "model") from error
-
-    return build
-
-
-def _takes(signature: inspect.Signature, count: int) -> bool:
-    """Return True if a call with so many arguments is possible."""
-    try:
-        signature.bind(*[None] * count)
-    except TypeError:
-        return False
-    return True
 
 
 def _drawn_anew(build: "Architecture") -> "Architecture":

@@ -84,12 +84,14 @@ def dataset_of(clients: Sequence[Any], test: Any = None, task: str = "classifica
     if redraw and packing:
         why = "clients: several inputs that are drawn: expected one input"
         raise refusal(WHERE, why, "clients")
-    digest = hashlib.sha256(repr(packing).encode() if packing else b"")
+    several = packing and not packing.is_of_one
+    digest = hashlib.sha256(repr(packing).encode() if several else b"")
+    shape = packing.parts[0].shape if packing and not several else x.shape[1:]
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
-        for array, plain in ((split.x, 2), (split.y, 1)):
-            if array.ndim > plain:  # the same bytes in another shape are other samples
-                digest.update(str(array.shape[1:]).encode())
+        for axes, plain in ((shape, 1), (split.y.shape[1:], 0)):
+            if len(axes) > plain:  # the same bytes in another shape are other samples
+                digest.update(str(axes).encode())
     return Dataset(
         name=NAME,
         task=task,

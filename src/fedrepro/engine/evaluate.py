@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,8 +14,8 @@ from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
 
 BATCH = 500  # samples at a time; larger batches are no faster on a CPU
-# The most samples of which a mean of the user's own is taken: its function may compare all of them.
-AT_ONCE = 10_000
+# The most samples, and outputs, of which a mean of the user's own is taken.
+AT_ONCE, MOST_OUTPUTS = 10_000, 10**8
 
 # (first, last) -> inputs and targets of that slice, on the run's device
 Samples = Callable[[int, int], tuple[Tensor, Tensor]]
@@ -45,6 +44,35 @@ class ClientSamples(Protocol):
         """Inputs and targets at ``rows``, on the run's device."""
 
 
+class _OwnMean:
+    """The mean of a loss that is only known as one: of all samples, or of many at a time.
+
+    Its function may compare all samples that it is given, and a sample's outputs may be many.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._parts: list[tuple[Tensor, Tensor]] = []
+        self._sum, self._samples = 0.0, 0
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        self._parts.append((outputs, targets))
+        samples = sum(len(part) for _, part in self._parts)
+        if samples >= AT_ONCE or sum(part.numel() for part, _ in self._parts) >= MOST_OUTPUTS:
+            self._take()
+
+    def mean(self) -> float:
+        if self._parts:
+            self._take()
+        return self._sum / self._samples
+
+    def _take(self) -> None:
+        outputs, targets = _joined(self._parts)
+        self._sum += float(self._task.losses(outputs, targets, "mean")) * len(targets)
+        self._samples += len(targets)
+        self._parts = []
+
+
 @torch.no_grad()
 def evaluate(
     net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
@@ -59,15 +87,15 @@ def evaluate(
         measured: also compute the task's further measures; this keeps all outputs in memory.
     """
     measures = task.measures if measured else {}
-    kept: list[tuple[Tensor, Tensor]] | None = [] if measures or task.of_mean else None
-    loss, hits, predictions = _totals(net, task, params, samples, total, kept).tolist()
+    kept: list[tuple[Tensor, Tensor]] | None = [] if measures else None
+    own = _OwnMean(task) if task.of_mean else None
+    loss, hits, predictions = _totals(net, task, params, samples, total, kept, own).tolist()
     score = {"loss": loss / total, "accuracy": hits / predictions if predictions > 0 else math.nan}
+    if own:
+        score["loss"] = own.mean()
     if kept:
-        outputs, targets = _joined(kept)
-        if task.of_mean:
-            score["loss"] = _own_mean(task, outputs, targets)
-        arrays = _arrays(outputs), _arrays(targets)
-        score |= {name: take(*arrays) for name, take in measures.items()}
+        outputs, targets = map(_array, _joined(kept))
+        score |= {name: take(outputs, targets) for name, take in measures.items()}
     return score
 
 
@@ -78,8 +106,9 @@ def _totals(
     samples: Samples,
     total: int,
     kept: list[tuple[Tensor, Tensor]] | None,
+    own: _OwnMean | None,
 ) -> Tensor:
-    """The sums of losses, hits and predictions [3]; outputs and targets are added to ``kept``.
+    """The sums of losses, hits and predictions [3]; outputs and targets are added to the others.
 
     They stay on the device, which would have to finish for a number.
     """
@@ -93,6 +122,8 @@ def _totals(
         )
         if kept is not None:
             kept.append((task.shaped(logits, y), y))
+        if own:
+            own.add(logits, y)
     return totals
 
 
@@ -117,19 +148,26 @@ def evaluate_clients(
     """
     sizes = samples.sizes[clients]
     loss, accuracy = np.full((2, len(clients)), np.nan)
-    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures or task.of_mean else None
+    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures else None
     together, alone, totals = [], [], []
+    own: dict[int, _OwnMean] = {}
     for place in np.flatnonzero(sizes).tolist():
         client = int(clients[place])
         model = model_of(client)
-        if model is shared:
+        if model is shared and not task.of_mean:
             together.append(place)
-        else:
-            alone.append(place)
-            totals.append(_totals(net, task, model, samples.of(client), int(sizes[place]), kept))
+            continue
+        if task.of_mean:
+            own[place] = _OwnMean(task)
+        alone.append(place)
+        totals.append(
+            _totals(net, task, model, samples.of(client), int(sizes[place]), kept, own.get(place))
+        )
     if alone:
         sums, hits, predictions = torch.stack(totals, 1).cpu().numpy()
         loss[alone] = sums / sizes[alone]
+        for place, mean in own.items():
+            loss[place] = mean.mean()
         with np.errstate(invalid="ignore"):
             accuracy[alone] = hits / predictions
     if together and shared is not None:
@@ -142,12 +180,8 @@ def evaluate_clients(
     scores |= {name: np.full(len(clients), np.nan) for name in task.measures}
     if kept:
         bounds = np.concatenate([[0], np.cumsum(sizes[order])])
-        outputs, targets = _joined(kept)
-        if task.of_mean:
-            for place, (a, z) in zip(order, pairwise(bounds.tolist()), strict=True):
-                loss[place] = _own_mean(task, outputs[a:z], targets[a:z])
-        measured = task.measured(_arrays(outputs), _arrays(targets), bounds)
-        for name, values in measured.items():
+        outputs, targets = map(_array, _joined(kept))
+        for name, values in task.measured(outputs, targets, bounds).items():
             scores[name][order] = values
     return scores
 
@@ -186,14 +220,7 @@ def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return outputs, targets
 
 
-def _own_mean(task: Task, outputs: Tensor, targets: Tensor) -> float:
-    """A loss that is only known as a mean, of all samples or of :data:`AT_ONCE` at a time."""
-    parts = zip(outputs.split(AT_ONCE), targets.split(AT_ONCE), strict=True)
-    sums = (float(task.losses(some, y, "mean")) * len(y) for some, y in parts)
-    return sum(sums) / len(targets)
-
-
-def _arrays(leaf: Tensor) -> NDArray[Any]:
+def _array(leaf: Tensor) -> NDArray[Any]:
     # numpy has no bfloat16.
     leaf = leaf.float() if leaf.dtype is torch.bfloat16 else leaf
     array: NDArray[Any] = leaf.cpu().numpy()

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -98,8 +99,10 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
     )
     chunks = targets.split(len(outputs))
     if loss.whole is None:
-        tried = each.function(*aligned(task, outputs[: len(chunks[0])], chunks[0]))
-        return task._replace(of_mean=not tried.ndim)
+        with suppress(Exception):  # of the user's code
+            tried = each.function(*aligned(task, outputs[: len(chunks[0])], chunks[0]))
+            return task._replace(of_mean=not tried.ndim)
+        return task
     for y in chunks[:: -(-len(chunks) * outputs.numel() // MOST_TRIED)]:
         try:
             mean, plain = (one(outputs[: len(y)], y, "mean") for one in (own, each))

@@ -26,9 +26,10 @@ WITHOUT_IDS = "made before code had numerics ids, and not played again by today'
 # What a fact of a machine says of a result's bits. Facts that are not listed say nothing: results
 # are the same for any version of Python (`make pythons`) and any number of cores.
 OF_A_MACHINE = ("machine", "system", "processor", "vector_instructions", "accelerator")
-# Keys of data without which a record's numbers are others: before there was this key, statistics of
-# a table were those of all rows, whoever held them out.
-WITHOUT_IS_OTHER = frozenset({"missing_sha256"})
+# Keys of data without which a record's numbers are others: before there were these keys, statistics
+# of a table were those of all rows, whoever held them out, and models and losses of a user's own
+# were given something else (fedrepro.run.input_artifacts).
+WITHOUT_IS_OTHER = frozenset({"missing_sha256", "own_inputs", "own_mean"})
 UNKNOWN = "unknown-"  # the id of code that cannot be compared begins so
 OURS = "fedrepro"  # code counts by its numerics ids, whatever version it came with
 

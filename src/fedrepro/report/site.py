@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -48,13 +49,14 @@ from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import refusal
+from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.files import sync_disk
 from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 
 MADE_BY = '<meta name="generator" content="fedrepro">'
 HEAD = 2000  # characters of a page that have it
+OF_NO_PAPER = ("assets", "claims", "compare", "methods", "reference", "runs")
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -172,11 +174,11 @@ def _left_over(root: Path, known: Collection[tuple[str, str]]) -> list[Path]:
     A page in the folder of a paper may also be the reader's own.
     """
     made = {(path.parent.name, path.stem) for path in root.glob("results/tables/*/*/*.json")}
-    for system in {system for system, _ in {*known, *made}}:
-        for page in root.glob(f"{SITE}/{system}/*.html"):
-            with page.open(encoding="utf-8", errors="replace") as file:
-                if MADE_BY in file.read(HEAD):
-                    made.add((system, page.stem))
+    for page in root.glob(f"{SITE}/*/*.html"):
+        system = page.parent.name
+        with page.open(encoding="utf-8", errors="replace") as file:
+            if system not in OF_NO_PAPER and MADE_BY in file.read(HEAD):
+                made.add((system, page.stem))
     pages = (SITE / system / f"{item}.html" for system, item in sorted(made - {*known}))
     return [page for page in pages if (root / page).exists()]
 
@@ -336,10 +338,10 @@ class Writer:
                     there = (workbench.root / path).exists()
                     partitions[path] = draw_partition(workbench.root, path) if there else None
                 partition = partitions[path]
-            inputs = {
-                need: read_run(workbench.root, source)
-                for need, source in inputs_of(workbench, run).items()
-            }
+            inputs: dict[str, RunRecord] = {}
+            with suppress(UserError):  # of a run that nothing needs, whose method has lost an input
+                for need, source in inputs_of(workbench, run).items():
+                    inputs[need] = read_run(workbench.root, source)
             shown = shown_in(run)
             # Without it, a call that is killed between these files and their page is made good.
             (workbench.root / SITE / record.page).unlink(missing_ok=True)

@@ -136,7 +136,20 @@ def data_of_plan(
 ) -> dict[str, Any]:
     """The identity of the data of a run that is ready to start, as its manifest states it."""
     digests = {name: artifact.sha256 for name, artifact in artifacts.items()}
-    return data_of(dataset, held_by(partition, dataset), plan.networks.weights_sha256, digests)
+    held, weights = held_by(partition, dataset), plan.networks.weights_sha256
+    return data_of(dataset, held, weights, digests) | _given_to_own(plan)
+
+
+def _given_to_own(plan: Plan) -> dict[str, str]:
+    """What earlier versions gave to models and losses of the user's own in another way.
+
+    Whole numbers and truth values were 32 bits, and a mean was that of means of 500 samples.
+    """
+    inputs, of_mean = plan.networks.own_inputs, plan.federation.context.task.of_mean
+    return {
+        **({"own_inputs": inputs} if inputs else {}),
+        **({"own_mean": "at once"} if of_mean else {}),
+    }
 
 
 @dataclass(frozen=True)

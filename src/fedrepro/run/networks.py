@@ -42,6 +42,8 @@ class Networks(NamedTuple):
 
     Attributes:
         weights_sha256: of the file with the initial weights; None if the run draws them.
+        own_inputs: the type that a model of the user's own gets of whole numbers or truth values
+            alone; or "".
     """
 
     net: Net
@@ -50,6 +52,7 @@ class Networks(NamedTuple):
     outputs: int
     scaling: Scaling
     weights_sha256: str | None
+    own_inputs: str = ""
 
 
 def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
@@ -78,7 +81,10 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
         return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
 
     targets = dataset.train.y[:2].shape if task.alike else None
+    own_inputs = ""
     if models.find(setting.model, spec.plugins).own:
+        alone = dataset.packing and dataset.packing.is_of_one
+        own_inputs = "bool" if alone else "int64" if dataset.train.x.dtype == np.int64 else ""
         net = own_net(
             setting.model,
             build,
@@ -104,7 +110,7 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             refuse_unaccepted(setting.model, net.module, x, dataset.packing)
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
-    return Networks(net, nets, task, outputs, scaling, weights_sha256)
+    return Networks(net, nets, task, outputs, scaling, weights_sha256, own_inputs)
 
 
 def _two(x: NDArray[Any]) -> NDArray[Any]:
@@ -178,7 +184,10 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
 
     Words' ids have to stay whole; counts and categories are features.
     """
-    x, entry, packing = dataset.train.x, models.find(model, folders), dataset.packing
+    entry = models.find(model, folders)
+    if dataset.packing and dataset.packing.is_of_one and not entry.own:
+        dataset = _unpacked(dataset)
+    x, packing = dataset.train.x, dataset.packing
     whole = x.dtype == np.int32 or (packing and x.dtype != np.uint8)
     if not whole or entry.weights or entry.family in OF_IDS:
         return dataset
@@ -202,6 +211,18 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
             first = (kind, packing) == (x.dtype, dataset.packing)
             return dataset if first else _stored_as(dataset, kind, packing)
     return dataset
+
+
+def _unpacked(dataset: Dataset) -> Dataset:
+    """The data set with truth values as whole numbers 0 and 1."""
+    assert dataset.packing is not None
+    shape = dataset.packing.parts[0].shape
+
+    def shaped(split: Split) -> Split:
+        return replace(split, x=split.x.reshape(len(split.x), *shape))
+
+    test = dataset.test and shaped(dataset.test)
+    return replace(dataset, train=shaped(dataset.train), test=test, input_shape=shape, packing=None)
 
 
 def _stored_as(dataset: Dataset, kind: Any, packing: Packing | None) -> Dataset:

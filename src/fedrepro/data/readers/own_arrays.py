@@ -25,7 +25,7 @@ from fedrepro.data.readers.arrays import (
     unlike,
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
-from fedrepro.data.readers.packing import ALONE, packed
+from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.tables import classes_of, refuse_alike
 from fedrepro.support.errors import (
     UserError,
@@ -91,9 +91,6 @@ def content_of(
         x = inputs_of(where, "x", arrays["x"])
         if x.ndim < 2:
             raise bad_value(where, "x", list(x.shape), "inputs [n, ...], of at least two axes")
-        if x.dtype == bool:
-            (x,), packing = packed([{ALONE: x}], str(where))
-            notes["packing"] = packing.parts
         x = as_type(where, "x", x, stored_as(where, "x", [x]))
     if task in NUMBERS:
         labels = numbers_of(where, "y", arrays["y"], task)

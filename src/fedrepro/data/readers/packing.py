@@ -58,6 +58,11 @@ class Packing:
         return ", ".join(map(str, self.parts))
 
     @property
+    def is_of_one(self) -> bool:
+        """Whether the only input is packed: truth values."""
+        return self.parts[0].name == ALONE
+
+    @property
     def shapes(self) -> Shapes:
         shapes: Shapes = self._together([part.shape for part in self.parts])
         return shapes
@@ -83,7 +88,7 @@ class Packing:
 
     def _together(self, values: Sequence[Any]) -> Any:
         """A value for each input as a dict by name, or as a tuple where inputs have places."""
-        if self.parts[0].name == ALONE:
+        if self.is_of_one:
             return values[0]
         if isinstance(self.parts[0].name, int):
             return tuple(values)
@@ -95,7 +100,7 @@ class Packing:
         Returns:
             An array [n, columns] -> positional arguments and arguments by name.
         """
-        if self.parts[0].name == ALONE:
+        if self.is_of_one:
             return lambda x: ((self.apart(x),), {})
         names = self._together([None for _ in self.parts])
         positions, by_name = ((), names) if isinstance(names, dict) else (names, {})
