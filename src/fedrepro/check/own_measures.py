@@ -1,6 +1,5 @@
 """Try a measure of the user's own on the first samples that it is asked for."""
 
-import inspect
 from typing import Any
 
 import torch
@@ -8,24 +7,7 @@ from numpy.typing import NDArray
 
 from fedrepro.check.traces import changes, generators
 from fedrepro.engine.task import OfOutputs
-from fedrepro.measures.base import Measure
 from fedrepro.support.errors import refusal
-
-
-def tried(own: Measure) -> OfOutputs:
-    """A user's measure, tried as :func:`repeatable` does.
-
-    A function of a program is given outputs in the shape of its targets, as a loss is: of two
-    classes, [n, 1] beside [n] would be [n, n].
-    """
-    is_function = isinstance(inspect.getattr_static(type(own), "of_outputs"), staticmethod)
-    measure = repeatable(own.name, own.checked)
-
-    def aligned(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
-        flat = is_function and outputs.ndim > targets.ndim and outputs.shape[-1] == 1
-        return measure(outputs[..., 0] if flat else outputs, targets)
-
-    return aligned
 
 
 def repeatable(name: str, measure: OfOutputs) -> OfOutputs:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
-from fedrepro.check.own_measures import tried
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
@@ -42,6 +41,7 @@ from fedrepro.run.networks import (
     class_weights_of,
     measures_of,
     networks_of,
+    tried,
     with_fitting_numbers,
 )
 from fedrepro.run.schedules import schedule_of

@@ -1,5 +1,6 @@
 """The networks of a run: its model, on its device and with its initial weights, and its task."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrepro.check.own_measures import tried
+from fedrepro.check.own_measures import repeatable
 from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
@@ -23,7 +24,7 @@ from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
 from fedrepro.engine.modules import one_input
 from fedrepro.engine.net import Net, Precision
-from fedrepro.engine.task import TASKS, Task
+from fedrepro.engine.task import TASKS, OfOutputs, Task
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
 from fedrepro.models import registry as models
@@ -240,6 +241,22 @@ def measures_of(setting: Setting, per: Per, folders: Folders) -> list[Measure]:
     names = setting.evaluate.measures
     known = (measures.find(name, per, folders=folders) for name in names)
     return [measure for measure in known if measure]
+
+
+def tried(own: Measure) -> OfOutputs:
+    """A user's measure, tried as :func:`fedrepro.check.own_measures.repeatable` does.
+
+    A function of a program is given outputs in the shape of its targets, as a loss is: of two
+    classes, [n, 1] beside [n] would be [n, n].
+    """
+    is_function = isinstance(inspect.getattr_static(type(own), "of_outputs"), staticmethod)
+    measure = repeatable(own.name, own.checked)
+
+    def aligned(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
+        flat = is_function and outputs.ndim > targets.ndim and outputs.shape[-1] == 1
+        return measure(outputs[..., 0] if flat else outputs, targets)
+
+    return aligned
 
 
 def laid_out(
