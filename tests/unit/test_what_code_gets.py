@@ -329,7 +329,7 @@ def test_a_function_that_waits_for_what_it_gets_gets_it() -> None:
 
 
 def test_many_samples_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a mean of one's own: it may compare all samples with each other."""
+    """A loss may compare all samples that it is given, so that a mean of its own is limited."""
     seen = []
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:

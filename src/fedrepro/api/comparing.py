@@ -243,7 +243,7 @@ def _scored_elsewhere(column: str, run: Run, other: Run) -> str:
         # Where clients of one run hold out none, both were tested on samples of no client.
         if parts[0] != parts[1] and not (whose == "test" and 0.0 in parts):
             return f"{key} {parts[0]} for {parts[1]}"
-        owners = {each.data.get("clients_sha256") for each in (one, two)} - {None}
+        owners = {own.data.get("clients_sha256") for own in (one, two)} - {None}
         if any(parts) and len(owners) > 1:
             return "samples that other clients hold out"
     return ""

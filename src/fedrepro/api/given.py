@@ -418,8 +418,8 @@ def stopped_by_shared(spec: RunSpec) -> str:
 def builder(model: "Architecture") -> "Architecture":
     """A function or a class that is called with a sample's shape and the number of outputs.
 
-    One that cannot take them is called without, as is one that needs no arguments, unless its
-    first one is a shape, or a function whose default is None, for what is not known yet.
+    One that cannot take them is called without. So is one that needs no arguments, unless its first
+    is called a shape, or it is a function with a default of None, which waits for a value.
 
     Raises:
         UserError: if it needs others, and from its call if it cannot use them.
@@ -431,7 +431,7 @@ def builder(model: "Architecture") -> "Architecture":
         raise bad_value(WHERE, "model", model, "a function that returns a module") from None
     first = next(iter(signature.parameters.values()), None)
     waits = first is None or first.kind is first.VAR_POSITIONAL or "shape" in first.name
-    unset = any(each.default is None for each in signature.parameters.values())
+    unset = any(parameter.default is None for parameter in signature.parameters.values())
     waits |= unset and inspect.isfunction(model)
     alone = _takes(signature, 0) and not waits
     given = 0 if alone or not _takes(signature, 2) else 2

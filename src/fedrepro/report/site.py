@@ -133,7 +133,7 @@ def write_site(
             writer.bibliography(system)
     reference = reference_runs(workbench.root)
     own = cost.runs_with_cost(workbench)
-    known = {key for each in SCALES for key in workbench.targets(each)}
+    known = {key for at in SCALES for key in workbench.targets(at)}
     left_over = _left_over(workbench.root, known | {*published.tables})
     paged = [*own, *_no_longer_needed(workbench.root, {record.run for record in own})]
     due = _without_page(workbench, published, targets.values(), paged, written)
@@ -230,7 +230,7 @@ class _ShownIn(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """It changes with what a run's page says of them, apart from numbers."""
+        """A digest that changes with the words of a run's page on them, not with its numbers."""
         cells = [
             (use.place, use.address, use.metric.quantity.words, use.seeds, use.demo)
             for use in self.cells

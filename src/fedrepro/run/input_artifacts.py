@@ -141,9 +141,10 @@ def data_of_plan(
 
 
 def _given_to_own(plan: Plan) -> dict[str, str]:
-    """What earlier versions gave to models and losses of the user's own in another way.
+    """Keys for what models and losses of the user's own are given in another way than they were.
 
-    Whole numbers and truth values were 32 bits, and a mean was that of means of 500 samples.
+    In earlier versions whole numbers and truth values had 32 bits, and a mean was one of means over
+    500 samples.
     """
     inputs, of_mean = plan.networks.own_inputs, plan.federation.context.task.of_mean
     return {

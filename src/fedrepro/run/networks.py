@@ -18,7 +18,7 @@ from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.readers.arrays import as_type
-from fedrepro.data.readers.packing import Packing
+from fedrepro.data.readers.packing import ALONE, Packing
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
@@ -84,8 +84,11 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
     targets = dataset.train.y[:2].shape if task.alike else None
     own_inputs = ""
     if models.find(setting.model, spec.plugins).own:
-        alone = dataset.packing and dataset.packing.is_of_one
-        own_inputs = "bool" if alone else "int64" if dataset.train.x.dtype == np.int64 else ""
+        parts = dataset.packing.parts if dataset.packing else ()
+        if dataset.train.x.dtype == np.int64:
+            own_inputs = "int64"
+        elif len(parts) == 1 and parts[0].name == ALONE and parts[0].kind == "bool":
+            own_inputs = "bool"
         net = own_net(
             setting.model,
             build,

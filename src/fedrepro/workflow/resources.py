@@ -37,7 +37,7 @@ IN_A_RULE = {
 
 
 def with_margins(memory: float, seconds: float) -> Resources:
-    """What to request for a run of a plan's bytes and seconds: megabytes and minutes."""
+    """Request megabytes and minutes for a run, from its estimated bytes and seconds."""
     megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
     minutes = seconds / 60 * TIME_MARGIN
     return Resources(mem_mb=round(megabytes), runtime=round(minutes) + TIME_MORE)

@@ -59,7 +59,7 @@ class Packing:
 
     @property
     def is_of_one(self) -> bool:
-        """Whether the only input is packed: truth values."""
+        """Return True if one input is packed, which is of truth values."""
         return self.parts[0].name == ALONE
 
     @property
