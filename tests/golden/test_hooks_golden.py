@@ -36,6 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     **{f"aaggff_s+fedavg {cdf}": {"cdf": cdf} for cdf in CDFS},
     **{f"aaggff_d+fedavg {cdf}": {"cdf": cdf, "lower": 0.1, "upper": 0.7} for cdf in CDFS},
     "scaffold equal": {"equal_weights": True},
+    "scaffold from gradients": {"from_gradients": True},
     "scaffold after momentum": {"after_momentum": True, "decays_twice": True},
     "fedprox plain": {"sample_weighted": False, "halved": True, "mu": 0.5},
     "fedprox decaying": {"constant_server_lr": False},

@@ -18,6 +18,7 @@ from fedrepro.check.world import CLASSES, FEATURES, Data, data, in_context, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
+from fedrepro.engine.optim import adam
 from fedrepro.engine.round import Federation
 from fedrepro.methods import registry
 from fedrepro.methods.fedgan import FedGAN
@@ -80,6 +81,11 @@ def plain(name: str, options: Options) -> Federation:
     return federation(name, {name: dict(options)}, momentum=0.0, weight_decay=1e-2, rounds=3)
 
 
+def under_adam(name: str, options: Options) -> Federation:
+    """Clients use Adam without weight decay."""
+    return in_context(usual(name, options), optimizer=adam())
+
+
 ADAM = {"rate_of_first": 0.01}
 FEDDF = {"server_epochs": 2, "server_batch": 8}
 EVG = {
@@ -101,6 +107,7 @@ CASES = {
     "ima+fedavg": Case(averaging.ima, {"window": 2, "start": 0.34}),
     "ima+fedavg longer": Case(averaging.ima, {"window": 3, "start": 0.0}),
     "scaffold": Case(averaging.scaffold),
+    "scaffold from gradients": Case(averaging.scaffold, {"from_gradients": True}, under_adam),
     "fednova": Case(averaging.fednova),
     "fedgma": Case(averaging.fedgma, {"threshold": 0.6}),
     "fedmgda": Case(averaging.fedmgda, {"radius": 0.2}),

@@ -101,6 +101,23 @@ def shifted(optimizer: Optimizer) -> Optimizer:
     return Optimizer(init, update, None, optimizer.momentum, optimizer.weight_decay)
 
 
+@lru_cache
+def summing(optimizer: Optimizer) -> Optimizer:
+    """``optimizer`` with ``state["sum"]``, the sum of the gradients that it was given.
+
+    Cached, as :func:`shifted` is.
+    """
+
+    def init(params: Tree) -> Tree:
+        return {"sum": tree.zeros(params), "inner": optimizer.init(params)}
+
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+        change, inner = optimizer.update(gradient, state["inner"], params, rate)
+        return change, {"sum": tree.add(state["sum"], gradient), "inner": inner}
+
+    return Optimizer(init, update, None, optimizer.momentum, optimizer.weight_decay)
+
+
 def adam(
     beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0, epsilon: float = 1e-8
 ) -> Optimizer:

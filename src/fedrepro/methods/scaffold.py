@@ -12,7 +12,8 @@ variate follows option II: c_i+ = c_i - c + (x - y_i) / (tau * lr) after tau ste
 the mean gradient of the client's path. Every client's c_i is kept. The paper uses SGD without
 momentum. With momentum the path is longer than tau gradients, and FedNova's a_i replaces tau. (With
 tau, variates are ten times too long at momentum 0.9, and training diverges.) With Adam, whose steps
-do not have a gradient's size, it is no mean gradient; FedGO's table has that.
+do not have a gradient's size, it is no mean gradient. ``from_gradients`` takes the mean of the
+gradients themselves, whatever the optimizer: with plain SGD the same numbers.
 
 c is the mean of all clients' c_i, weighted by samples like the parameters. At a fixed point c is
 zero, so c's weights determine which objective is minimised, whatever the weights of the parameters
@@ -38,7 +39,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method, deviation, require_rates
-from fedrepro.engine.optim import gradient_weight, shifted
+from fedrepro.engine.optim import gradient_weight, shifted, summing
 from fedrepro.engine.steps import Steps, count
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import bad_value
@@ -52,6 +53,7 @@ class Scaffold(Method):
         True, released=False, item="26", why="the released correction has no effect (FedAvg)"
     )
     equal_weights: bool = False  # weight clients equally, not by samples
+    from_gradients: bool = False  # a variate from the path's gradients, not from its length
     after_momentum: bool = False  # apply the correction after the optimizer's step
     decays_twice: bool = False  # with after_momentum: the rate of the correction
 
@@ -59,6 +61,9 @@ class Scaffold(Method):
         if self.decays_twice and not self.after_momentum:
             expected = "False without after_momentum, whose correction has a rate of its own"
             raise bad_value("method scaffold", "decays_twice", True, expected)
+        if self.from_gradients and self.after_momentum:
+            expected = "False with after_momentum, whose gradients have no correction"
+            raise bad_value("method scaffold", "from_gradients", True, expected)
 
     def check(self, ctx: Context) -> None:
         require_rates(self, ctx)
@@ -83,27 +88,25 @@ class Scaffold(Method):
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
-        momentum = 0.0 if self.after_momentum else ctx.optimizer.momentum
-        params = self.descended(ctx, message, client_state, steps)
-        delta = tree.subtract(message["params"], params)
-        length = gradient_weight(count(steps), momentum) * ctx.lr
-        mean_move = tree.scale(ctx.net.trainable(delta), 1 / length)
-        change = tree.subtract(mean_move, message["c"])
-        return {"delta": delta, "change": change}, {"c": tree.add(client_state["c"], change)}
-
-    def descended(
-        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
-    ) -> Tree:
-        """The client's parameters after its local steps."""
         start, state = message["params"], None
-        if self.corrects and self.after_momentum:
+        if self.from_gradients:
+            ctx = replace(ctx, optimizer=summing(ctx.optimizer))
+        elif self.corrects and self.after_momentum:
             ctx = replace(ctx, optimizer=shifted(ctx.optimizer))
             state = ctx.optimizer.init(ctx.net.trainable(start))
             shift = tree.subtract(message["c"], client_state["c"])
             decayed = ctx.lr / ctx.schedule(0) if self.decays_twice else 1.0
             state = {**state, "shift": tree.scale(shift, decayed)}
-        params, _ = descend(ctx, self.gradient, message, client_state, start, steps, state)
-        return params
+        params, state = descend(ctx, self.gradient, message, client_state, start, steps, state)
+        delta = tree.subtract(start, params)
+        if self.from_gradients:
+            mean_move = tree.scale(state["sum"], 1 / count(steps))
+        else:
+            momentum = 0.0 if self.after_momentum else ctx.optimizer.momentum
+            length = gradient_weight(count(steps), momentum) * ctx.lr
+            mean_move = tree.scale(ctx.net.trainable(delta), 1 / length)
+        change = tree.subtract(mean_move, message["c"])
+        return {"delta": delta, "change": change}, {"c": tree.add(client_state["c"], change)}
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         if not self.equal_weights:

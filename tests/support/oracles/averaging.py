@@ -162,7 +162,11 @@ def path(steps: int, momentum: float) -> float:
 
 
 def scaffold(clients: Clients) -> Played:
-    """Karimireddy et al., Algorithm 1, option II; with momentum the path's length replaces K."""
+    """Karimireddy et al., Algorithm 1, option II; with momentum the path's length replaces K.
+
+    With ``from_gradients``, clients use Adam, and the mean of what is descended replaces the path.
+    """
+    from_gradients = clients.options.get("from_gradients")
     model = clients.initial()
     c = zeros(model)
     own = {k: zeros(model) for k in range(len(clients))}
@@ -171,14 +175,22 @@ def scaffold(clients: Clients) -> Played:
         cohort, ends = clients.cohort(t), []
         change = zeros(model)
         for k in cohort:
+            slopes: list[Model] = []
 
-            def slope(at: Model, batch: Batch, k: int = k, c: Model = c) -> Model:
+            def slope(
+                at: Model, batch: Batch, k: int = k, c: Model = c, slopes: list[Model] = slopes
+            ) -> Model:
                 found = gradient(lambda at: classified(at, batch), at)
-                return plus(plus(found, c), own[k], -1)
+                slopes.append(plus(plus(found, c), own[k], -1))
+                return slopes[-1]
 
-            ends.append(clients.train(model, t, k, slope=slope))
-            length = path(clients.steps(t, k), clients.momentum) * clients.rate(t)
-            moved = {n: leaf / length for n, leaf in plus(model, ends[-1], -1).items()}
+            optimizer = Adam() if from_gradients else None
+            ends.append(clients.train(model, t, k, slope=slope, optimizer=optimizer))
+            if from_gradients:
+                moved = mean(slopes, np.full(len(slopes), 1 / len(slopes)))
+            else:
+                length = path(clients.steps(t, k), clients.momentum) * clients.rate(t)
+                moved = {n: leaf / length for n, leaf in plus(model, ends[-1], -1).items()}
             after = plus(plus(own[k], c, -1), moved)
             # The mean over all clients, by samples.
             share = len(clients.y[k]) / clients.sizes().sum()
