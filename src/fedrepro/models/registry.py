@@ -111,6 +111,7 @@ _TABLE = {
     "resnet50": ModelEntry("batchnorm_resnet", CNN, "FedGO; kuangliu's code"),
     "vgg11": ModelEntry("batchnorm_cnn", CNN, "FedGO; chengyangfu's code"),
     "small_bn_cnn": ModelEntry("batchnorm_cnn", CNN, DEMONSTRATIONS, channels_last=True),
+    "strided_bn_cnn": ModelEntry("batchnorm_cnn", CNN, DEMONSTRATIONS),
     "discriminator_cnn": ModelEntry(
         "discriminators", CNN, "FedGO, Table 14; A5", channels_last=True
     ),

@@ -72,7 +72,11 @@ def test_table_14(name: str, weights: int, multiply_adds: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape", "parameters"),
-    [("small_bn_cnn", 10, 20_538), ("discriminator_small", 1, 10_080)],
+    [
+        ("small_bn_cnn", 10, 20_538),
+        ("strided_bn_cnn", 10, 20_538),
+        ("discriminator_small", 1, 10_080),
+    ],
 )
 def test_small_networks(name: str, shape: int, parameters: int) -> None:
     assert counting.parameters(models.build(name, (1, 28, 28), shape)) == parameters
