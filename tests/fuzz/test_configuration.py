@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.run.assembly import compose
+from fedrepro.run.assembly import method_of
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
 from support.malformed import Mutation, fuzzed, mutated, mutations, watched
@@ -61,7 +61,7 @@ def use(root: Path) -> None:
         for target in bench.targets(scale).values():
             assert target.page
     for name, setting in bench.settings.items():
-        compose(bench.run_spec(name, "fedgo" if setting.byzantine else "fedavg", 1))
+        method_of(bench.run_spec(name, "fedgo" if setting.byzantine else "fedavg", 1))
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / ".snakemake")
     check_methods(bench)

@@ -32,7 +32,7 @@ from fedrepro.methods.ima import IMA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.methods.term import TERM
-from fedrepro.run.assembly import compose
+from fedrepro.run.assembly import method_of
 from support.closeness import assert_close
 from support.refusals import refused
 from support.tiny_run import run_spec
@@ -317,10 +317,10 @@ def test_wrappers_refuse_what_weighs_its_clients_itself(wrapper: str, inner: str
 @pytest.mark.parametrize("name", ["aaggff_s", "ima+aaggff_s+fedavg", "afl"])
 def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
     with refused(key="participation", value=0.1, names=("1", "aaggff_d")) as caught:
-        compose(run_spec(name, participation=0.1))
+        method_of(run_spec(name, participation=0.1))
     assert "\n" not in str(caught.value)
-    compose(run_spec(name, participation=1.0))
-    compose(run_spec("aaggff_d+fedavg", participation=0.1))
+    method_of(run_spec(name, participation=1.0))
+    method_of(run_spec("aaggff_d+fedavg", participation=0.1))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
 )
 def test_scaffnew_is_refused_for_a_reason_of_its_own(changes: dict[str, Any]) -> None:
     with refused(names="0") as caught:
-        compose(run_spec("scaffnew", **changes))
+        method_of(run_spec("scaffnew", **changes))
     assert "aaggff" not in str(caught.value)
 
 

@@ -301,19 +301,19 @@ def test_in_place_optimizer_reads_gradients_of_any_layout() -> None:
     optimizer = sgd(0.9, 1e-2)
     params, velocity = [torch.arange(6.0).reshape(2, 3)], [torch.zeros(2, 3)]
     gradient = torch.arange(6.0).reshape(3, 2).t()
-    assert optimizer.advance is not None
+    assert optimizer.in_place is not None
     expected, _ = optimizer.update(
         {"w": gradient}, {"momentum": {"w": velocity[0].clone()}}, {"w": params[0].clone()}, 0.1
     )
     before = params[0].clone()
-    optimizer.advance(params, velocity)([gradient], 0.1)
+    optimizer.in_place(params, velocity)([gradient], 0.1)
     torch.testing.assert_close(params[0], before + expected["w"])
 
 
 def test_in_place_and_pure_optimizer_agree() -> None:
     world = federation("fedprox")
     pure = replace(
-        world, context=replace(world.context, optimizer=sgd(0.9, 1e-4)._replace(advance=None))
+        world, context=replace(world.context, optimizer=sgd(0.9, 1e-4)._replace(in_place=None))
     )
     assert_close(play(world)[0], play(pure)[0], 1e-12)
 

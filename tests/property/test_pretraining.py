@@ -43,14 +43,14 @@ def test_adam_is_that_of_torch() -> None:
     optimizer = adam(0.5, 0.9, 0.01)
     ours, state = {"w": start.clone()}, optimizer.init({"w": start})
     alone = [start.clone()]
-    assert optimizer.advance is not None
-    advance = optimizer.advance(alone, tree.leaves(tree.copy(state)))
+    assert optimizer.in_place is not None
+    move = optimizer.in_place(alone, tree.leaves(tree.copy(state)))
     for gradient in gradients:
         theirs.grad = gradient.clone()
         torch_adam.step()
         change, state = optimizer.update({"w": gradient}, state, ours, 0.1)
         ours = tree.add(ours, change)
-        advance([gradient], 0.1)
+        move([gradient], 0.1)
     torch.testing.assert_close(ours["w"], theirs.detach(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(alone[0], theirs.detach(), rtol=1e-12, atol=1e-12)
     assert state["steps"] == 7 and state["steps"].dtype == torch.float64
@@ -68,7 +68,7 @@ def test_executors_agree_with_adam(name: str) -> None:
 
 def test_adam_in_place_is_adam() -> None:
     world = with_adam(federation(), 0.0)
-    slow: Optimizer = world.context.optimizer._replace(advance=None)
+    slow: Optimizer = world.context.optimizer._replace(in_place=None)
     server, _, _ = play(world)
     other, _, _ = play(replace(world, context=replace(world.context, optimizer=slow)))
     assert_close(server, other, 1e-10)

@@ -15,7 +15,7 @@ from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import in_words, other_numbers
-from fedrepro.run.assembly import Plan, compose, make_plan
+from fedrepro.run.assembly import Plan, make_plan, method_of
 from fedrepro.run.input_artifacts import MODEL, data_of_plan, load, run_with_model
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import RunRecord
@@ -71,7 +71,7 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
         UserError: if the run, its data or its partition is missing or has changed.
     """
     spec = workbench.run_spec(run.setting, run.method, run.seed)
-    compose(spec)  # raises UserError for an unknown method
+    method_of(spec)  # raises UserError for an unknown method
     setting = workbench.setting(run.setting)
     record = run_with_model(workbench.root, run)
     refuse_damage(setting.dataset, workbench.root / PREPARED)

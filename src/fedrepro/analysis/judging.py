@@ -66,13 +66,13 @@ def train(
     # The same memory, outside the graph.
     moved = [leaf.detach() for leaf in params]
     optimizer = adam()
-    assert optimizer.advance is not None
+    assert optimizer.in_place is not None
     state = tree.leaves(optimizer.init({str(place): leaf for place, leaf in enumerate(moved)}))
-    advance = optimizer.advance(moved, state)
+    move = optimizer.in_place(moved, state)
 
     def step(x: Tensor, y: Tensor) -> float:
         loss = functional.cross_entropy(net.module(x), y)
-        advance(list(torch.autograd.grad(loss, params)), evaluator.lr)
+        move(list(torch.autograd.grad(loss, params)), evaluator.lr)
         return float(loss.detach())
 
     shuffling = stream(seed, "judge", "orders")

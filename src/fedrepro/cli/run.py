@@ -95,7 +95,7 @@ def _made_inputs(workbench: Workbench, run: RunKey, spec: "RunSpec") -> "tuple[D
 
     What needs no data is checked before any are fetched.
     """
-    assembly.compose(spec)
+    assembly.method_of(spec)
     arithmetic.refuse_without_gpu(spec)
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)

@@ -239,7 +239,7 @@ class Workbench:
         """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config
         setting = setting.following(self.datasets[setting.dataset].task)
-        composition, hyperparameters = self.compose(setting, method)
+        composition, hyperparameters = self.composition_of(setting, method)
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every
         )
@@ -305,7 +305,9 @@ class Workbench:
             raise bad_value(where, key, source, expectation)
         return source
 
-    def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
+    def composition_of(
+        self, setting: Setting, method: str
+    ) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
         parts: list[Part] = []
         hyperparameters: dict[str, Hyperparameters] = {}

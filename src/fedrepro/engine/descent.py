@@ -103,7 +103,7 @@ def _alone(
     leaves = [leaf.detach() for leaf in tree.leaves(moving)]
     gradient_of = _of_batches(ctx, gradient, message, client_state, bound)
     # In-place updates pair lists by position, so bring both into the same order by name.
-    if ctx.optimizer.advance is None:
+    if ctx.optimizer.in_place is None:
         for batch in steps:
             # Copied: a recorded one is overwritten by the next.
             slope = gradient_of(batch)
@@ -114,9 +114,9 @@ def _alone(
         _refuse_replaced(ctx, leaves, moving)
         return tree.copy(bound), tree.copy(state)
     state = _laid_out(tree.ordered_as(state, moving), leaves)
-    advance, rate = ctx.optimizer.advance(leaves, tree.leaves(state)), float(ctx.lr)
+    step, rate = ctx.optimizer.in_place(leaves, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
-        advance(tree.leaves_as(gradient_of(batch), moving), rate)
+        step(tree.leaves_as(gradient_of(batch), moving), rate)
     _refuse_replaced(ctx, leaves, moving)
     return tree.copy(bound), tree.contiguous(state)
 

@@ -24,8 +24,8 @@ class Optimizer(NamedTuple):
     Attributes:
         init: parameters -> state.
         update: (gradient, state, parameters, learning rate) -> (change of the parameters, state).
-        advance: the same arithmetic in place, for a client that runs alone: (parameters outside any
-            graph, leaves of the state) -> (gradients, learning rate) -> nothing. None if only
+        in_place: the same arithmetic in place, for a client that runs alone: (parameters outside
+            any graph, leaves of the state) -> (gradients, learning rate) -> nothing. None if only
             ``update`` exists.
         momentum: its momentum, which FedNova needs.
         weight_decay: a step adds this times the parameters to their gradient. Methods that exempt
@@ -34,7 +34,7 @@ class Optimizer(NamedTuple):
 
     init: Callable[[Tree], Tree]
     update: Callable[[Tree, Tree, Tree, Rate], tuple[Tree, Tree]]
-    advance: (
+    in_place: (
         Callable[[list[Tensor], list[Tensor]], Callable[[list[Tensor], float], None]] | None
     ) = None
     momentum: float = 0.0
@@ -55,7 +55,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
             state = {"momentum": gradient}
         return tree.scale(gradient, -rate), state
 
-    def advance(
+    def in_place(
         params: list[Tensor], velocity: list[Tensor]
     ) -> Callable[[list[Tensor], float], None]:
         # The call below ignores strides: gradients must have the memory layout of their parameters.
@@ -79,7 +79,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
 
         return step
 
-    return Optimizer(init, update, advance, momentum, weight_decay)
+    return Optimizer(init, update, in_place, momentum, weight_decay)
 
 
 @lru_cache
@@ -147,7 +147,9 @@ def adam(
 
         return tree.apply(change, m, v), {"m": m, "v": v, "steps": steps}
 
-    def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
+    def in_place(
+        params: list[Tensor], state: list[Tensor]
+    ) -> Callable[[list[Tensor], float], None]:
         count = len(params)
         m, v, steps = state[:count], state[count : 2 * count], state[-1]
         taken = float(steps)
@@ -172,7 +174,7 @@ def adam(
 
         return step
 
-    return Optimizer(init, update, advance, weight_decay=weight_decay)
+    return Optimizer(init, update, in_place, weight_decay=weight_decay)
 
 
 def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:

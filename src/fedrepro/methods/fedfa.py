@@ -177,13 +177,15 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
             change = {**change, **{name: change[name] + more[name] for name in head}}
         return change, {**state, "inner": after, "adam": adam, **seen}
 
-    def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
-        assert inner.advance is not None
+    def stepping(
+        params: list[Tensor], state: list[Tensor]
+    ) -> Callable[[list[Tensor], float], None]:
+        assert inner.in_place is not None
         *state, anchors, means, numbers = state
         whole = dict(zip(names, params, strict=True))
         init_of_adam = init(whole)["adam"]
         first = len(state) - len(tree.leaves(init_of_adam))
-        step_of_inner = inner.advance(params, state[:first])
+        step_of_inner = inner.in_place(params, state[:first])
         adam = tree.rebuild(init_of_adam, iter(state[first:]))
 
         def step(gradients: list[Tensor], rate: float) -> None:
@@ -200,7 +202,7 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
 
         return step
 
-    in_place = advance if inner.advance else None
+    in_place = stepping if inner.in_place else None
     return Optimizer(init, update, in_place, inner.momentum, inner.weight_decay)
 
 

@@ -49,16 +49,16 @@ class _Player:
         moving = self.net.trainable(self.params)
         self.leaves = [leaf.requires_grad_() for leaf in tree.leaves(moving)]
         self.state = tree.copy(tree.ordered_as(state, moving))
-        assert ctx.optimizer.advance is not None
+        assert ctx.optimizer.in_place is not None
         memory = [leaf.detach() for leaf in self.leaves]
-        self._advance = ctx.optimizer.advance(memory, tree.leaves(self.state))
+        self._move = ctx.optimizer.in_place(memory, tree.leaves(self.state))
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.net(self.params, x)
 
     def follow(self, loss: Tensor, rate: float) -> None:
         """Take a descent step on ``loss``."""
-        self._advance(list(torch.autograd.grad(loss, self.leaves)), rate)
+        self._move(list(torch.autograd.grad(loss, self.leaves)), rate)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
 from fedrepro.report.pages.league import write_league
-from fedrepro.report.pages.method import MethodText, Standing, by_kind, method_page, standings_of
+from fedrepro.report.pages.method import InLeague, MethodText, by_kind, in_league, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.run_files import write_files, write_unpaged
@@ -376,12 +376,12 @@ class Writer:
     ) -> None:
         """A page for each method, wrapper and server optimizer, and the list of them."""
         used = overview.tables_of_parts(self.workbench, self.published)
-        standings = standings_of(self.workbench, league.played)
+        standings = in_league(self.workbench, league.played)
         files = {content["name"]: f"{file}.html" for file, content in compared.items()}
         for method in methods:
             name = method.facts["name"]
             reference = self.published.references.of_method(name)
-            standing = standings.get(name, Standing())
+            standing = standings.get(name, InLeague())
             work = reference[1] if reference else None
             if reference:
                 bibtex = as_bibtex(reference[0], reference[1].fields)

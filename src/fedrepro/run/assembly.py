@@ -115,7 +115,7 @@ class Plan:
         return self.test is not None and any(layer.distills for layer in layers)
 
 
-def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
+def method_of(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     """The method and the server optimizer that ``spec`` names.
 
     Raises:
@@ -155,7 +155,7 @@ def make_plan(
         UserError: for problems that only show when data, model and method meet.
     """
     setting, execution, seed = spec.setting, spec.execution, spec.seed
-    method, server_optimizer = compose(spec)
+    method, server_optimizer = method_of(spec)
     devices.prepare(execution.device)
     dataset = with_fitting_numbers(dataset, setting.model, spec.plugins)
     networks = networks_of(spec, method, dataset)

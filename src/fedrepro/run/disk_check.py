@@ -7,7 +7,7 @@ from fedrepro.config.partition_sizes import cohort_size
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.models import registry as models
-from fedrepro.run.assembly import compose
+from fedrepro.run.assembly import method_of
 from fedrepro.support.errors import refusal
 
 
@@ -22,7 +22,7 @@ def space_for_models(spec: RunSpec, dataset: Dataset, clients: int, folder: Path
     rounds = set(spec.setting.save_models_at.get(spec.method, ()))
     if not rounds:
         return ""
-    method, _ = compose(spec)
+    method, _ = method_of(spec)
     outputs = method.outputs or dataset.outputs
     model = models.outline(spec.setting.model, dataset.shapes, outputs, spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]

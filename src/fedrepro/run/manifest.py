@@ -20,7 +20,7 @@ from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.provenance import arithmetic, fingerprint, machine, numerics
 from fedrepro.provenance.numerics import Numerics
 from fedrepro.run import input_artifacts, privacy
-from fedrepro.run.assembly import Plan, compose, make_plan
+from fedrepro.run.assembly import Plan, make_plan, method_of
 from fedrepro.run.state import State
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -71,7 +71,7 @@ def current_manifest(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any],
         UserError: for an unknown setting, method or seed.
     """
     spec = workbench.spec_of(run)
-    compose(spec)  # raises for an unknown method
+    method_of(spec)  # raises for an unknown method
     code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
     known = of_spec(spec, code, ids) | origin(spec)
     why = ""

@@ -76,9 +76,9 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
         return 0
     from fedrepro.methods.registry import compose  # `clean` and `estimate` need no PyTorch
 
-    method, server_optimizer = compose(*bench.compose(setting, run.method), bench.plugins)
+    method, server_optimizer = compose(*bench.composition_of(setting, run.method), bench.plugins)
     first, rounds = method.shared_prefix(setting.rounds)
-    its = compose(*bench.compose(setting, parent.method), bench.plugins)
+    its = compose(*bench.composition_of(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
         return 0
     specs = (bench.spec_of(key) for key in (run, parent))

@@ -26,7 +26,7 @@ from fedrepro.support.typed_yaml import read_yaml, validate
 # Composing imports torch, which takes two seconds, so the result of the check is cached.
 MARK = Path(".snakemake/fedrepro-checked")
 
-Claim = tuple[str, str, dict[str, Hyperparameters]]  # file and key, composition, values
+NamedMethod = tuple[str, str, dict[str, Hyperparameters]]  # file and key, composition, values
 
 
 def overrides_of(config: Mapping[str, Any]) -> Overrides:
@@ -55,8 +55,8 @@ def check_methods_apart(workbench: Workbench) -> None:
     Raises:
         SystemExit: with the process's status, which is 2 after one line on stderr.
     """
-    claims, searched = _named(workbench)
-    if not _is_checked(workbench, _verdict(workbench, claims, searched)):
+    named, searched = _named(workbench)
+    if not _is_checked(workbench, _hash_of(workbench, named, searched)):
         _check_apart()
 
 
@@ -84,34 +84,34 @@ def check_methods(workbench: Workbench) -> None:
     """
     from fedrepro.methods.registry import compose  # which imports torch, as MARK says
 
-    claims, searched = _named(workbench)
-    verdict = _verdict(workbench, claims, searched)
-    if _is_checked(workbench, verdict):
+    named, searched = _named(workbench)
+    checked_hash = _hash_of(workbench, named, searched)
+    if _is_checked(workbench, checked_hash):
         return
-    for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
+    for number, (where, composition, hyperparameters) in enumerate([*named, *searched]):
         try:
             method, _ = compose(composition, hyperparameters, workbench.plugins)
         except UserError as error:
             raise refusal(where, str(error), error.key, error.value, error.code) from None
-        if number >= len(claims) and not (method.classifies or method.own_classifier):
+        if number >= len(named) and not (method.classifies or method.own_classifier):
             wanted = "a method that trains a classifier: others cannot be scored on validation data"
             raise refusal(where, f"{composition!r}: expected {wanted}", "method", composition)
     with write_atomically(workbench.root / MARK) as temporary:
-        temporary.write_text(verdict, encoding="utf-8")
+        temporary.write_text(checked_hash, encoding="utf-8")
 
 
-def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
-    """A hash of checked claims and of their methods' code."""
-    compositions = {composition for _, composition, _ in (*claims, *searched)}
+def _hash_of(workbench: Workbench, named: list[NamedMethod], searched: list[NamedMethod]) -> str:
+    """A hash of checked methods and of their methods' code."""
+    compositions = {composition for _, composition, _ in (*named, *searched)}
     parts = {name for text in compositions for name in Composition.parse(text).names}
     files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
-    return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
+    return fingerprint.of_text(f"{code} {named!r} {searched!r}")
 
 
-def _is_checked(workbench: Workbench, verdict: str) -> bool:
+def _is_checked(workbench: Workbench, checked_hash: str) -> bool:
     try:
-        return (workbench.root / MARK).read_bytes() == verdict.encode()
+        return (workbench.root / MARK).read_bytes() == checked_hash.encode()
     except OSError:
         return False
 
@@ -141,13 +141,13 @@ def _refuse_seen(
             )
 
 
-def _named(workbench: Workbench) -> tuple[list[Claim], list[Claim]]:
+def _named(workbench: Workbench) -> tuple[list[NamedMethod], list[NamedMethod]]:
     """All methods that experiment files name; apart, those whose models a search scores."""
     sets = _searched(workbench, by_synthetic_set=True)
-    return [*_claims(workbench), *sets], [*_searched(workbench, by_synthetic_set=False)]
+    return [*_of_tables(workbench), *sets], [*_searched(workbench, by_synthetic_set=False)]
 
 
-def _claims(workbench: Workbench) -> Iterator[Claim]:
+def _of_tables(workbench: Workbench) -> Iterator[NamedMethod]:
     for system, experiment in workbench.experiments.items():
         file = workbench.files[system]
         sections = {"methods": experiment.methods} | {
@@ -174,15 +174,15 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                         setting = workbench.setting(full_name(system, name))
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
                         (whole,) = wrapped(row.wrapper, [method])
-                        yield where, *workbench.compose(setting, whole)
+                        yield where, *workbench.composition_of(setting, whole)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))
             for name, method in needs:
                 setting = workbench.setting(f"{system}/{name}")
-                yield f"{file}: figures.{item}", *workbench.compose(setting, method)
+                yield f"{file}: figures.{item}", *workbench.composition_of(setting, method)
 
 
-def _searched(workbench: Workbench, *, by_synthetic_set: bool) -> Iterator[Claim]:
+def _searched(workbench: Workbench, *, by_synthetic_set: bool) -> Iterator[NamedMethod]:
     """All candidates of searches that score synthetic sets, or that score models."""
     for system, experiment in workbench.experiments.items():
         for item, search in experiment.all_searches.items():
@@ -194,7 +194,7 @@ def _searched(workbench: Workbench, *, by_synthetic_set: bool) -> Iterator[Claim
                     where = f"search.{item}.methods.{trial.searched.method}"
                     for candidate in trial.candidates:
                         setting = workbench.setting(target.setting + candidate.suffix)
-                        composed = workbench.compose(setting, candidate.method)
+                        composed = workbench.composition_of(setting, candidate.method)
                         yield f"{workbench.files[system]}: {where}", *composed
 
 

@@ -182,9 +182,11 @@ def _search_of(
         changed, other, name = workbench.with_variant(setting, method, values, "--grid")
         tried = workbench.setting(other)
         _refuse_other_conditions(setting, tried)
-        composition = changed.compose(tried, name)
+        composition = changed.composition_of(tried, name)
         compose(*composition, workbench.plugins)
-        if workbench.compose(tried, name) != composition:  # as the run's own process reads it
+        if (
+            workbench.composition_of(tried, name) != composition
+        ):  # as the run's own process reads it
             wanted = "numbers, true, false or words, which make names of runs"
             raise bad_argument("--grid", ", ".join(map(str, row)), wanted)
         candidates[other.removeprefix(setting.name), name] = values

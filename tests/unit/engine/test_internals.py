@@ -132,10 +132,10 @@ def test_steps_in_place_are_the_same(
 
     def moved() -> list[Tensor]:
         params, state = tree.copy(start), optimizer.init(start)
-        assert optimizer.advance is not None
-        advance = optimizer.advance(tree.leaves(params), tree.leaves(state))
+        assert optimizer.in_place is not None
+        move = optimizer.in_place(tree.leaves(params), tree.leaves(state))
         for gradient in gradients:
-            advance(tree.leaves_as(gradient, params), 0.1)
+            move(tree.leaves_as(gradient, params), 0.1)
         return [*tree.leaves(params), *tree.leaves(state)]
 
     before = moved()

@@ -66,15 +66,15 @@ def by_hand(name: str, rule: tuple[float, ...]) -> Tensor:
 def test_steps_are_those_of_the_rule(name: str, in_place: bool | None) -> None:
     """The state goes on where the other way, or another call, has left it."""
     optimizer, rule = OPTIMIZERS[name]
-    assert optimizer.advance is not None
+    assert optimizer.in_place is not None
     params = drawn(0)
     state = optimizer.init(params)
     for number, rate in enumerate(RATES):
         gradients = drawn(number + 1)
         here = number % 2 == 0 if in_place is None else in_place
         if here:
-            advance = optimizer.advance(tree.leaves(params), tree.leaves(state))
-            advance(tree.leaves(gradients), rate)
+            move = optimizer.in_place(tree.leaves(params), tree.leaves(state))
+            move(tree.leaves(gradients), rate)
         else:
             before = tree.copy(params)
             change, state = optimizer.update(gradients, state, params, rate)

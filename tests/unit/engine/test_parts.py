@@ -246,7 +246,7 @@ def test_momentum_belongs_to_the_parameter_of_its_name(in_place: bool) -> None:
     """Layers of equal shape, in a tree, a state and gradients whose names come in other orders."""
     module = Classifier(nn.Linear(4, 4), nn.Linear(4, 4)).double()
     net = Net(module)
-    optimizer = sgd(0.9) if in_place else sgd(0.9)._replace(advance=None)
+    optimizer = sgd(0.9) if in_place else sgd(0.9)._replace(in_place=None)
     ctx = Context(net=net, optimizer=optimizer, lr=0.1)
     params = net.init(stream(1, "init"))
 

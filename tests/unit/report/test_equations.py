@@ -8,7 +8,7 @@ import pytest
 from fedrepro.cli.site import described_methods
 from fedrepro.methods import registry
 from fedrepro.report.pages.equations import equations_in, is_equation, symbols_in, without_equations
-from fedrepro.report.pages.method import MethodText, Standing, method_page
+from fedrepro.report.pages.method import InLeague, MethodText, method_page
 from fedrepro.support.plugins import NONE
 
 
@@ -19,7 +19,7 @@ def methods() -> dict[str, MethodText]:
 
 @pytest.mark.parametrize("name", registry.parts())
 def test_every_method_has_equations_that_are_mathml(name: str) -> None:
-    page = method_page(methods()[name], [], None, Standing(), {})
+    page = method_page(methods()[name], [], None, InLeague(), {})
     parts = [part for parts in page["equations"] for part in parts]
     assert parts
     assert all(part.startswith("<math") for part in parts)

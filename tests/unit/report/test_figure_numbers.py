@@ -320,7 +320,7 @@ def test_averaging_begins_in_the_round_after_its_share_of_them(
     monkeypatch.setattr(lines, "late_wrapper_of", lambda *_: "ima")
     bench = SimpleNamespace(
         setting=lambda _: SimpleNamespace(rounds=rounds),
-        compose=lambda *_: ("ima+fedavg", {"ima": {"start": start, "window": 5}}),
+        composition_of=lambda *_: ("ima+fedavg", {"ima": {"start": start, "window": 5}}),
         plugins=None,
     )
     found = lines.averaging_begins(bench, "own/s", ["ima+fedavg"])  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.league import ALL, Choice, League, league_of, matches_of
 from fedrepro.report.pages.league import as_json, as_latex, in_words, write_league
-from fedrepro.report.pages.method import standings_of
+from fedrepro.report.pages.method import in_league
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
@@ -190,7 +190,7 @@ def test_a_column_with_the_name_of_another_method_is_told_apart(
     assert first.ranks[own] == 1 and first.ranks["FedAvg"] == 2
     assert sorted(first.ranks.values()) == [1, 2, 3]
     assert first.lead(own, "FedAvg").lead == pytest.approx(10)
-    assert standings_of(bench, [first])["fedprox"].stands[0].rank == 3
+    assert in_league(bench, [first])["fedprox"].stands[0].rank == 3
 
 
 def test_what_does_not_count(bench: Workbench) -> None:

@@ -23,7 +23,7 @@ from fedrepro.report import datasheet
 from fedrepro.report.cells import coverage
 from fedrepro.report.cells.cell import CellRun, Result
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
-from fedrepro.report.cells.league import ALL, Entry, League, Match, PlayedMatch, Standing
+from fedrepro.report.cells.league import ALL, Entry, GroupRanks, League, Match, PlayedMatch
 from fedrepro.report.pages import (
     about,
     compare,
@@ -179,14 +179,14 @@ def league_of(*played: PlayedMatch, own: str | None = None) -> League:
     groups: dict[str, list[PlayedMatch]] = {}
     for each in played:
         groups.setdefault(each.match.group, []).append(each)
-    standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
+    standings = tuple(GroupRanks.of(group, matches) for group, matches in groups.items())
     return League(played, standings, "about", own)
 
 
 def bench_of_settings() -> Any:
     partition = SimpleNamespace(scheme="two_classes", clients=7)
     setting = SimpleNamespace(dataset="d", partition=partition, participation=0.5, rounds=9)
-    return SimpleNamespace(setting=lambda _: setting, compose=lambda _, method: (method, {}))
+    return SimpleNamespace(setting=lambda _: setting, composition_of=lambda _, method: (method, {}))
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])
@@ -641,7 +641,7 @@ def test_parts_name_the_tables_whose_methods_have_them() -> None:
     }
     bench: Any = SimpleNamespace(
         targets=lambda scale: targets if scale == "paper" else {},
-        setting=lambda name: name, compose=lambda _, method: (method, {}),
+        setting=lambda name: name, composition_of=lambda _, method: (method, {}),
     )  # fmt: skip
     used = overview.tables_of_parts(bench, papers_of())
     pages = {part: {use["page"] for use in uses} for part, uses in used.items()}
@@ -807,14 +807,14 @@ def test_a_method_stands_where_it_plays_alone_or_around_fedavg() -> None:
     ]
     bench: Any = SimpleNamespace(
         experiments={"s": SimpleNamespace(compact={"t": SimpleNamespace(columns=labels)})},
-        setting=lambda name: name, compose=lambda _, method: (method, {}),
+        setting=lambda name: name, composition_of=lambda _, method: (method, {}),
     )  # fmt: skip
     numbers = {"Prox": (60.0, 1.0), "IMA": (40.0, 1.0), "Both": (70.0, 1.0), "FedAvg": (50.0, 0.5)}
     played = [
         replace(played_of("one", numbers), left_out={"Out": "why"}),
         played_of("two", {**numbers, "Prox": (90.0, 1.0)}, setting="s/b"),
     ]
-    found = method.standings_of(bench, played)
+    found = method.in_league(bench, played)
     assert {*found} == {"fedprox", "ima", "scaffold"}
     prox, ima, out = (found[name] for name in ("fedprox", "ima", "scaffold"))
     assert [stand.lead.lead for stand in prox.stands] == pytest.approx([10, 40])

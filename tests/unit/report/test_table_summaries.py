@@ -153,7 +153,7 @@ def bench_of(**methods: tuple[str, dict[str, Any]]) -> Any:
     """A workbench whose methods have these compositions and values."""
     datasets = {"d": SimpleNamespace(title="Data"), "e": SimpleNamespace(title="Other data")}
     return SimpleNamespace(
-        compose=lambda _, method: methods[method], datasets=datasets,
+        composition_of=lambda _, method: methods[method], datasets=datasets,
         setting=lambda name: SimpleNamespace(
             dataset="e" if name.endswith("other") else "d", note=f"note of {name}", name=name
         ),

@@ -426,7 +426,7 @@ def test_how_many_rounds_a_run_shares_with_its_parent(
     bench: Any = SimpleNamespace(
         parent_of=lambda key: of_parent if key == run else None,
         setting=lambda name: setting,
-        compose=lambda setting, name: made[name],
+        composition_of=lambda setting, name: made[name],
         spec_of=lambda run: run.method,
         plugins=NONE,
         runs_of=lambda setting, scales: [run, replace(run, method="moon")],

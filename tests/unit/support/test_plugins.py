@@ -84,7 +84,7 @@ def test_two_workbenches_in_one_process_have_each_their_own(
     first, second = load(workbench), load(other)
     for bench, wide, mu in ((first, 32, 0.01), (second, 8, 0.5), (first, 32, 0.01)):
         spec = bench.run_spec("mine/skewed", "my_prox", 1)
-        method, _ = assembly.compose(replace(spec, hyperparameters={}))
+        method, _ = assembly.method_of(replace(spec, hyperparameters={}))
         model = models.build(spec.setting.model, (1, 4, 4), 3, folders=spec.plugins)
         assert method.mu == mu
         assert sum(leaf.numel() for leaf in model.parameters()) == 17 * wide + (wide + 1) * 3

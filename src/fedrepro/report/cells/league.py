@@ -217,7 +217,7 @@ class PlayedMatch:
 
 
 @dataclass(frozen=True)
-class Standing:
+class GroupRanks:
     """The mean ranks of a group of matches; None with fewer than two methods in all of them."""
 
     group: str
@@ -225,7 +225,7 @@ class Standing:
     mean_ranks: MeanRanks | None
 
     @classmethod
-    def of(cls, group: str, matches: Iterable[PlayedMatch]) -> "Standing":
+    def of(cls, group: str, matches: Iterable[PlayedMatch]) -> "GroupRanks":
         """The rows of one setting come from the same runs, so they count once."""
         matches = tuple(matches)
         settings = grouped(matches, lambda played: played.match.setting).values()
@@ -269,7 +269,7 @@ class League:
     """
 
     played: tuple[PlayedMatch, ...]
-    standings: tuple[Standing, ...]
+    standings: tuple[GroupRanks, ...]
     about: str
     own: str | None = None
     unable: Mapping[str, str] = field(default_factory=dict)
@@ -323,7 +323,7 @@ def league_of(
     groups = grouped(counting, lambda played_match: played_match.match.group)
     if len(groups) > 1:
         groups[ALL] = counting
-    standings = tuple(Standing.of(group, matches) for group, matches in groups.items())
+    standings = tuple(GroupRanks.of(group, matches) for group, matches in groups.items())
     return League(tuple(played), standings, _about(workbench, played), own)
 
 

@@ -63,7 +63,7 @@ def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
 
 def released_in(workbench: Workbench, cell: Cell) -> tuple[str, ...]:
     """What in a cell at scale paper follows the released code; empty if it follows the text."""
-    composition, _ = workbench.compose(workbench.setting(cell.setting), cell.methods[0])
+    composition, _ = workbench.composition_of(workbench.setting(cell.setting), cell.methods[0])
     parts = {
         "settings": SettingName.parse(cell.setting).is_released,
         "methods": any(part.released for part in Composition.parse(composition).parts),
@@ -87,7 +87,7 @@ def answers_of(
             continue
         released = released_in(workbench, wanted)
         setting = workbench.setting(wanted.setting)
-        composition, _ = workbench.compose(setting, cell.result.chosen or wanted.methods[0])
+        composition, _ = workbench.composition_of(setting, cell.result.chosen or wanted.methods[0])
         plain = workbench.setting(str(SettingName.parse(setting.name).plain))
         settings = tuple(plain.released) if "settings" in released or not released else ()
         methods = (
@@ -119,7 +119,7 @@ def is_of_shared_model(
     curve, chosen = metric.curve, workbench.setting(setting)
     if not isinstance(curve, OfRounds) or not curve.measure.column.startswith("test_"):
         return False
-    compositions = (workbench.compose(chosen, method)[0] for method in methods)
+    compositions = (workbench.composition_of(chosen, method)[0] for method in methods)
     return any(facts_of(composition, workbench.plugins).own_models for composition in compositions)
 
 

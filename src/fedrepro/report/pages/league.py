@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.league import BASELINE_LABEL, League, PlayedMatch, Standing
+from fedrepro.report.cells.league import BASELINE_LABEL, GroupRanks, League, PlayedMatch
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
 from fedrepro.report.pages.downloads import in_template, rows_as_csv
@@ -79,7 +79,7 @@ def _sources(
     for played in league.played:
         setting = workbench.setting(played.match.setting)
         for entry in played.entries:
-            composition, _ = workbench.compose(setting, entry.method)
+            composition, _ = workbench.composition_of(setting, entry.method)
             parts = Composition.parse(composition).names
             known = [(part, works.of_method(part)) for part in parts]
             sources[entry.name] = [
@@ -109,7 +109,7 @@ def _groups(league: League) -> list[dict[str, Any]]:
     return groups
 
 
-def _drawn(league: League, standing: Standing) -> dict[str, Any] | None:
+def _drawn(league: League, standing: GroupRanks) -> dict[str, Any] | None:
     if standing.mean_ranks is None:
         return None
     means = standing.mean_ranks.means
@@ -119,7 +119,7 @@ def _drawn(league: League, standing: Standing) -> dict[str, Any] | None:
     return {"svg": svg, "words": in_words(standing, own)}
 
 
-def in_words(standing: Standing, own: str | None) -> str:
+def in_words(standing: GroupRanks, own: str | None) -> str:
     """A critical-difference diagram in sentences."""
     ranked = standing.mean_ranks
     if ranked is None:

@@ -46,7 +46,7 @@ class MethodText:
 
 
 @dataclass(frozen=True)
-class Standing:
+class InLeague:
     """A part of compositions at scale compact, in columns with it alone or around FedAvg.
 
     Attributes:
@@ -60,15 +60,15 @@ class Standing:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def standings_of(workbench: Workbench, played: Iterable[PlayedMatch]) -> dict[str, Standing]:
+def in_league(workbench: Workbench, played: Iterable[PlayedMatch]) -> dict[str, InLeague]:
     """The standing of each part of a composition that has any."""
-    standings: defaultdict[str, Standing] = defaultdict(Standing)
+    standings: defaultdict[str, InLeague] = defaultdict(InLeague)
     for match in played:
         table = workbench.experiments[match.match.system].compact[match.match.item]
         setting = workbench.setting(match.match.setting)
         for column in table.columns:
             names, label = column.methods_at("compact"), column.label
-            composition, _ = workbench.compose(setting, names[0])
+            composition, _ = workbench.composition_of(setting, names[0])
             parts = [name for name in Composition.parse(composition).names if name != "fedavg"]
             if len(names) > 1 or len(parts) != 1:
                 continue
@@ -90,7 +90,7 @@ def method_page(
     method: MethodText,
     uses: Sequence[Mapping[str, str]],
     reference: Reference | None,
-    standing: Standing,
+    standing: InLeague,
     compared: Mapping[str, str],
 ) -> dict[str, Any]:
     """The content of a method's page.

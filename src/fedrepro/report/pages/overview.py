@@ -280,7 +280,7 @@ def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[d
     for target in workbench.targets("paper").values():
         use = use_of(target, papers)
         for setting, method in {(run.setting, run.method) for run in target.runs}:
-            composition, _ = workbench.compose(workbench.setting(setting), method)
+            composition, _ = workbench.composition_of(workbench.setting(setting), method)
             for name in Composition.parse(composition).names:
                 by_part.setdefault(name, {})[use["page"]] = use
     return {part: list(uses.values()) for part, uses in by_part.items()}

@@ -31,7 +31,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     views = []
     for method_search in compute(workbench, target):
         searched = method_search.trial.searched
-        composition, _ = workbench.compose(setting, searched.method)
+        composition, _ = workbench.composition_of(setting, searched.method)
         views.append(
             SimpleNamespace(
                 label=searched.label or searched.method,

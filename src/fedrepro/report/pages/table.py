@@ -203,7 +203,7 @@ def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
 def _how(workbench: Workbench, table: ComputedTable, result: Result) -> SimpleNamespace:
     """How to compute a number: the parts of the method, the commands, and its setting as YAML."""
     method = result.chosen or result.methods[0]
-    composition, values = workbench.compose(workbench.setting(result.setting), method)
+    composition, values = workbench.composition_of(workbench.setting(result.setting), method)
     runs = [run for run in result.runs if run.method == method]
     seeds = sorted({run.seed for run in runs})
     settings = (
@@ -295,7 +295,7 @@ def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
     setting = workbench.setting(target.cells[0].setting)
     methods = []
     for column in target.table.columns:
-        composition, _ = workbench.compose(setting, column.methods_at(target.scale)[0])
+        composition, _ = workbench.composition_of(setting, column.methods_at(target.scale)[0])
         parts = list(Composition.parse(composition).names)
         methods.append({"label": column.label, "parts": parts})
     return methods

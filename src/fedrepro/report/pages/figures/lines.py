@@ -61,7 +61,7 @@ def averaging_begins(workbench: Workbench, setting: str, methods: Sequence[str])
     """The first rounds, from 1, of wrappers that start later than the method that they wrap."""
     rounds, begins = workbench.setting(setting).rounds, []
     for method in methods:
-        composition, values = workbench.compose(workbench.setting(setting), method)
+        composition, values = workbench.composition_of(workbench.setting(setting), method)
         wrapper = late_wrapper_of(composition, workbench.plugins)
         start = values.get(wrapper, {}).get("start")
         if isinstance(start, float):
