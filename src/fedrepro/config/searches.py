@@ -62,6 +62,8 @@ class Searched(Typed):
             best the smallest is selected.
         published: the paper's choice, if neither `methods`, the method's defaults nor the setting
             have it.
+        paper_grid: `keys` has the paper's own grid, of which it takes the best: no value is added,
+            and the best is selected.
     """
 
     method: MethodName
@@ -69,6 +71,7 @@ class Searched(Typed):
     grid: Annotated[dict[str, Values], Field(min_length=1)] = later({})
     keys: Annotated[dict[str, Values], Field(min_length=1)] = later({})
     published: Hyperparameters = Field(default={})
+    paper_grid: bool = False
 
     @field_validator("grid", "keys")
     @classmethod
@@ -92,6 +95,11 @@ class Searched(Typed):
     def all_values(self) -> dict[str, list[Scalar]]:
         """The values to try by key of the setting, then by hyperparameter."""
         return {**self.keys, **self.grid}
+
+    @property
+    def closed_grids(self) -> dict[str, list[Scalar]]:
+        """The values to try by key, where no value is added."""
+        return self.all_values if self.paper_grid else dict(self.grid)
 
     @property
     def parts(self) -> list[str]:
@@ -143,7 +151,7 @@ class Searched(Typed):
     def gone_on(self, key: str, best: Scalar) -> "Searched":
         """The search with a further value of a key, if the best one is an end of what was tried."""
         tried = [value for value in self.keys[key] if is_number(value)]
-        if len(tried) < len(self.keys[key]) or not is_number(best):
+        if self.paper_grid or len(tried) < len(self.keys[key]) or not is_number(best):
             return self
         up = best == max(tried)
         if not up and best != min(tried):

@@ -183,6 +183,16 @@ def test_the_smallest_within_one_standard_error_of_the_best_is_selected(tmp_path
     assert rate_of.in_use is not None and values[rate_of.in_use] == 0.1
 
 
+def test_of_a_papers_own_grid_the_best_is_selected_and_no_value_is_added(tmp_path: Path) -> None:
+    own = {"methods": [{**RATES["methods"][0], "paper_grid": True}]}
+    bench = load(settle(tmp_path, own))
+    for value, scores in ((0.01, [0.67, 0.67]), (0.03, [0.69, 0.71]), (0.1, [0.68, 0.82])):
+        rate(bench, value, scores)
+    rate_of = found(bench)
+    assert rate_of.selected == rate_of.best == 2 and len(tried(bench)) == 3
+    assert [*at_an_end(bench, bench.search("own", "grid", "demo"))]  # the setting has 0.1
+
+
 def test_of_equally_small_values_the_best_is_selected(tmp_path: Path) -> None:
     """Also of a method's own, which are not searched for the smallest."""
     both = {"method": "fedprox", "grid": {"mu": [0.0, 0.1]}, "keys": {"optimizer.lr": [0.03, 0.1]}}

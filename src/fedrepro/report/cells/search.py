@@ -2,8 +2,9 @@
 
 The selection sees validation scores only. Of a setting's searched keys, such as its learning rate,
 the smallest values within one standard error of the best are selected, and their search goes on by
-half-decades while the best is at an end of what was tried. The candidate with the best test score
-is shown for comparison: selecting it would be invalid, as its score is biased upwards.
+half-decades while the best is at an end of what was tried. Of a paper's own grid the best is
+selected, as of a method's. The candidate with the best test score is shown for comparison:
+selecting it would be invalid, as its score is biased upwards.
 """
 
 import math
@@ -111,7 +112,7 @@ def _searched(
     scores = [_score(candidate.validation, seeds) for candidate in tried]
     best = select(scores, quantity.higher_is_better, (published,))
     selected = best
-    if best is not None and trial.searched.keys:
+    if best is not None and trial.searched.keys and not trial.searched.paper_grid:
         selected = _smallest(tried, scores, best, [*trial.searched.keys])
     preferred = (published,) if selected is None else (selected, published)
     return MethodSearch(
@@ -152,11 +153,11 @@ def _smallest(
 def at_an_end(workbench: Workbench, target: SearchTarget) -> Iterator[str]:
     """The values in use that are the least or the largest of a method's own grid, in words.
 
-    Another might be better still: unlike that of a setting's keys, such a grid does not go on.
+    Another might be better still: such a grid does not go on.
     """
     for trial in target.trials:
         own = _own_values(workbench, target, trial) or {}
-        for key, grid in trial.searched.grid.items():
+        for key, grid in trial.searched.closed_grids.items():
             numbers: list[Any] = [value for value in grid if is_number(value)]
             ends = {min(numbers), max(numbers)} if len(numbers) == len(grid) > 1 else set[Any]()
             if own.get(key) in ends:
