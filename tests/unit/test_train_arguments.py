@@ -239,6 +239,15 @@ def test_a_regression_stops_by_its_loss(given: Any) -> None:
     assert len(run.rounds) < 9
 
 
+@pytest.mark.parametrize("at", [0.5, 3.0, 250.0])
+def test_a_regression_ends_at_a_loss_of_any_size(at: float) -> None:
+    clients = [(x, x.sum(1) * at) for x, _ in CLIENTS]
+    given = {"clients": clients, "test": clients[0], "task": "regression", "rounds": 3}
+    runs = [train(**given, stop={**measure, "at": at}) for measure in ({}, {"measure": "loss"})]
+    assert runs[0].rounds.equals(runs[1].rounds)
+    assert runs[0].manifest["run"]["stop"] == {"measure": "loss", "at": at}
+
+
 def test_validation_samples_stop_a_run() -> None:
     run = train(validation=0.3, stop={"measure": "loss", "at": 0.8}, rounds=30)
     losses = run.rounds["validation_loss"].tolist()

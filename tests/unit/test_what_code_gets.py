@@ -72,6 +72,56 @@ def test_a_step_is_that_of_a_loop_in_pytorch(model: Any, x: Any, given_as: str) 
         assert torch.allclose(one, other, atol=1e-6)
 
 
+class Shifted(nn.Module):
+    """A layer behind a shift that stays, under any name."""
+
+    def __init__(self, name: str, buffer: bool) -> None:
+        super().__init__()
+        self.last, self.name, shift = nn.Linear(5, 3), name, torch.full((5,), 0.1)
+        if buffer:
+            self.register_buffer(name, shift)
+        else:
+            setattr(self, name, nn.Parameter(shift, requires_grad=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x - getattr(self, self.name))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("buffer", [True, False])
+@pytest.mark.parametrize("method", ["apfl", "pfedme", "scaffold"])
+def test_a_constants_name_is_no_branch_of_a_methods_trees(method: str, buffer: bool) -> None:
+    """Methods call branches of models so: a constant of that name is not taken for one."""
+    x = DRAWS.random((30, 5)).astype("float32")
+    given: dict[str, Any] = {"inner_steps": 2} if method == "pfedme" else {}
+    rounds = []
+    for name in ("shift", "shared", "local", "federated", "personal", "params", "c"):
+        torch.manual_seed(0)
+        clients = [(x, CLASSES), (x[::-1].copy(), CLASSES)]
+        run = fr.train(method, Shifted(name, buffer), clients, rounds=2, batch_size=10, **given)
+        rounds.append(run.rounds)
+    assert all(each.equals(rounds[0]) for each in rounds)
+
+
+class Adapted(nn.Module):
+    """A model that gives an optimizer a part of itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(5, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x).relu())  # type: ignore[no-any-return]
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.head.parameters(recurse)
+
+
+def test_other_parameters_than_the_named_ones_are_refused() -> None:
+    x = DRAWS.random((30, 5)).astype("float32")
+    with refused("value", key="parameters()"):
+        fr.train("fedavg", Adapted(), [(x, CLASSES)], rounds=1)
+
+
 def test_features_of_truth_values_are_0_and_1_to_a_model_that_takes_fractions() -> None:
     x = DRAWS.random((30, 5)) > 0.5
     runs = [

@@ -311,8 +311,10 @@ def _spec_of(
     clients: int,
     plugins: Folders,
 ) -> "RunSpec":
+    if dataset.task == "regression" and isinstance(content["stop"], Mapping):
+        content = {**content, "stop": {"measure": "loss", **content["stop"]}}
     written = with_new_keys("experiment", {"settings": {"": given.as_in_files(content)}}, WHERE)
-    setting = validate(Setting, written["settings"][""], WHERE, plugins).following(dataset.task)
+    setting = validate(Setting, written["settings"][""], WHERE, plugins)
     setting._name = PROGRAMS
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
     parts = given.by_part(method, given.as_in_files(hyperparameters), plugins, taken)

@@ -68,7 +68,8 @@ class Stop(Typed):
             raise ValueError("`at`, `patience` or both")
         measure = registry.the(self.measure, "client", "round", folders=info.context or NONE)
         if self.at is not None and measure.unit == "%" and not 1 < self.at <= 100:
-            raise ValueError(f"`at` in percent, above 1 and up to 100, for {self.measure}")
+            wanted = f"`at` in percent, above 1 and up to 100, for {self.measure}"
+            raise ValueError(f"{wanted} (`measure: loss` for others)")
         return self
 
 

@@ -24,7 +24,11 @@ def refuse_unusable(module: nn.Module) -> None:
     where = f"model {type(module).__name__}"
     if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
         raise refusal(where, "scripted: pass the module that was scripted instead")
-    for path, leaf in (*module.named_parameters(), *module.named_buffers()):
+    named = [*module.named_parameters()]
+    if {*map(id, module.parameters())} != {id(leaf) for _, leaf in named}:
+        wanted = "those of named_parameters(): freeze others by `requires_grad_(False)`"
+        raise bad_value(where, "parameters()", "others", wanted)
+    for path, leaf in (*named, *module.named_buffers()):
         if is_lazy(leaf):
             why = (
                 f"{path}: its shape is not known yet: give the lazy layer its number of inputs, "

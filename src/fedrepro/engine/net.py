@@ -390,7 +390,7 @@ class Net:
         return {
             name: self.trainable(leaf)
             for name, leaf in params.items()
-            if name not in self._untrained
+            if isinstance(leaf, dict) or name not in self._untrained
         }
 
     def constants(self, part: str = "") -> Tree:
@@ -477,8 +477,9 @@ class Net:
         """``params`` with the memory formats of the module, at any depth of the tree."""
         if not self._channels_last or not isinstance(params, dict):
             return params
+        last = [name for name in self._channels_last if isinstance(params.get(name), Tensor)]
         return {
-            name: _channels_last(leaf) if name in self._channels_last else self._laid_out(leaf)
+            name: _channels_last(leaf) if name in last else self._laid_out(leaf)
             for name, leaf in params.items()
         }
 

@@ -9,6 +9,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method, name_of
+from fedrepro.engine.modules import float_buffers
 from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
@@ -16,7 +17,7 @@ from fedrepro.engine.tree import Tree
 
 def keeps_a_part(method: Method, module: nn.Module) -> bool:
     """Return True if each client keeps a part of ``module``, so that no whole model is shared."""
-    net, params = Net(module), dict(module.named_parameters())
+    net, params = Net(module), {**dict(module.named_parameters()), **float_buffers(module)}
     partly = (layer for layer in method.layers() if isinstance(layer, PartlyShared))
     return any(layer.kept(net, params) for layer in partly)
 
