@@ -1,6 +1,5 @@
 """Evaluate a model on samples."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -73,6 +72,71 @@ class _OwnMean:
         self._parts = []
 
 
+class _Scoring:
+    """Scores one model after another, and keeps what further measures are computed from.
+
+    Attributes:
+        task: with the measures that are computed; they keep all outputs in memory.
+        sums: of each model's losses, hits and predictions [3]. They stay on the device, which would
+            have to finish for a number.
+        means: each model's loss, where that is only known as a mean.
+    """
+
+    def __init__(self, net: Net, task: Task) -> None:
+        self.net, self.task = net, task
+        self.sums: list[Tensor] = []
+        self.means: list[float] = []
+        self._kept: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, params: Tree, samples: Samples, total: int) -> None:
+        """Score a model on its samples."""
+        bound, own = self.net.bind(params), _OwnMean(self.task) if self.task.of_mean else None
+        sums = torch.zeros(3, dtype=torch.float64, device=_device(params))
+        for first in range(0, total, BATCH):
+            x, y = samples(first, min(first + BATCH, total))
+            logits, by_sample = self._batch(bound, x, y)
+            sums += torch.stack([values.sum(dtype=torch.float64) for values in by_sample])
+            if own:
+                own.add(logits, y)
+        self.sums.append(sums)
+        if own:
+            self.means.append(own.mean())
+
+    def scores(self, sizes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The loss and the accuracy of each model that was added, on so many samples."""
+        losses, hits, predictions = torch.stack(self.sums, 1).cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            return np.array(self.means) if self.means else losses / sizes, hits / predictions
+
+    def of_rows(
+        self, params: Tree, samples: ClientSamples, clients: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Each client's loss and accuracy with one model, on the samples of all in turn."""
+        bound, sums, sizes = self.net.bind(params), [], samples.sizes[clients]
+        rows = torch.from_numpy(samples.rows(clients))
+        for batch in rows.to(_device(params)).split(BATCH):
+            _, by_sample = self._batch(bound, *samples.at(batch))
+            sums.append(torch.stack([values.double() for values in by_sample]))
+        starts = np.cumsum(sizes) - sizes
+        loss, hits, predictions = np.add.reduceat(torch.cat(sums, 1).cpu().numpy(), starts, axis=1)
+        with np.errstate(invalid="ignore"):
+            return loss / sizes, hits / predictions
+
+    def measured(self, sizes: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """The measures of so many samples each, of all that were scored in turn."""
+        if not self._kept:
+            return {}
+        outputs, targets = map(_array, _joined(self._kept))
+        return self.task.measured(outputs, targets, np.concatenate([[0], np.cumsum(sizes)]))
+
+    def _batch(self, bound: Tree, x: Tensor, y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The outputs of a mini-batch; its samples' losses, hits and predictions, each [n]."""
+        task, logits = self.task, self.net.predict(bound, x)
+        if task.measures:
+            self._kept.append((task.shaped(logits, y), y))
+        return logits, (task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y))
+
+
 @torch.no_grad()
 def evaluate(
     net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
@@ -86,45 +150,12 @@ def evaluate(
     Args:
         measured: also compute the task's further measures; this keeps all outputs in memory.
     """
-    measures = task.measures if measured else {}
-    kept: list[tuple[Tensor, Tensor]] | None = [] if measures else None
-    own = _OwnMean(task) if task.of_mean else None
-    loss, hits, predictions = _totals(net, task, params, samples, total, kept, own).tolist()
-    score = {"loss": loss / total, "accuracy": hits / predictions if predictions > 0 else math.nan}
-    if own:
-        score["loss"] = own.mean()
-    if kept:
-        outputs, targets = map(_array, _joined(kept))
-        score |= {name: take(outputs, targets) for name, take in measures.items()}
-    return score
-
-
-def _totals(
-    net: Net,
-    task: Task,
-    params: Tree,
-    samples: Samples,
-    total: int,
-    kept: list[tuple[Tensor, Tensor]] | None,
-    own: _OwnMean | None,
-) -> Tensor:
-    """The sums of losses, hits and predictions [3]; outputs and targets are added to the others.
-
-    They stay on the device, which would have to finish for a number.
-    """
-    bound = net.bind(params)
-    totals = torch.zeros(3, dtype=torch.float64, device=_device(params))
-    for first in range(0, total, BATCH):
-        x, y = samples(first, min(first + BATCH, total))
-        logits = net.predict(bound, x)
-        totals += torch.stack(
-            [values.sum(dtype=torch.float64) for values in _by_sample(task, logits, y)]
-        )
-        if kept is not None:
-            kept.append((task.shaped(logits, y), y))
-        if own:
-            own.add(logits, y)
-    return totals
+    task = task if measured else task._replace(measures={})
+    scoring, sizes = _Scoring(net, task), np.array([total])
+    scoring.add(params, samples, total)
+    loss, accuracy = scoring.scores(sizes)
+    scores = {"loss": loss, "accuracy": accuracy, **scoring.measured(sizes)}
+    return {name: float(value) for name, (value,) in scores.items()}
 
 
 @torch.no_grad()
@@ -146,72 +177,28 @@ def evaluate_clients(
         model_of: client -> its parameters, which need not all fit in memory.
         shared: the object that ``model_of`` returns for clients that are scored together.
     """
-    sizes = samples.sizes[clients]
-    loss, accuracy = np.full((2, len(clients)), np.nan)
-    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures else None
-    together, alone, totals = [], [], []
-    own: dict[int, _OwnMean] = {}
+    sizes, scoring = samples.sizes[clients], _Scoring(net, task)
+    names = ("loss", "accuracy", *task.measures)
+    scores = {"samples": sizes} | {name: np.full(len(clients), np.nan) for name in names}
+    together, alone = [], []
     for place in np.flatnonzero(sizes).tolist():
         client = int(clients[place])
         model = model_of(client)
         if model is shared and not task.of_mean:
             together.append(place)
-            continue
-        if task.of_mean:
-            own[place] = _OwnMean(task)
-        alone.append(place)
-        totals.append(
-            _totals(net, task, model, samples.of(client), int(sizes[place]), kept, own.get(place))
-        )
+        else:
+            alone.append(place)
+            scoring.add(model, samples.of(client), int(sizes[place]))
     if alone:
-        sums, hits, predictions = torch.stack(totals, 1).cpu().numpy()
-        loss[alone] = sums / sizes[alone]
-        for place, mean in own.items():
-            loss[place] = mean.mean()
-        with np.errstate(invalid="ignore"):
-            accuracy[alone] = hits / predictions
+        scores["loss"][alone], scores["accuracy"][alone] = scoring.scores(sizes[alone])
     if together and shared is not None:
-        rows = samples.rows(clients[together])
-        loss[together], accuracy[together] = _means(
-            net, task, shared, samples, rows, sizes[together], kept
+        scores["loss"][together], scores["accuracy"][together] = scoring.of_rows(
+            shared, samples, clients[together]
         )
     order = np.array([*alone, *together], dtype=np.int64)
-    scores = {"samples": sizes, "loss": loss, "accuracy": accuracy}
-    scores |= {name: np.full(len(clients), np.nan) for name in task.measures}
-    if kept:
-        bounds = np.concatenate([[0], np.cumsum(sizes[order])])
-        outputs, targets = map(_array, _joined(kept))
-        for name, values in task.measured(outputs, targets, bounds).items():
-            scores[name][order] = values
+    for name, values in scoring.measured(sizes[order]).items():
+        scores[name][order] = values
     return scores
-
-
-def _means(
-    net: Net,
-    task: Task,
-    params: Tree,
-    samples: ClientSamples,
-    rows: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    kept: list[tuple[Tensor, Tensor]] | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each client's mean loss and accuracy with one model, on ``rows`` of all of them in turn."""
-    bound, sums = net.bind(params), []
-    for batch in torch.from_numpy(rows).to(_device(params)).split(BATCH):
-        x, y = samples.at(batch)
-        logits = net.predict(bound, x)
-        sums.append(torch.stack([values.double() for values in _by_sample(task, logits, y)]))
-        if kept is not None:
-            kept.append((task.shaped(logits, y), y))
-    starts = np.cumsum(sizes) - sizes
-    loss, hits, predictions = np.add.reduceat(torch.cat(sums, 1).cpu().numpy(), starts, axis=1)
-    with np.errstate(invalid="ignore"):
-        return loss / sizes, hits / predictions
-
-
-def _by_sample(task: Task, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses, hits and predictions, each [n]."""
-    return task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y)
 
 
 def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
