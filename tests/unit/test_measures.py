@@ -396,7 +396,7 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     follow(root / run.folder, "rounds.parquet")
     metric = OfRounds.model_validate("gained", context=folders)
     assert metric.quantity.series(read_run(root, run)) == [(7.0, 50.0)]
-    assert metric.of_a_run and metric.quantity.unit == "points"
+    assert metric.quantity.of_a_run and metric.quantity.unit == "points"
 
 
 def test_a_measure_of_clients_is_read_at_the_mixture_that_is_most_accurate(root: Path) -> None:

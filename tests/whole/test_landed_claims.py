@@ -919,7 +919,7 @@ def matches(bench: Workbench, tables: Tables) -> Iterator[tuple[str, str, str, b
                 entries = {}
                 for place in range(number * wide, (number + 1) * wide):
                     cell = target.cells[place]
-                    by_tests = table.metric_of(cell.row, cell.column).selection
+                    by_tests = table.metric_of(cell.row, cell.column).quantity.selection
                     if cell.methods == ("central",) or by_tests or len(cell.methods) > 1:
                         continue
                     label = (

@@ -131,9 +131,10 @@ def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Wo
                     cell = target.cells[first + column]
                     metric = target.table.metric_of(cell.row, cell.column)
                     ours = told["cells"][first + column]["paper"]["mean"]
-                    if metric.of_a_run or ours is None:
+                    if metric.quantity.of_a_run or ours is None:
                         continue
-                    marked = f"{name}, {metric.mixture}"  # a number chosen after the last round
+                    # A number chosen after the last round.
+                    marked = f"{name}, {metric.quantity.mixture}"
                     shown = ended[marked if marked in ended else name]
                     assert shows(shown.split()[0].rstrip("."), ours), (page, start, title, name)
                     seen["means" if target.table.summary.rounds > 1 else "single"] += 1

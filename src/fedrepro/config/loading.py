@@ -299,7 +299,7 @@ def _check_stops(bench: Workbench) -> None:
             for row, column, scale in cells:
                 setting = bench.setting(full_name(system, table.setting_of(row, column, scale)))
                 metric = table.metric_of(row, column)
-                if setting.ends_before(metric.reaches):
+                if setting.ends_before(metric.quantity.reaches):
                     where = f"tables.{item}.rows.{row.label}.metric.{metric.key}"
                     wanted = (
                         f"an accuracy at which runs of {setting.name} have not stopped (`stop`)"
@@ -319,7 +319,7 @@ def _check_landed_rounds(bench: Workbench) -> None:
             for item, search in experiment.compact_search.items()
         ]
         for where, rounds, metric in means:
-            if rounds > 1 and metric.needs_clients:
+            if rounds > 1 and metric.quantity.needs_clients:
                 wanted = "1, or the metric average over clients with weighted: false"
                 raise bad_value(
                     COMPACT / f"{system}.yaml", f"{where}.summary.rounds", rounds, wanted

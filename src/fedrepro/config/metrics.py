@@ -77,44 +77,9 @@ class MetricKind(Typed):
         return self
 
     @property
-    def of_a_run(self) -> bool:
-        """Whether it is one number per run, whatever rounds a table summarises."""
-        return self.quantity.of_a_run
-
-    @property
-    def needs_clients(self) -> bool:
-        """Whether a round's value needs those of single clients."""
-        return False
-
-    @property
-    def reaches(self) -> float:
-        """The test accuracy in percent up to which it needs rounds, or 0 if any number will do."""
-        return 0.0
-
-    @property
-    def same_axes(self) -> bool:
-        """Whether the panels of a row share their axes."""
-        return False
-
-    @property
     def of_both(self) -> "MetricKind | None":
         """For a ratio of a run and its rival, the metric to divide; None if there is no rival."""
         return None
-
-    @property
-    def selection(self) -> str:
-        """What it selects on test samples, in words, or ""."""
-        return ""
-
-    @property
-    def as_released(self) -> bool:
-        """Whether it is computed as in a released code."""
-        return False
-
-    @property
-    def mixture(self) -> str:
-        """At which mixture of clients' two models it is read, in words; "" for the method's own."""
-        return ""
 
     def at_mix(self, mix: Mix) -> Self:
         """The metric at another mixture of clients' two models, where there are two."""
@@ -171,12 +136,24 @@ class OfRounds(OfMeasure):
     def quantity(self) -> Quantity:
         return self.measure.quantity
 
-    @property
-    def same_axes(self) -> bool:
-        return self.measure.same_axes
-
 
 ACCURACY = OfRounds(name="accuracy")
+
+
+# By mixture: what it selects on test samples, and where it is read; without an entry, neither.
+BY_EACH = "each client's mixture is chosen on its own test samples", "at each client's best mixture"
+CHOSEN = {
+    "best": (
+        "the mixture that is best on average is chosen on test samples",
+        "at the mixture that is best on average",
+    ),
+    "cross_fitted": (
+        "the mixture of each half of the clients is chosen on test samples of the other",
+        "at the mixture that is best for the other half of clients",
+    ),
+    "own": BY_EACH,
+    "released": BY_EACH,
+}
 
 
 class OverClients(OfMeasure):
@@ -210,6 +187,8 @@ class OverClients(OfMeasure):
         measure, statistic = self.measure, STATISTICS[self.over_clients]
         samples = measure.weighed_by.replace("_", " ").replace("train ", "training ")
         how = f", weighted by {samples}" if statistic.weighable and self.weighted else ""
+        selection, mixture = CHOSEN.get(self.mix, ("", ""))
+        is_highest = self.mix == "released" and self.of != measure.guide
         return Quantity(
             f"{measure.words}, {statistic.words}{how}",
             statistic.unit(measure),
@@ -217,6 +196,10 @@ class OverClients(OfMeasure):
             self._series,
             measure.without,
             remark=self._without_value,
+            selection=selection,
+            mixture="highest over the mixtures that clients choose" if is_highest else mixture,
+            as_released=self.mix == "released" or measure.as_released,
+            needs_clients=self._needs_clients,
         )
 
     def _without_value(self, record: Record) -> str:
@@ -247,7 +230,7 @@ class OverClients(OfMeasure):
             for number, values, sizes in rows
         ]
         means = record.rounds.get(f"client_{self.of}", ())
-        if self.needs_clients or not means:
+        if self._needs_clients or not means:
             return series
         rounds = zip(record.rounds["round"], means, strict=True)
         first = series[0][0] if series else math.inf
@@ -255,35 +238,8 @@ class OverClients(OfMeasure):
         return [*earlier, *series]
 
     @property
-    def needs_clients(self) -> bool:
-        """Whether a round's value needs each client's, not only their mean.
-
-        Landed results of scale compact have clients of the last round only.
-        """
+    def _needs_clients(self) -> bool:
         return self.mix != "fixed" or self.over_clients != "average" or self.weighted
-
-    @property
-    def selection(self) -> str:
-        if self.mix == "best":
-            return "the mixture that is best on average is chosen on test samples"
-        if self.mix == "cross_fitted":
-            return "the mixture of each half of the clients is chosen on test samples of the other"
-        by_each = self.mix in ("own", "released")
-        return "each client's mixture is chosen on its own test samples" if by_each else ""
-
-    @property
-    def as_released(self) -> bool:
-        return self.mix == "released" or self.measure.as_released
-
-    @property
-    def mixture(self) -> str:
-        if self.mix == "released" and self.of != self.measure.guide:
-            return "highest over the mixtures that clients choose"
-        if self.mix == "best":
-            return "at the mixture that is best on average"
-        if self.mix == "cross_fitted":
-            return "at the mixture that is best for the other half of clients"
-        return "at each client's best mixture" if self.mix in ("own", "released") else ""
 
     def at_mix(self, mix: Mix) -> Self:
         return self.model_copy(update={"mix": mix})
@@ -321,8 +277,9 @@ class RoundsTo(OfAccuracy):
         words, without = f"rounds until the {mean} is {target}", f"never reached {target}"
         if self.speed_up:
             words = f"speed-up: {words}, without the wrapper by with it"
-        unit = "" if self.speed_up else "rounds"
-        return Quantity(words, unit, self.speed_up, self._series, without, of_a_run=True)
+        said = words, "" if self.speed_up else "rounds", self.speed_up
+        reaches = self.rounds_to if several == 1 else math.inf
+        return Quantity(*said, self._series, without, of_a_run=True, reaches=reaches)
 
     def _series(self, record: Record) -> Series:
         """One value: the rounds. For a speed-up, the caller divides the values of both runs."""
@@ -336,10 +293,6 @@ class RoundsTo(OfAccuracy):
         met = (mean >= self.rounds_to - 1e-9 for mean in means)
         reached = itertools.compress(numbers[several - 1 :], met)
         return [(number, number) for number in itertools.islice(reached, 1)]
-
-    @property
-    def reaches(self) -> float:
-        return self.rounds_to if self.mean_of == 1 else math.inf
 
     @property
     def of_both(self) -> MetricKind | None:
@@ -363,8 +316,8 @@ class MegabytesTo(OfAccuracy):
     def quantity(self) -> Quantity:
         target = f"{self.megabytes_to:g} %"
         words = f"megabytes received and sent until the accuracy is {target}"
-        without = f"never reached {target}"
-        return Quantity(words, "MB", False, self._series, without, of_a_run=True)
+        said, without = (words, "MB", False), f"never reached {target}"
+        return Quantity(*said, self._series, without, of_a_run=True, reaches=self.megabytes_to)
 
     def _series(self, record: Record) -> Series:
         reached = RoundsTo(rounds_to=self.megabytes_to)._series(record)
@@ -377,10 +330,6 @@ class MegabytesTo(OfAccuracy):
             if (number, number) in reached:
                 return [(number, math.fsum(sent))]
         return []
-
-    @property
-    def reaches(self) -> float:
-        return self.megabytes_to
 
 
 class Reached(OfAccuracy):
@@ -407,15 +356,12 @@ class Reached(OfAccuracy):
             ),
             together=lambda records: min(map(self._value, records)),
             of_a_run=True,
+            reaches=math.inf,
         )
 
     def _value(self, record: Record) -> float:
         most = max(value for _, value in ACCURACY.measure.series(record))
         return self.reached_in_steps_of * math.floor((most + 1e-9) / self.reached_in_steps_of)
-
-    @property
-    def reaches(self) -> float:
-        return math.inf
 
 
 class Least(OfMeasure):

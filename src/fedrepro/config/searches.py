@@ -277,7 +277,7 @@ class Search(Typed):
     @field_validator("metric")
     @classmethod
     def _on_validation_samples(cls, metric: SearchMetric) -> SearchMetric:
-        if metric.selection:
+        if metric.quantity.selection:
             raise ValueError("`mix: fixed`: the others select on test samples")
         if isinstance(metric, OfMeasure) and not metric.measure.validated:
             raise ValueError("a measure on samples, not a value that methods report")

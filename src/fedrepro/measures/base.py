@@ -164,7 +164,7 @@ class Measure:
         said = self.words, self.unit, self.higher_is_better
         return Quantity(
             *said, self.series, self.without, incomparable=self.incomparable, remark=self.remark,
-            of_a_run=self.per == "run",
+            of_a_run=self.per == "run", same_axes=self.same_axes,
         )  # fmt: skip
 
     def remark(self, record: Record) -> str:
@@ -223,7 +223,15 @@ class Quantity:
         without: a phrase for a finished run without a value, or "".
         remark: what a page says beside a run's value, or "".
         together: one number for several runs, one per seed; None: the mean of their values.
-        of_a_run: whether a run has one number, not one per evaluated round.
+        of_a_run: whether a run has one number, whatever rounds a table summarises.
+        needs_clients: whether a round's value needs each client's, not only their mean. Landed
+            results of scale compact have clients of the last round only.
+        reaches: the test accuracy in percent up to which it needs rounds; 0 if any number will do.
+        same_axes: whether the panels of a row share their axes.
+        selection: what it selects on test samples, in words, or "".
+        as_released: whether it is computed as in a released code.
+        mixture: at which mixture of clients' two models it is read, in words; "" for the method's
+            own.
         incomparable: why a printed number of this kind is not comparable with ours, or "".
     """
 
@@ -236,3 +244,9 @@ class Quantity:
     incomparable: str = ""
     remark: Callable[[Record], str] = lambda record: ""
     of_a_run: bool = False
+    needs_clients: bool = False
+    reaches: float = 0.0
+    same_axes: bool = False
+    selection: str = ""
+    as_released: bool = False
+    mixture: str = ""

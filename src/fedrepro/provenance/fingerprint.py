@@ -184,8 +184,8 @@ SAME = {
     "32261d6e3fd1328674b6d0520e0599df8301b0b15edef1b9ef82880330fa9b90": (
         "19f33b4409ec3c693e77f4af7b09da95251a06a4605177418dabdd0d24804f0b"
     ),
-    # measures/base.py: `in_rounds`, `quantity`, `remark`, words, two refusals, and a mixture
-    "23bd69b5ae8bf8c5ebebd808bed45c8ea76724a2020eadd2e082b2710c563426": (
+    # measures/base.py: `in_rounds`, `quantity` and its fields, `remark`, words, refusals, a mixture
+    "6f0bf42cba4c1b581dbf3ffc7a25653789a5b9c065d75f0b6e4565e59d81c5fb": (
         "c900e618f8d28a0d197c8e9d8c33815a9d9d0c388a6209ccff55bd9efc93ca59"
     ),
 }

@@ -146,7 +146,7 @@ def rivals_of(workbench: Workbench, match: Match) -> list[str]:
         cell.methods[0]
         for cell in target.cells[match.row * columns : (match.row + 1) * columns]
         if cell.setting == match.setting and len(cell.methods) == 1 and cell.methods != (CENTRAL,)
-        if not cell.metric.selection
+        if not cell.metric.quantity.selection
     ]
 
 

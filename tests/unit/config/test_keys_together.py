@@ -163,11 +163,11 @@ def test_a_metric_says_what_it_needs_and_what_it_selects(
     keys: Any, reaches: float, of_a_run: bool, selects: bool, released: bool
 ) -> None:
     metric = OfAMetric.model_validate({"metric": keys}).metric
-    assert metric.reaches == reaches and metric.of_a_run == of_a_run
-    assert bool(metric.selection) == selects and metric.as_released == released
-    assert metric.at_mix("fixed").selection == ""
+    assert metric.quantity.reaches == reaches and metric.quantity.of_a_run == of_a_run
+    assert bool(metric.quantity.selection) == selects and metric.quantity.as_released == released
+    assert metric.at_mix("fixed").quantity.selection == ""
     if isinstance(metric, OverClients):
-        assert (metric.mixture != "") == selects
+        assert (metric.quantity.mixture != "") == selects
         assert metric.at_mix("best").mix == "best" and metric.at_mix(metric.mix) == metric
 
 

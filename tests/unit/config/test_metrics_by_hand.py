@@ -51,7 +51,7 @@ def test_rounds_to_an_accuracy_are_those_of_the_first_mean_that_reaches_it(
             if at + 1 >= several and sum(hundredths[at + 1 - several : at + 1]) >= target * several
         ][:1]
         assert metric.quantity.series(run) == [(number, number) for number in first]
-    assert metric.reaches == (target if several == 1 else float("inf"))
+    assert metric.quantity.reaches == (target if several == 1 else float("inf"))
 
 
 @pytest.mark.parametrize("target", range(1, 101))
@@ -142,19 +142,19 @@ def test_clients_values_become_one_number_in_every_round(how: Any, weighted: boo
 def test_a_metric_says_what_it_selects_and_whether_the_paper_s_code_computes_it() -> None:
     mixes = ("fixed", "best", "own", "released")
     own = [OverClients(of="accuracy", over_clients="average", mix=mix) for mix in mixes]
-    assert [bool(metric.selection) for metric in own] == [False, True, True, True]
-    assert [bool(metric.mixture) for metric in own] == [False, True, True, True]
-    assert [metric.as_released for metric in own] == [False, False, False, True]
-    assert len({metric.selection for metric in own}) == 3
+    assert [bool(metric.quantity.selection) for metric in own] == [False, True, True, True]
+    assert [bool(metric.quantity.mixture) for metric in own] == [False, True, True, True]
+    assert [metric.quantity.as_released for metric in own] == [False, False, False, True]
+    assert len({metric.quantity.selection for metric in own}) == 3
     for one, other in itertools.product(own, own):
         assert one.at_mix(other.mix) == other
     batches = OverClients(of="accuracy_batch", over_clients="average")
-    assert batches.as_released and not batches.selection
+    assert batches.quantity.as_released and not batches.quantity.selection
     ratio = RoundsTo(rounds_to=50, speed_up=True)
     assert ratio.quantity.higher_is_better and not RoundsTo(rounds_to=50).quantity.higher_is_better
     assert ratio.of_both == RoundsTo(rounds_to=50) and RoundsTo(rounds_to=50).of_both is None
     of_runs = (RoundsTo(rounds_to=1), MegabytesTo(megabytes_to=1), Reached(reached_in_steps_of=1))
-    assert all(metric.of_a_run for metric in of_runs) and not own[0].of_a_run
+    assert all(metric.quantity.of_a_run for metric in of_runs) and not own[0].quantity.of_a_run
     assert all(metric.curve == OfRounds(name="accuracy") for metric in of_runs)
 
 
@@ -202,4 +202,4 @@ def test_mixtures_are_read_where_clients_have_two_models() -> None:
     assert metric.quantity.series(run) == [(5, pytest.approx(55))]
     for of, is_own in (("loss", False), ("accuracy", True)):  # clients choose by accuracy
         metric = OverClients(of=of, over_clients="average", mix="released")
-        assert (metric.mixture == metric.at_mix("own").mixture) is is_own
+        assert (metric.quantity.mixture == metric.at_mix("own").quantity.mixture) is is_own

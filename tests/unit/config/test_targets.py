@@ -378,8 +378,8 @@ def test_only_what_a_cell_s_metric_judges_is_judged_and_once(bench: Workbench) -
     metrics = [target.table.metric_of(cell.row, cell.column) for cell in target.cells]
     assert [metric.analysis for metric in metrics] == ["quality", None, "quality"] * 2
     assert [metric.quantity.unit for metric in metrics[:2]] == ["%", ""]
-    assert metrics[1].selection == "" != metrics[4].selection
-    assert target.table.metric_of(target.cells[3].row).selection == ""
+    assert metrics[1].quantity.selection == "" != metrics[4].quantity.selection
+    assert target.table.metric_of(target.cells[3].row).quantity.selection == ""
 
 
 def test_what_a_figure_shows_has_its_row_s_metric_or_its_own(bench: Workbench) -> None:

@@ -115,4 +115,4 @@ def test_a_number_at_a_mixture_says_at_which_where_there_are_mixtures() -> None:
     record = record_of(manifest={"files": {"mixtures.parquet": "x"}})
     mixed = [each.words for each in answers_of(record, uses)]
     assert len({*mixed}) == 3 and mixed[2] == plain[2]
-    assert mixed[0].startswith(plain[0]) and mixed[1].endswith(metrics[1].mixture)
+    assert mixed[0].startswith(plain[0]) and mixed[1].endswith(metrics[1].quantity.mixture)

@@ -245,8 +245,11 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
         monkeypatch.setattr(page, name, lambda *_: ())
     monkeypatch.setattr(page.row_figures, "scene_of", lambda *asked: (asked[2][0].row, asked[3]))
     bench: Any = SimpleNamespace(root=Path())
-    of_rounds = SimpleNamespace(rows=range(5), metric_of=lambda row: SimpleNamespace(of_a_run=row))
-    target: Any = SimpleNamespace(table=of_rounds)
+
+    def metric_of(row: int) -> Any:
+        return SimpleNamespace(quantity=SimpleNamespace(of_a_run=row))
+
+    target: Any = SimpleNamespace(table=SimpleNamespace(rows=range(5), metric_of=metric_of))
     rows = page._rows(bench, target, table, "ABCDE")  # type: ignore[arg-type]
     assert [row.curve for row in rows] == [True, False, False, False, False]
     assert [row.above and row.above.anchor for row in rows] == [None, "row-1", None, None, None]
@@ -261,9 +264,8 @@ def test_a_row_whose_runs_stand_above_is_not_drawn_again(monkeypatch: pytest.Mon
 def test_a_cell_s_note_tells_how_it_differs_from_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Any] = []
     monkeypatch.setattr(page, "is_of_shared_model", lambda *asked: shared.append(asked) or False)
-    metric = SimpleNamespace(
-        quantity=SimpleNamespace(words="the loss", unit="nats"), mixture="at a half"
-    )
+    quantity = SimpleNamespace(words="the loss", unit="nats", mixture="at a half")
+    metric = SimpleNamespace(quantity=quantity)
     spec = SimpleNamespace(
         rows=["row"], columns=[SimpleNamespace(metric=None), SimpleNamespace(metric=metric)],
         metric_of=lambda row, column=None: (row, column and column.metric),

@@ -362,7 +362,7 @@ def _play(
         if own and len(result.methods) == 1 and its == chosen.get(place, place):
             continue  # the same runs
         metric = compact.metric_of(compact.rows[match.row], column)
-        why = metric.selection
+        why = metric.quantity.selection
         if not why and len(result.methods) > 1:
             why = "the best of several methods is chosen by tests"
         if not why and metric.quantity.words != match.quantity.words:

@@ -127,9 +127,9 @@ def _of_numbers(workbench: Workbench, system: str, targets: Iterable[object]) ->
                 words = metric.quantity.words
                 yield str(bad_value(f"{where}: metric", ", ".join(methods), words, wanted))
         for metric in dict.fromkeys(metric for metric, _, _ in numbers):
-            if 0 < metric.reaches <= 1:
+            if 0 < metric.quantity.reaches <= 1:
                 yield f"{where}: metric: {metric.quantity.words}: expected percent, such as 97"
-        averaged = {setting for metric, setting, _ in numbers if not metric.of_a_run}
+        averaged = {setting for metric, setting, _ in numbers if not metric.quantity.of_a_run}
         for setting in sorted(averaged):
             its = workbench.setting(setting)
             evaluated = -(-its.rounds // its.evaluate.every)

@@ -67,7 +67,7 @@ def released_in(workbench: Workbench, cell: Cell) -> tuple[str, ...]:
     parts = {
         "settings": SettingName.parse(cell.setting).is_released,
         "methods": any(part.released for part in Composition.parse(composition).parts),
-        "scoring": cell.metric.as_released,
+        "scoring": cell.metric.quantity.as_released,
     }
     return tuple(name for name, is_so in parts.items() if is_so)
 

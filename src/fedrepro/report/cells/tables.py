@@ -182,7 +182,7 @@ def _cell(
 
 def _selection(cell: Cell) -> str:
     """The selections on test data, in words."""
-    selections = [cell.metric.selection] if cell.metric.selection else []
+    selections = [cell.metric.quantity.selection] if cell.metric.quantity.selection else []
     if len(cell.methods) > 1:
         selections.append(
             f"the best of {len(cell.methods)} methods is selected by this number itself"

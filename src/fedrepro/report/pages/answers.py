@@ -140,7 +140,7 @@ def _value(record: RunRecord, use: CellUse) -> float | None:
 
 def _words(record: RunRecord, metric: Metric) -> str:
     """A metric in words, with the mixture of clients' two models if the method has them."""
-    words, mixture = metric.quantity.words, metric.mixture
+    words, mixture = metric.quantity.words, metric.quantity.mixture
     if not has_mixtures(record) or metric.at_mix("fixed") == metric.at_mix("best"):
         return words
     return f"{words}, {mixture or OWN}"

@@ -75,11 +75,11 @@ def scene_of(
         lines = []
         for column, name in pair:
             printed = next((cell.printed for cell in cells if cell.column == column), None)
-            has_level = printed and scale == "paper" and not metric.of_a_run
+            has_level = printed and scale == "paper" and not metric.quantity.of_a_run
             level = printed.mean if printed and has_level else None
             own = target.table.metric_of(row, target.table.columns[column])
             # A number of a whole run is of its rounds as they are.
-            summary = Summary(rounds=1) if own.of_a_run else target.table.summary
+            summary = Summary(rounds=1) if own.quantity.of_a_run else target.table.summary
             found_in = partial(_series, workbench, results.get(column), summary.up_to)
             runs, drawn_lines = _lines(found_in, own.curve, name, level, summary.rounds)
             seeds = max(seeds, runs)
@@ -90,7 +90,7 @@ def scene_of(
     names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
     marked = {line.name for _, lines in panels for line in lines} - {*names}
     names += sorted(marked)
-    limits = curves.bounds([lines for _, lines in panels]) if metric.curve.same_axes else None
+    limits = curves.bounds([lines for _, lines in panels]) if quantity.same_axes else None
     shown = SimpleNamespace(
         panels=[
             panel_of(title, lines, quantity, setting, names=names, limits=limits)
@@ -99,7 +99,7 @@ def scene_of(
         key=key_of(names),
         seeds=seeds,
         levels=any(line.level is not None for _, lines in panels for line in lines),
-        rounds=1 if metric.of_a_run else target.table.summary.rounds,
+        rounds=1 if metric.quantity.of_a_run else target.table.summary.rounds,
         cut=limits is not None,
         raw=any(line.raw for _, lines in panels for line in lines),
     )
@@ -135,8 +135,8 @@ def _lines(
     line = _line(name, runs, rounds, level)
     if line is None or len(line.points) > 1 or fixed == metric:
         return len(runs), [line] if line else []
-    own = _line(name, found_in(fixed.quantity), rounds)
-    return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {metric.mixture}")]
+    own, mixture = _line(name, found_in(fixed.quantity), rounds), metric.quantity.mixture
+    return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {mixture}")]
 
 
 def _line(

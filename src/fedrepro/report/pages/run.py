@@ -96,7 +96,7 @@ def run_page(
 def _known_once(record: RunRecord, answer: SimpleNamespace) -> bool:
     """Return True if a number that cells take is known for one round only: it has no curve."""
     metric = answer.use.metric.curve.at_mix("fixed")
-    return not metric.of_a_run and len(metric.quantity.series(record)) == 1
+    return not metric.quantity.of_a_run and len(metric.quantity.series(record)) == 1
 
 
 def _chart(record: RunRecord, quantity: Quantity) -> Panel | None:

@@ -44,11 +44,11 @@ def _chart_of(
     first, rounds, name = uses[0], uses[0].summary.rounds, record.run.method
     metric = first.metric.curve.at_mix("fixed")
     mixed = {
-        each.metric.mixture: curves.average(
-            f"{name}, {each.metric.mixture}", [each.metric.quantity.series(record)]
+        each.metric.quantity.mixture: curves.average(
+            f"{name}, {each.metric.quantity.mixture}", [each.metric.quantity.series(record)]
         )
         for each in uses
-        if each.metric.mixture and has_mixtures(record)
+        if each.metric.quantity.mixture and has_mixtures(record)
     }
     own = curves.average(
         f"{name}, at its own mixture" if mixed else name, [metric.quantity.series(record)]
@@ -69,14 +69,14 @@ def _chart_of(
             f"Thick lines are means of the last {rounds} evaluated rounds, as cells take them; "
             "thin lines are the rounds."
         )
-    printed = next((use for use in uses if use.printed and not use.metric.of_a_run), None)
+    printed = next((use for use in uses if use.printed and not use.metric.quantity.of_a_run), None)
     if printed and printed.printed and printed.printed.mean is not None:
         lines[0] = replace(lines[0], level=printed.printed.mean)
         place = f"{printed.table}, {printed.place}"
         notes.append(f"The dotted line is the printed {printed.printed.text} in {place}.")
     if first.summary.up_to:
         notes.append(f"Cells take rounds up to {first.summary.up_to} only.")
-    limits = curves.bounds([lines]) if metric.same_axes else None
+    limits = curves.bounds([lines]) if metric.quantity.same_axes else None
     if limits:
         notes.append("The axis ignores the first fifth of the rounds.")
     quantity, title = metric.quantity, sentence_case(metric.quantity.words)

@@ -90,7 +90,7 @@ def _rows(
                 anchor=f"row-{index + 1}",
                 wanted=_wanted(workbench, cells),
                 best=best[index],
-                curve=not target.table.metric_of(target.table.rows[index]).of_a_run,
+                curve=not target.table.metric_of(target.table.rows[index]).quantity.of_a_run,
                 notes=[_note(workbench, target, head, cell) for cell in cells],
                 hows=[_how(workbench, table, cell.result) for cell in cells],
                 about=[*about_setting(workbench, head.setting)],
@@ -232,7 +232,7 @@ def _note(workbench: Workbench, target: TableTarget, row: TableRow, cell: TableC
     row_of, column = target.table.rows[cell.row], target.table.columns[cell.column]
     notes, metric = [], column.metric
     if metric:
-        said = metric.quantity.words, metric.quantity.unit, metric.mixture
+        said = metric.quantity.words, metric.quantity.unit, metric.quantity.mixture
         notes.append(", ".join(filter(None, said)))
     if cell.result.setting != row.setting:
         notes.append(f"in {cell.result.setting}")
