@@ -1,6 +1,6 @@
 """The measurements of a run, round by round, and the Parquet files they are written to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -45,17 +45,9 @@ class Rows:
     def __len__(self) -> int:
         return sum(map(len, self._blocks))
 
-    def add(self, values: Mapping[str, float]) -> None:
-        self.extend([values])
-
-    def extend(self, many: Iterable[Mapping[str, float]]) -> None:
-        rows = [[values[column] for column in self.columns] for values in many]
-        if rows:
-            self._blocks.append(np.array(rows, dtype=np.float64))
-
     def put(self, values: Mapping[str, ArrayLike]) -> None:
         """Add one row or more, as columns; a single number is the same in all of them."""
-        columns = np.broadcast_arrays(*(values[column] for column in self.columns))
+        columns = np.broadcast_arrays(*(np.atleast_1d(values[column]) for column in self.columns))
         self._blocks.append(np.stack(columns, axis=1).astype(np.float64, copy=False))
 
     @property

@@ -130,7 +130,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _reported_by_server(plan, played)
-    state.rounds.add(row | reported(federation.method, ctx, state.server))
+    state.rounds.put(row | reported(federation.method, ctx, state.server))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
@@ -230,11 +230,9 @@ def _record_decision(state: State, played: Round) -> None:
     """The clients' losses before training, and their aggregation weights."""
     if LOSS not in played.updates:
         return
-    columns = (played.cohort, played.updates[LOSS].tolist(), played.weights.tolist())
-    state.decisions.extend(
-        {"round": state.done, "client": client, "loss": loss, "weight": weight}
-        for client, loss, weight in zip(*columns, strict=True)
-    )
+    losses, weights = played.updates[LOSS].tolist(), played.weights.tolist()
+    columns = {"round": state.done, "client": played.cohort, "loss": losses, "weight": weights}
+    state.decisions.put(columns)
 
 
 def mixtures(plan: Plan, state: State) -> Rows | None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -262,14 +262,10 @@ def test_a_cohort_is_drawn_once_more_for_the_count_of_participations(
     assert drawn[:6] == [*range(6)] and len(drawn) < 9  # and of the last round, for its context
 
 
-def rows_of(count: int) -> Iterator[dict[str, float]]:
-    return ({"round": 1, "client": at, "loss": at / 3, "weight": math.nan} for at in range(count))
-
-
 def test_rows_take_the_memory_of_their_numbers() -> None:
     rows = Rows(DECISION_COLUMNS)
     for _ in range(3):
-        rows.extend(rows_of(1000))
+        rows.put({"round": 1, "client": range(1000), "loss": np.ones(1000), "weight": math.nan})
     assert rows.table.nbytes == 3 * 1000 * 4 * 8
     assert sum(block.nbytes for block in rows._blocks) == rows.table.nbytes
 
@@ -277,9 +273,8 @@ def test_rows_take_the_memory_of_their_numbers() -> None:
 def test_rows_by_columns_are_rows_one_by_one(tmp_path: Path) -> None:
     one, other = Rows(DECISION_COLUMNS), Rows(DECISION_COLUMNS)
     assert one.last() == {} and len(one) == 0
-    one.extend(rows_of(0))
-    for each in rows_of(5):
-        one.add(each)
+    for place in range(5):
+        one.put({"round": 1, "client": place, "loss": place / 3, "weight": math.nan})
     at = np.arange(5)
     other.put({"weight": math.nan, "loss": at / 3, "client": list(at), "round": 1})
     assert len(one) == len(other) == 5 and one.last()["client"] == 4
@@ -288,7 +283,7 @@ def test_rows_by_columns_are_rows_one_by_one(tmp_path: Path) -> None:
         rows.write(tmp_path / f"{number}.parquet")
     first, *others = ((tmp_path / f"{number}.parquet").read_bytes() for number in range(3))
     assert all(each == first for each in others)
-    again.add({"round": 2, "client": 0, "loss": 0, "weight": 1})
+    again.put({"round": 2, "client": 0, "loss": 0, "weight": 1})
     assert len(again) == 6 and again.last()["round"] == 2
 
 
