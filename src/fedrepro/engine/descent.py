@@ -53,7 +53,9 @@ def descend(
         on_stream = graphs.stream() if graphs else nullcontext()
         # Server hooks run with gradients disabled.
         with torch.enable_grad(), on_stream, ctx.net.of_steps():
-            return _alone(ctx, gradient, message, client_state, params, steps, state)
+            bound = ctx.net.bind(params)
+            gradient_of = _of_batches(ctx, gradient, message, client_state, bound)
+            return _alone(ctx, gradient_of, bound, steps, state)
     fixed: Tree = {"message": message, "client_state": client_state}
     moving: Tree = {"params": params, "state": state}
     if ctx.mode == "unrolled":  # compiled into one kernel by the executor
@@ -89,19 +91,11 @@ def scan(step: Callable[[Tree, Tree], Tree], carry: Tree, steps: Steps | Tree) -
 
 
 def _alone(
-    ctx: Context,
-    gradient: Gradient,
-    message: Tree,
-    client_state: Tree,
-    params: Tree,
-    steps: Steps,
-    state: Tree,
+    ctx: Context, gradient_of: Callable[[Tree], Tree], bound: Tree, steps: Steps, state: Tree
 ) -> tuple[Tree, Tree]:
-    bound = ctx.net.bind(params)
     moving = ctx.net.trainable(bound)
     # The same memory outside the graph, so that a step need not switch autograd's mode.
     leaves = [leaf.detach() for leaf in tree.leaves(moving)]
-    gradient_of = _of_batches(ctx, gradient, message, client_state, bound)
     # In-place updates pair lists by position, so bring both into the same order by name.
     if ctx.optimizer.in_place is None:
         for batch in steps:

@@ -20,6 +20,7 @@ from torch.func import vmap
 
 from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.graphs import Graphs
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import TOO_FEW, Net
 from fedrepro.engine.processes import Stacked, can_distribute, distribute
@@ -88,7 +89,7 @@ class Lanes:
     """
 
     count: int
-    twins: dict[Net, list[Net]] = field(default_factory=dict, compare=False)
+    twins: dict[Net, list[tuple[Net, Graphs]]] = field(default_factory=dict, compare=False)
 
     def __call__(self, training: Training) -> Outcome:
         ctx, steps = training.ctx, training.steps
@@ -101,9 +102,7 @@ class Lanes:
         # Memory of the main stream, which that would use again while a lane still reads it.
         held: list[object] = []
         for place in range(len(steps)):
-            net = lanes[place % self.count]
-            graphs = net.graphs
-            assert graphs is not None
+            net, graphs = lanes[place % self.count]
             # Not on the lane: a new state may be drawn in the memory of the shared network.
             client_state, batches = training.client_states[place], steps[place]
             held.append((client_state, batches))
@@ -113,19 +112,17 @@ class Lanes:
                 update, moved = _local(there, client_state, batches)
             if updates is None:
                 updates = _room(update, len(steps))
-                for lane in lanes:
-                    assert lane.graphs is not None
-                    lane.graphs.recorder.begin()
+                for _, lane in lanes:
+                    lane.recorder.begin()
             with graphs.recorder.inside():
                 _put(updates, place, update)
             after.append(moved)
-        for net in lanes:
-            assert net.graphs is not None
-            net.graphs.recorder.end()
+        for _, lane in lanes:
+            lane.recorder.end()
         return updates, after
 
-    def _lanes(self, net: Net) -> list[Net]:
-        """A copy of a network for each lane; none if it cannot be copied."""
+    def _lanes(self, net: Net) -> list[tuple[Net, Graphs]]:
+        """A copy of a network for each lane, and its recordings; none if it cannot be copied."""
         if net not in self.twins:
             assert net.graphs is not None
             try:
@@ -136,9 +133,9 @@ class Lanes:
                     f"as it cannot be copied ({type(error).__name__}: {error})"
                 )
                 twins = []
-            for twin in twins:
-                twin.graphs = net.graphs.beside()
-            self.twins[net] = twins
+            self.twins[net] = [(twin, net.graphs.beside()) for twin in twins]
+            for twin, graphs in self.twins[net]:
+                twin.graphs = graphs
         return self.twins[net]
 
 

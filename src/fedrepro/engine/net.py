@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -242,24 +242,18 @@ class Net:
     def testing(self) -> Iterator[None]:
         """A context in which dropout and BatchNorm are in testing mode, without TF32."""
         self.module.eval()
-        before = tf32.allow(False)
         try:
-            yield
+            with tf32.allowed(False):
+                yield
         finally:
-            tf32.allow(before)
             self.module.train()
 
-    @contextmanager
-    def of_steps(self) -> Iterator[None]:
+    def of_steps(self) -> AbstractContextManager[None]:
         """A context for steps of training, in which products may use TF32 if that is its precision.
 
         The gradient has to be in it as well: its products are computed after the forward pass.
         """
-        before = tf32.allow(self.precision == "tf32")
-        try:
-            yield
-        finally:
-            tf32.allow(before)
+        return tf32.allowed(self.precision == "tf32")
 
     def features(self, params: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features], of which the head's are the model's outputs."""

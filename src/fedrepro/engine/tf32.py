@@ -5,6 +5,8 @@ ask for it (:meth:`fedrepro.engine.net.Net.of_steps`), and for nothing else: a r
 models is a product, too. Nothing here affects a CPU.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,12 +14,17 @@ import torch
 _allowed = False  # as :mod:`fedrepro.run.devices` leaves it
 
 
-def allow(wanted: bool) -> bool:
-    """Allow TF32 or forbid it, unless that is so already. Returns whether it was allowed."""
+@contextmanager
+def allowed(wanted: bool) -> Iterator[None]:
+    """A context in which TF32 is allowed or forbidden; afterwards it is as before."""
     before = _allowed
     if wanted != before:
         impose(wanted)
-    return before
+    try:
+        yield
+    finally:
+        if before != _allowed:
+            impose(before)
 
 
 def impose(allowed: bool) -> None:
