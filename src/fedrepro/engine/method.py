@@ -14,15 +14,19 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context, LoadedArtifact
-from fedrepro.engine.descent import descend
+# All that most methods need is here, so that their files import it from one place.
+from fedrepro.engine import tree as tree
+from fedrepro.engine.context import Context as Context
+from fedrepro.engine.context import LoadedArtifact as LoadedArtifact
+from fedrepro.engine.descent import descend as descend
 from fedrepro.engine.fidelity import Faithful
 from fedrepro.engine.fidelity import deviation as deviation
 from fedrepro.engine.fidelity import name_of as name_of
-from fedrepro.engine.net import differentiate
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.net import Net as Net
+from fedrepro.engine.net import differentiate as differentiate
+from fedrepro.engine.steps import Steps as Steps
+from fedrepro.engine.steps import some_epochs as some_epochs
+from fedrepro.engine.tree import Tree as Tree
 from fedrepro.support.errors import UserError, bad_value, refusal
 
 LOSS = "loss_before"  # in an update: the loss that adaptive weighting computes its weights from

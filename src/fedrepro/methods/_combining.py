@@ -11,11 +11,8 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Limit
-from fedrepro.engine.method import Method, Wrapper, name_of
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, Wrapper, name_of, tree
 from fedrepro.methods.adaptive_weighting.rule import Decider, refused
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.partly_shared import PartlyShared

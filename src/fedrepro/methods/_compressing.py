@@ -17,11 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, Wrapper, tree
 from fedrepro.methods._combining import needs_more_than_delta
 
 ERROR = "error"  # in a client's state

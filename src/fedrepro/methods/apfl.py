@@ -20,13 +20,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import Share
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, descend, deviation, tree
 
 
 @dataclass(frozen=True)

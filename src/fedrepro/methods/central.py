@@ -12,13 +12,9 @@ from typing import ClassVar
 
 import torch
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegativeWhole
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Context, Method, Tree, descend, tree
 from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import cosine
 
 

@@ -30,13 +30,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context, LoadedArtifact
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import PositiveWhole
 from fedrepro.engine.initialise import fresh_linear
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, LoadedArtifact, Steps, Tree, descend, tree
 from fedrepro.methods.distilling.weighting import domain_aware
 from fedrepro.methods.feddf import FedDF, Teacher, in_batches
 from fedrepro.methods.generating.adversarial import discriminator_loss

@@ -14,13 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import PositiveWhole
-from fedrepro.engine.method import Artifact, Method
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Artifact, Context, Method, Steps, Tree, descend, tree
 from fedrepro.methods.generating.adversarial import discriminator_loss
 
 

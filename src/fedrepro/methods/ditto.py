@@ -14,11 +14,9 @@ https://arxiv.org/abs/2012.04221
 
 from dataclasses import dataclass
 
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, PositiveWhole
+from fedrepro.engine.method import Context, Tree, descend
 from fedrepro.engine.steps import Steps, epochs_of, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
 
 

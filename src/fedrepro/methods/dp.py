@@ -23,11 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative, Positive
-from fedrepro.engine.method import GaussianMechanism
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, GaussianMechanism, Tree, tree
 from fedrepro.methods._combining import Combining
 from fedrepro.methods.norm_clip import clipped
 

@@ -24,11 +24,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import Method
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, tree
 
 LEAST_NORM = 1e-16  # a zero gradient has no direction
 

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, deviation
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 
 

@@ -13,10 +13,8 @@ https://arxiv.org/abs/2102.07623
 
 from dataclasses import dataclass
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.initialise import BatchNorm
-from fedrepro.engine.net import Net
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Net, Tree
 from fedrepro.methods.personal.partly_shared import PartlyShared
 
 

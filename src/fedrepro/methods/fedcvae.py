@@ -29,10 +29,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import PositiveWhole, one_of
-from fedrepro.engine.method import Artifact, Method
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Artifact, Context, Method, Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
 

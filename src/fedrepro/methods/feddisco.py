@@ -24,11 +24,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import Method, require_classification
+from fedrepro.engine.method import Context, Method, Tree, require_classification
 from fedrepro.engine.steps import Steps, samples_of
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.synthetic import one_hot
 
 

@@ -41,14 +41,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
 from fedrepro.engine.fidelity import NonNegative, PositiveWhole, one_of
-from fedrepro.engine.method import Artifact, Method, deviation, sends_no_models
+from fedrepro.engine.method import Artifact, Context, Method, Tree, deviation, sends_no_models, tree
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
 from fedrepro.support.errors import refusal
 

@@ -32,15 +32,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, Share
-from fedrepro.engine.method import Method, deviation, require_classification
+from fedrepro.engine.method import Context, Method, Tree, deviation, require_classification, tree
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, count, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import refusal
 from fedrepro.support.rng import stream
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative, Positive, PositiveWhole
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree
 from fedrepro.methods.distilling.losses import towards_history
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.ima import full_window, mean_of, slide

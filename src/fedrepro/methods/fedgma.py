@@ -23,11 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Share
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, deviation, tree
 
 RELEASED_RATE = 1e-4  # the server's, fixed in the released code
 

@@ -28,9 +28,8 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.fidelity import one_of
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, LoadedArtifact, Tree
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.feddf import FedDF, Teacher, in_batches
 

@@ -21,11 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, deviation, tree
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 

@@ -16,12 +16,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Context, Method, Tree, tree
 from fedrepro.engine.optim import gradient_weight
 from fedrepro.engine.steps import Steps, count
-from fedrepro.engine.tree import Tree
 
 
 @dataclass(frozen=True)

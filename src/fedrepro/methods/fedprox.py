@@ -17,10 +17,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import deviation
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree, deviation
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
 

@@ -16,13 +16,9 @@ https://arxiv.org/abs/2102.07078
 
 from dataclasses import dataclass
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import PositiveWhole
-from fedrepro.engine.net import Net, differentiate
+from fedrepro.engine.method import Context, Net, Tree, descend, differentiate, tree
 from fedrepro.engine.steps import Steps, epochs_of, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import PartlyShared
 
 

@@ -31,12 +31,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative, Positive, Share
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, deviation, tree
 from fedrepro.methods.fedsam import perturbed
 from fedrepro.methods.lagrangian.augmented import AugmentedLagrangian
 

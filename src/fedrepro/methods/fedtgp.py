@@ -29,15 +29,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, PositiveWhole
 from fedrepro.engine.initialise import fresh_linear
-from fedrepro.engine.method import Method, require_classification
+from fedrepro.engine.method import Context, Method, Tree, descend, require_classification
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, samples_of, shuffle
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.prototypes import contrast, generated, margin, pull
 from fedrepro.support.errors import refusal
 

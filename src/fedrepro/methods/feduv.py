@@ -25,10 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import Method, require_classification
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, require_classification
 
 
 def variance_term(logits: Tensor, real: Tensor) -> Tensor:

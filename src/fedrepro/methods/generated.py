@@ -13,11 +13,8 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import PositiveWhole
-from fedrepro.engine.method import SAMPLES, Artifact, Method
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import SAMPLES, Artifact, Context, Method, Steps, Tree
 from fedrepro.support.errors import bad_value
 
 BATCH = 250  # images drawn at a time

@@ -25,12 +25,10 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import BelowOne, Positive, PositiveWhole, Share, one_of, whole
-from fedrepro.engine.method import Method, Wrapper, deviation, require_server_model
+from fedrepro.engine.method import Context, Method, Tree, Wrapper, deviation, require_server_model
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
-from fedrepro.engine.tree import Tree
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 

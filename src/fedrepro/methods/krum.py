@@ -20,9 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree, tree
 from fedrepro.methods._combining import Withstanding
 
 

@@ -11,8 +11,7 @@ https://arxiv.org/abs/2001.01523
 
 from dataclasses import dataclass
 
-from fedrepro.engine.net import Net
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Net, Tree
 from fedrepro.methods.personal.partly_shared import PartlyShared
 
 

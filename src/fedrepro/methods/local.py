@@ -13,11 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, sends_no_models
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, descend, sends_no_models
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, Positive
-from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, descend, tree
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Positive
-from fedrepro.engine.method import Method, Wrapper
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, Wrapper, tree
 from fedrepro.methods._combining import needs_more_than_delta
 
 

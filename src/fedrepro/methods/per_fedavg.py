@@ -26,13 +26,9 @@ from functools import partial
 
 import torch
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
 from fedrepro.engine.fidelity import NonNegative, Positive
-from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps, some_epochs
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, some_epochs, tree
 from fedrepro.support.errors import bad_value
 
 

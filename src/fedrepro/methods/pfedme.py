@@ -27,14 +27,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, NonNegativeWhole
-from fedrepro.engine.method import deviation, require_rates
+from fedrepro.engine.method import Context, Tree, descend, deviation, require_rates, tree
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
 
 PLAIN = sgd()  # one object for all rounds, or every round would be recompiled

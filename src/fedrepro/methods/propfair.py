@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Positive
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree
 from fedrepro.methods.fedavg import FedAvg
 
 LEAST = 0.2

@@ -19,11 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import LOSS, deviation, require_rates
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import LOSS, Context, Tree, deviation, require_rates, tree
 from fedrepro.methods.adaptive_weighting.responses import Array, with_ratios
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
 

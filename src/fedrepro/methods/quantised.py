@@ -31,11 +31,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Limit
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Steps, Tree, tree
 from fedrepro.methods._compressing import ERROR, Compressing
 
 BUCKET = 512  # entries

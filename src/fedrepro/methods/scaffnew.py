@@ -28,12 +28,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import PositiveShare
-from fedrepro.engine.method import Method, require_rates
+from fedrepro.engine.method import Context, Method, Tree, require_rates, tree
 from fedrepro.engine.steps import Steps, steps_per_epoch
-from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import refusal
 
 

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree, tree
 from fedrepro.methods.superfed_mm import SuPerFedMM
 
 

@@ -28,13 +28,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import NonNegative, Share
-from fedrepro.engine.method import Method, deviation, name_of
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, descend, deviation, name_of, tree
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.personal.proximity import UNSQUARED, proximity
 

@@ -24,13 +24,9 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative, PositiveWhole
-from fedrepro.engine.method import Artifact, Method, name_of
+from fedrepro.engine.method import Artifact, Context, Method, Steps, Tree, name_of, tree
 from fedrepro.engine.net import Net, part_of
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
 from fedrepro.methods.generating.parts import without_parts
 from fedrepro.support.errors import refusal

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, Method, deviation, require_server_model
+from fedrepro.engine.method import LOSS, Context, Method, Tree, deviation, require_server_model
 from fedrepro.engine.steps import Steps, some_epochs
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.support.errors import bad_value, refuse_unknown

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
+from fedrepro.engine.method import Context, Tree
 from fedrepro.engine.modules import called
 from fedrepro.engine.net import Net, part_of
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic
 from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.rng import stream

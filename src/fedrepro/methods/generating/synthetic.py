@@ -5,8 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context, LoadedArtifact
-from fedrepro.engine.method import SAMPLES, Artifact
+from fedrepro.engine.method import SAMPLES, Artifact, Context, LoadedArtifact
 from fedrepro.support.errors import refusal
 
 SHOWN = 10  # at most this many images of a class on a sample sheet

@@ -13,11 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Steps, Tree, tree
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import NonNegative
-from fedrepro.engine.method import Method, deviation
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Method, Tree, deviation
 from fedrepro.methods.personal.proximity import UNSQUARED, gradient_with_pull
 
 

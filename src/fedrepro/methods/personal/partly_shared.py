@@ -5,14 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, name_of
+from fedrepro.engine.method import Context, Method, Net, Steps, Tree, descend, name_of, tree
 from fedrepro.engine.modules import float_buffers
-from fedrepro.engine.net import Net
-from fedrepro.engine.steps import Steps
-from fedrepro.engine.tree import Tree
 
 
 def keeps_a_part(method: Method, module: nn.Module) -> bool:

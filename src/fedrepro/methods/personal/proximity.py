@@ -4,10 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.net import differentiate
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Context, Tree, differentiate, tree
 
 UNSQUARED = "mu * sum of layer norms instead of mu/2 * |.|^2"
 

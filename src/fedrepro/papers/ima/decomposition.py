@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.analysis.landscape import average_of
-from fedrepro.engine import tree
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.method import Tree, tree
 
 
 class Decomposition(NamedTuple):
