@@ -31,14 +31,14 @@ from fedrepro.measures.clients import STATISTICS
 from fedrepro.provenance import fingerprint
 from fedrepro.run import runner, scoring
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.record import (
+from fedrepro.run.results import read_run
+from fedrepro.run.state import (
     CLIENT_COLUMNS,
     ENSEMBLE_COLUMNS,
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
     VALIDATION_COLUMNS,
 )
-from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
 from fedrepro.workflow.graph import Graph
 from support.manifests import follow, write_bare

@@ -12,22 +12,7 @@ WHOLE = {
     "bytes_down", "bytes_up",
 }  # fmt: skip
 
-ROUND_COLUMNS = (
-    "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
-)  # fmt: skip
-PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
-VALIDATION_COLUMNS = ("validation_loss", "validation_accuracy")  # of rounds, if clients have any
-ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that distil
-CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
 DECISION_COLUMNS = ("round", "client", "loss", "weight")
-PERSONAL_CLIENT_COLUMNS = (
-    "round", "client", "train_samples", "test_samples", "participations", "loss", "accuracy",
-)  # fmt: skip
-# Columns that a task without right and wrong predictions does not have.
-ACCURACIES = {
-    "accuracy", "test_accuracy", "client_accuracy", "client_accuracy_std", "validation_accuracy",
-    "ensemble_accuracy",
-}  # fmt: skip
 MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
 
 

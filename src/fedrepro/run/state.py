@@ -13,19 +13,25 @@ from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
 from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import (
-    ACCURACIES,
-    CLIENT_COLUMNS,
-    DECISION_COLUMNS,
-    ENSEMBLE_COLUMNS,
-    PERSONAL_CLIENT_COLUMNS,
-    PERSONAL_ROUND_COLUMNS,
-    ROUND_COLUMNS,
-    VALIDATION_COLUMNS,
-    Rows,
-)
+from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import bad_value
+
+ROUND_COLUMNS = (
+    "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
+)  # fmt: skip
+PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
+VALIDATION_COLUMNS = ("validation_loss", "validation_accuracy")  # of rounds, if clients have any
+ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that distil
+CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
+PERSONAL_CLIENT_COLUMNS = (
+    "round", "client", "train_samples", "test_samples", "participations", "loss", "accuracy",
+)  # fmt: skip
+# Columns that a task without right and wrong predictions does not have.
+ACCURACIES = {
+    "accuracy", "test_accuracy", "client_accuracy", "client_accuracy_std", "validation_accuracy",
+    "ensemble_accuracy",
+}  # fmt: skip
 
 
 @dataclass
