@@ -6,18 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
+from fedrepro.config import searches
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.kinds import Computed, Figure
-from fedrepro.config.searches import (
-    LEAGUE_SHARE,
-    TEXT,
-    Search,
-    Searched,
-    settings_of,
-    validated_name,
-    values_in,
-    variants_of,
-)
+from fedrepro.config.searches import LEAGUE_SHARE, TEXT, Search, Searched
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import Table
 from fedrepro.config.values import Hyperparameters, Name
@@ -139,10 +131,10 @@ class Experiment(Typed):
         readings = dict(self.plain_readings)
         for search in self.all_searches.values():
             choice = partial(self.choice, search)
-            variants = variants_of(search, choice)
+            variants = searches.variants_of(search, choice)
             for name in {search.setting, *filter(None, [search.demo])} & self.plain_readings.keys():
                 plain = self.plain_readings[name]
-                for suffix, keys in {"": {}, **settings_of(search, choice)}.items():
+                for suffix, keys in {"": {}, **searches.settings_of(search, choice)}.items():
                     reading = search.reading(name) + suffix
                     try:
                         setting = readings.get(reading) or plain.with_keys(keys, self._own)
@@ -150,7 +142,8 @@ class Experiment(Typed):
                         continue
                     readings[reading] = setting.validated(reading, search.validation, variants)
         for row in (row for table in self.compact.values() for row in table.rows if row.league):
-            reading, own = validated_name(row.setting, LEAGUE_SHARE), readings.get(row.setting)
+            reading = searches.validated_name(row.setting, LEAGUE_SHARE)
+            own = readings.get(row.setting)
             if own and reading not in readings and not own.partition.validation:
                 readings[reading] = own.validated(reading, LEAGUE_SHARE, {})
         return readings
@@ -170,7 +163,7 @@ class Experiment(Typed):
     def _said_by_setting(self, name: str) -> Setting | None:
         for base in filter(None, map(self.readings.get, _beginnings(name))):
             known = {FIRST_NAMES.get(key, key): value for key, value in base.scalars.items()}
-            if values := values_in(name.removeprefix(base.local_name), known, TEXT):
+            if values := searches.values_in(name.removeprefix(base.local_name), known, TEXT):
                 keys = {base.named(key)[0]: value for key, value in values.items()}
                 return base.with_keys(keys, self._own).called(name)
         return None
@@ -227,7 +220,7 @@ class Experiment(Typed):
         for whole in (each for each in _beginnings(name) if self._is_known(setting, each)):
             base, _ = self.part(setting, whole)
             known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-            values = values_in(name.removeprefix(whole), known)
+            values = searches.values_in(name.removeprefix(whole), known)
             if values and not values.keys() & self.said_by(setting, whole).keys():
                 # As a search's candidates: it shares no prefix with the part's parent run.
                 return {"variant_of": whole, "parent": None, **values}

@@ -9,24 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fedrepro.engine import internals, tf32, tree
+from fedrepro.engine import internals, modules, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
-from fedrepro.engine.modules import (
-    Arguments,
-    called,
-    count_in_floats,
-    draws_in_training,
-    float_buffers,
-    is_in,
-    lay_out,
-    learned_elsewhere,
-    leaves_of,
-    one_input,
-    outputs_of,
-    refuse_unusable,
-    replaced,
-    tied,
-)
+from fedrepro.engine.modules import Arguments, leaves_of, one_input, outputs_of, replaced
 from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded, stream
@@ -97,16 +82,16 @@ class Net:
         leaves: Collection[str] | None = None,
         arguments: Arguments = one_input,
     ) -> None:
-        refuse_unusable(module)
-        count_in_floats(module)
-        lay_out(module)
+        modules.refuse_unusable(module)
+        modules.count_in_floats(module)
+        modules.lay_out(module)
         self.module = module
         self.precision = precision
         self.graphs: Graphs | None = None
         self._kept: dict[object, Tree] = {}
         self._own = own
         self._arguments = arguments
-        parameters, buffers = dict(module.named_parameters()), float_buffers(module)
+        parameters, buffers = dict(module.named_parameters()), modules.float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
         self._untrained = {*buffers, *frozen}
         if own:
@@ -126,11 +111,13 @@ class Net:
             and leaf.dim() == 4
             and leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
         ]
-        self.draws = any(map(draws_in_training, module.modules())) or bool(own and own.draws)
+        has_draws = any(map(modules.draws_in_training, module.modules()))
+        self.draws = has_draws or bool(own and own.draws)
         self._learned: Tree = {}
         if own is None:
-            self._learned = learned_elsewhere(module, self._bound) | tree.copy(self._constants)
-        self._tied = tied(module)
+            learned = modules.learned_elsewhere(module, self._bound)
+            self._learned = learned | tree.copy(self._constants)
+        self._tied = modules.tied(module)
         self._versions = self._versions_now()
 
     def init(self, rng: torch.Generator) -> Tree:
@@ -180,7 +167,7 @@ class Net:
         """Raises UserError if training has changed what is not in the tree."""
         where = f"model {type(self.module).__name__}"
         for name in self.running_statistics:
-            if not is_in(self.module, name, self._bound[name]):
+            if not modules.is_in(self.module, name, self._bound[name]):
                 raise replaced(where, name)
         for name, version in self._versions_now().items():
             if version < 0:
@@ -195,7 +182,7 @@ class Net:
     def _versions_now(self) -> dict[str, int]:
         """How often the tensors outside the tree have been written to; -1 for another tensor."""
         return {
-            name: leaf._version if is_in(self.module, name, leaf) else -1
+            name: leaf._version if modules.is_in(self.module, name, leaf) else -1
             for name, leaf in self._constants.items()
         }
 
@@ -226,7 +213,7 @@ class Net:
             if self._holds(params):
                 returned = part(*inputs, **named)
             else:
-                returned = called(part, params, inputs, named)
+                returned = modules.called(part, params, inputs, named)
         output: Tensor = outputs_of(returned)
         return output.to(next(iter(params.values())).dtype) if low else output
 

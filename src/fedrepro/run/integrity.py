@@ -13,20 +13,9 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import arrays_of, read_meta
 from fedrepro.data.partition.partition import Partition
-from fedrepro.run import landed
+from fedrepro.run import landed, results
 from fedrepro.run.derived_files import REPLACED, changed_sources
-from fedrepro.run.results import (
-    MANIFEST,
-    MODEL,
-    REFERENCE,
-    TIMING,
-    changed_files,
-    fault_of_manifest,
-    manifest_in,
-    runs_in,
-    seal_of_run,
-    timing_of,
-)
+from fedrepro.run.results import MANIFEST, MODEL, REFERENCE, TIMING, changed_files
 from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results
 from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import UserError, refusal
@@ -108,7 +97,7 @@ class Check:
 
     def _seal_of(self, run: RunKey) -> str | None:
         """The seal of a run's result in this tree or of its reference result; None without one."""
-        seal = seal_of_run(self.results.parent, run, Path(self.results.name) / "runs")
+        seal = results.seal_of_run(self.results.parent, run, Path(self.results.name) / "runs")
         return None if seal in ("", "damaged") else seal  # damage is said of the file itself
 
     def _arrays(self, folder: Path) -> Iterator[str]:
@@ -141,13 +130,13 @@ class Check:
                 yield str(error)
 
     def _runs(self) -> Iterator[str]:
-        for folder, run in runs_in(self.results / "runs"):
+        for folder, run in results.runs_in(self.results / "runs"):
             self.counts["runs"] += 1
             yield from _faults_of_run(folder, run, reference=False)
 
     def _references(self) -> Iterator[str]:
         """Reference results, which keep neither models nor images."""
-        for folder, run in runs_in(self.results / "papers", REFERENCE):
+        for folder, run in results.runs_in(self.results / "papers", REFERENCE):
             self.counts["reference results"] += 1
             yield from _faults_of_run(folder, run, reference=True)
             if (folder / "quality.json").exists():
@@ -175,14 +164,14 @@ class Check:
 def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[str]:
     path = folder / MANIFEST
     try:
-        manifest = manifest_in(folder)
+        manifest = results.manifest_in(folder)
     except FileNotFoundError:
         yield f"{folder}: damaged: there is no {MANIFEST}"
         return
     except ValueError as error:
         yield f"{path}: damaged: {error}"
         return
-    if why := fault_of_manifest(manifest, run):
+    if why := results.fault_of_manifest(manifest, run):
         yield f"{folder}: damaged: {why}"
         return
     for name in WRITTEN:
@@ -191,7 +180,7 @@ def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[st
     for fault in changed_files(folder, manifest, ".parquet" if reference else ""):
         yield f"{folder}: damaged: {fault}"
     try:
-        checksummed_json.checked(folder / TIMING, timing_of(manifest))
+        checksummed_json.checked(folder / TIMING, results.timing_of(manifest))
     except FileNotFoundError:
         yield f"{folder / TIMING}: missing"
     except ValueError as error:

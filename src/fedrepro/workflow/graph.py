@@ -45,12 +45,7 @@ from fedrepro.run.standing import partition_now, prepared_differences, standing_
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value, exit_on_user_error
 from fedrepro.support.names import Composition
-from fedrepro.workflow.checks import (
-    check_given,
-    check_methods_apart,
-    learn_methods_apart,
-    overrides_of,
-)
+from fedrepro.workflow import checks
 from fedrepro.workflow.rendering import as_rendered, of_paper, report_code
 from fedrepro.workflow.snakemake_patches import read_record, recorded_parameters
 
@@ -70,11 +65,11 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with exit_on_user_error():
-        given = overrides_of(overrides)
-        learn_methods_apart()
+        given = checks.overrides_of(overrides)
+        checks.learn_methods_apart()
         bench = load(overrides=given)
-        check_methods_apart(bench)
-        check_given(bench)
+        checks.check_methods_apart(bench)
+        checks.check_given(bench)
     return Graph(bench)
 
 

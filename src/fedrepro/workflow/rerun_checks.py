@@ -25,14 +25,8 @@ from fedrepro.run.standing import prepared_differences, standing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import exit_on_user_error
 from fedrepro.support.files import write_atomically
+from fedrepro.workflow import snakemake_patches as patches
 from fedrepro.workflow.graph import OUTPUTS_OF_A_RUN, Graph
-from fedrepro.workflow.snakemake_patches import (
-    force,
-    has_begun,
-    keep,
-    read_record,
-    was_recorded_with,
-)
 
 UNRECORDED = "it is not recorded how the present one was made"
 REDEFINED = "it is of another definition in the experiment file, or of other code"
@@ -91,10 +85,10 @@ class RerunChecks:
             path = Path(output.format(**dict(wildcards.items())))
             why = ""
             if path.exists():
-                record, noted = read_record(Path(), path), noted_definition(path)
+                record, noted = patches.read_record(Path(), path), noted_definition(path)
                 if not record:
                     why = UNRECORDED
-                elif noted is not None and not was_recorded_with(record, noted):
+                elif noted is not None and not patches.was_recorded_with(record, noted):
                     why = REDEFINED
                 elif _has_others(path):
                     why = OF_OTHERS
@@ -105,13 +99,13 @@ class RerunChecks:
     def _decided(self, output: Path, why: str) -> list[str]:
         """Force an output that is stale; let nothing that Snakemake recorded decide on another."""
         if not why:
-            keep(str(output))
+            patches.keep(str(output))
         return self._forced(output, why)
 
     def _forced(self, output: Path, why: str) -> list[str]:
         if why and self._workflow.is_main_process:
             self.reasons[str(output)] = why
-            force(self._workflow, str(output))
+            patches.force(self._workflow, str(output))
         return []
 
 
@@ -177,11 +171,11 @@ def reasons_of(bench: Workbench, run: RunKey) -> list[str]:
     if missing:
         files = ", ".join(path.name for path in missing)
         return [f"{files}: missing, which matters if another job or a target needs it"]
-    if any(has_begun(root, path) for path in outputs):
+    if any(patches.has_begun(root, path) for path in outputs):
         return ["Snakemake's records say that the job that made it did not finish"]
     wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
     inputs = sorted([*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)])
-    recorded = [read_record(root, path).get("input") for path in outputs]
+    recorded = [patches.read_record(root, path).get("input") for path in outputs]
     if any(names not in (None, inputs) for names in recorded):
         return ["its list of inputs has changed"]
     why = standing_of(bench, run).why

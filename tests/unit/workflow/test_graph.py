@@ -16,7 +16,7 @@ from fedrepro.config.loading import OVERRIDES, load
 from fedrepro.config.targets import RunKey
 from fedrepro.provenance import numerics
 from fedrepro.provenance.inputs import code_of_partition
-from fedrepro.workflow import graph
+from fedrepro.workflow import checks, graph
 from support.places import ROOT
 
 
@@ -518,7 +518,7 @@ def test_jobs_find_the_command_of_the_python_that_runs_snakemake(
     monkeypatch.setenv(OVERRIDES, "{}")
     called: list[str] = []
     for name in ("learn_methods_apart", "check_methods_apart", "check_given"):
-        monkeypatch.setattr(graph, name, lambda *given, name=name: called.append(name))
+        monkeypatch.setattr(checks, name, lambda *given, name=name: called.append(name))
     made = graph.open_graph({"scale": "paper", "device": "cuda"})
     assert (made.scale, made.bench.config.device) == ("paper", "cuda")
     first, last = os.environ["PATH"].split(os.pathsep)
