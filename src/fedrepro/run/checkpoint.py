@@ -47,6 +47,22 @@ COUNTERS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a run is carried out, while this process holds its lock.
+
+    Attributes:
+        folder: of its result.
+        own: the lock holder's folder of checkpoints.
+        identity_keys: the identity of the run, with the keys of a manifest.
+    """
+
+    folder: Path
+    own: Path
+    lock: Held
+    identity_keys: Mapping[str, Any]
+
+
 def claim(partial: Path, lock: Held) -> Path:
     """The lock holder's own folder in ``partial``, with what the last holder left.
 
@@ -85,37 +101,31 @@ def _of_holders(partial: Path) -> list[Path]:
     return [folder for folder in partial.iterdir() if A_HOLDERS.fullmatch(folder.name)]
 
 
-def resume(
-    partial: Path,
-    plan: Plan,
-    identity_keys: Mapping[str, Any],
-    note: Callable[[str], None] = lambda line: None,
-) -> State:
+def resume(place: Place, plan: Plan, note: Callable[[str], None] = lambda line: None) -> State:
     """The state of the last checkpoint, or a new one.
 
     A checkpoint of other code, configuration, data, packages or another kind of machine is moved
     aside, next to the run's folder. It is continued by the first run that it fits.
 
     Args:
-        partial: the holder's own folder.
-        identity_keys: the identity of the run, with the keys of a manifest.
         note: gets one line about a checkpoint that is moved aside, also if it is damaged.
 
     Raises:
         UserError: if the disk fails, or the system refuses to read the checkpoint.
     """
-    checkpoint, damage = partial / CHECKPOINT, ""
+    partial, damage = place.own, ""
+    checkpoint = partial / CHECKPOINT
     try:
         if not checkpoint.exists():
-            _bring_back(partial, identity_keys)
+            _bring_back(place)
         if checkpoint.exists():
             saved, facts = load_tree(checkpoint, checksummed=True)
-            if misfit := _unlike(facts, identity_keys):
+            if misfit := _unlike(facts, place.identity_keys):
                 done = _so_far_in(checkpoint, saved, facts).done
                 aside = _move_aside(partial)
                 note(f"the rounds played up to {done} are now in {aside}: {misfit}")
                 # From a checkpoint that fits, if there is one.
-                return resume(partial, plan, identity_keys, note)
+                return resume(place, plan, note)
             state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
             for client in state.client_states.clients():  # check now, not hours later
                 state.client_states.get(client)
@@ -159,19 +169,20 @@ def _move_aside(partial: Path) -> Path:
     return aside
 
 
-def _bring_back(partial: Path, identity_keys: Mapping[str, Any]) -> None:
+def _bring_back(place: Place) -> None:
     """Put the first folder that was moved aside and fits a run in the place of its empty one.
 
     One to which someone has added a file stays where it is: a holder's folder is removed in the
     end.
     """
-    run = partial.parent
+    partial, run = place.own, place.own.parent
     for aside in sorted(run.parent.glob(f"{run.name.removesuffix('.partial')}{ASIDE}*")):
         try:
             _, facts = load_tree(aside / CHECKPOINT, checksummed=True)
         except UserError:  # damaged, or of something else
             continue
-        if not _unlike(facts, identity_keys) and not any(partial.iterdir()) and is_as_left(aside):
+        fits = not _unlike(facts, place.identity_keys)
+        if fits and not any(partial.iterdir()) and is_as_left(aside):
             partial.rmdir()
             os.rename(aside, partial)
             return
@@ -262,18 +273,15 @@ def _state_of(
         raise damaged(checkpoint, error) from error
 
 
-def save(state: State, partial: Path, identity_keys: Mapping[str, Any]) -> None:
+def save(state: State, place: Place) -> None:
     """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
-
-    Args:
-        identity_keys: the identity of the run, with the keys of a manifest.
 
     Raises:
         UserError: if the disk fails.
     """
     facts = {
         "layout": LAYOUT,
-        "subject": dict(identity_keys),
+        "subject": dict(place.identity_keys),
         "versions": state.client_states.flush(),
         "counters": {name: getattr(state, name) for name in COUNTERS},
     }
@@ -283,11 +291,11 @@ def save(state: State, partial: Path, identity_keys: Mapping[str, Any]) -> None:
         "clients": state.clients.as_tree(),
         "decisions": state.decisions.as_tree(),
     }
-    save_tree(partial / CHECKPOINT, what, facts, checksummed=True)
+    save_tree(place.own / CHECKPOINT, what, facts, checksummed=True)
     state.client_states.settle()
 
 
-def keep(partial: Path, folder: Path, identity_keys: Mapping[str, Any]) -> None:
+def keep(place: Place, folder: Path) -> None:
     """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
@@ -295,9 +303,9 @@ def keep(partial: Path, folder: Path, identity_keys: Mapping[str, Any]) -> None:
     Raises:
         UserError: if the disk fails.
     """
-    about = {"layout": LAYOUT, "subject": dict(identity_keys)}
-    there = about_of(folder)
-    if there and not _unlike(there, identity_keys) and not any(changed_files(folder, there)):
+    about = {"layout": LAYOUT, "subject": dict(place.identity_keys)}
+    partial, there = place.own, about_of(folder)
+    if there and not _unlike(there, place.identity_keys) and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
     with atomic_folder(folder, lambda there: about_of(there).get("files", {})) as temporary:
@@ -309,19 +317,16 @@ def keep(partial: Path, folder: Path, identity_keys: Mapping[str, Any]) -> None:
 
 
 def resume_from_parent(
-    parent: ParentRun,
-    plan: Plan,
-    partial: Path,
-    identity_keys: Mapping[str, Any],
-    note: Callable[[str], None],
+    parent: ParentRun, plan: Plan, place: Place, note: Callable[[str], None]
 ) -> State | None:
     """The parent run's last usable state, converted to ``plan``'s method, or None.
 
     Args:
-        identity_keys: the parent run's identity, with the keys of a manifest, and with the same
-            data and execution as ``plan``'s.
+        place: of ``plan``'s run, with the parent run's identity, which has the same data and
+            execution.
         note: gets one line that says why a checkpoint cannot be used.
     """
+    clients = place.own / CLIENTS
     for round, folder in sorted(kept_in(parent.folder), reverse=True):
         about = about_of(folder)
         if round > parent.rounds:
@@ -332,12 +337,12 @@ def resume_from_parent(
             continue
         checkpoint = folder / CHECKPOINT
         saved, facts = load_tree(checkpoint, checksummed=True)
-        if why := _unlike(facts, identity_keys):
+        if why := _unlike(facts, place.identity_keys):
             note(f"{folder}: cannot resume from it: {why}")
             continue
         for file in (folder / CLIENTS).glob("*.safetensors"):
-            _link(file, partial / CLIENTS / file.name)
-        state = _state_of(checkpoint, saved, facts, plan, partial / CLIENTS)
+            _link(file, clients / file.name)
+        state = _state_of(checkpoint, saved, facts, plan, clients)
         federation = plan.federation
         state.server = federation.method.from_parent(federation.context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0

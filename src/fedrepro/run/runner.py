@@ -30,6 +30,7 @@ from fedrepro.provenance.identity import Identity, differences, other_numbers
 from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, replacement, results, scoring
 from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.checkpoint import Place
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of
 from fedrepro.run.memory import keep_freed_memory
@@ -65,22 +66,6 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a run is carried out, while this process holds its lock.
-
-    Attributes:
-        folder: of its result.
-        own: the lock holder's folder of checkpoints.
-        identity_keys: the identity of the run, with the keys of a manifest.
-    """
-
-    folder: Path
-    own: Path
-    lock: Held
-    identity_keys: Mapping[str, Any]
 
 
 @plugins.no_exit()
@@ -180,7 +165,7 @@ def _ready(
 
 def _take_folder(
     folder: Path, identity_keys: Mapping[str, Any], lock: Held, replaces: Replaces
-) -> tuple[_Place, dict[str, Any] | None]:
+) -> tuple[Place, dict[str, Any] | None]:
     """The run's place, and the manifest of a finished run that is kept.
 
     A finished run that a killed process did not put in its place is put there.
@@ -191,7 +176,7 @@ def _take_folder(
         replacement.refuse_foreign(folder, outside=replaces == "none")
         if replaces == "none":
             replacement.refuse_other_run(folder, identity_keys)
-    place = _Place(folder, checkpoint.claim(partial, lock), lock, identity_keys)
+    place = Place(folder, checkpoint.claim(partial, lock), lock, identity_keys)
     if finished or replaces == "all":
         return place, finished
     for staged in (partial / results.FINISHED, place.own / results.FINISHED):
@@ -202,17 +187,18 @@ def _take_folder(
 
 
 def _begin(
-    plan: Plan, place: _Place, parent: ParentRun | None, note: Callable[[str], None]
+    plan: Plan, place: Place, parent: ParentRun | None, note: Callable[[str], None]
 ) -> State:
     """The state of the last checkpoint, of the parent run, or before the first round."""
-    state = checkpoint.resume(place.own, plan, place.identity_keys, note)
+    state = checkpoint.resume(place, plan, note)
     if parent is None or state.done:
         return state
     of_parent = manifest.identity_keys(
         replace(plan, spec=parent.spec), parent.fingerprint, parent.numerics
     )
     of_parent |= {"data": place.identity_keys["data"]}
-    return checkpoint.resume_from_parent(parent, plan, place.own, of_parent, note) or state
+    of_parents = replace(place, identity_keys=of_parent)
+    return checkpoint.resume_from_parent(parent, plan, of_parents, note) or state
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
@@ -298,7 +284,7 @@ def _finished(folder: Path, wanted: Identity) -> dict[str, Any] | None:
 
 
 def _play(
-    plan: Plan, state: State, place: _Place, report: Report, sharing: Sharing, stop: StopRequest
+    plan: Plan, state: State, place: Place, report: Report, sharing: Sharing, stop: StopRequest
 ) -> None:
     """Play the remaining rounds.
 
@@ -344,11 +330,10 @@ def _play(
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
             place.lock.check()
-            checkpoint.save(state, place.own, place.identity_keys)
+            checkpoint.save(state, place)
         # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any("-images." in name for name in state.beside):
-            folder = sharing.folder / f"round{state.done}"
-            checkpoint.keep(place.own, folder, place.identity_keys)
+            checkpoint.keep(place, sharing.folder / f"round{state.done}")
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
@@ -381,7 +366,7 @@ def _keep(files: Iterator[tuple[str, Tree]], own: Path, state: State) -> None:
 def _finish(
     plan: Plan,
     state: State,
-    place: _Place,
+    place: Place,
     origin: Mapping[str, Any],
     artifact: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -413,7 +398,7 @@ def _finish(
     return described
 
 
-def _leave(place: _Place) -> None:
+def _leave(place: Place) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
     partial = results.partial_of(place.folder)
     drop_result(partial / results.FINISHED, place.folder)

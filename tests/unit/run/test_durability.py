@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ class Watch:
         done = 0
         for file in partial.glob(f"{checkpoint.HOLDER}*/{checkpoint.CHECKPOINT}"):
             facts = load_tree(file)[1]
-            state = checkpoint.resume(file.parent, self.plan, facts["subject"])
+            no_lock: Any = None
+            place = checkpoint.Place(folder, file.parent, no_lock, facts["subject"])
+            state = checkpoint.resume(place, self.plan)
             done = state.done
             for client in state.client_states.clients():
                 assert state.client_states.get(client)
@@ -87,8 +89,8 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
     disk = Disk(root, watch)
     save = checkpoint.save
 
-    def note(state: State, partial: Path, subject: Mapping[str, Any]) -> None:
-        save(state, partial, subject)
+    def note(state: State, place: checkpoint.Place) -> None:
+        save(state, place)
         watch.saved = state.done
 
     with disk.watching(monkeypatch):
