@@ -72,6 +72,28 @@ def test_a_step_is_that_of_a_loop_in_pytorch(model: Any, x: Any, given_as: str) 
         assert torch.allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("hidden", [1, 3])
+def test_a_client_none_of_whose_targets_counts_has_no_loss(hidden: int) -> None:
+    x = DRAWS.random((30, 5)).astype("float32")
+    clients = [(x, CLASSES), (x[::-1].copy(), CLASSES)]
+    clients += [(x * number, np.full(30, 1)) for number in range(hidden)]
+    loss = nn.CrossEntropyLoss(ignore_index=1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run = fr.train("fedavg", "logistic", clients, rounds=2, loss=loss, test_fraction=0.3)
+    last = run.clients[run.clients["round"] == 2]
+    assert last["loss"].isna().sum() == hidden and len(run.rounds) == 2
+    assert run.rounds["client_loss"].iloc[-1] == pytest.approx(last["loss"].mean())
+    assert any("loss: no value for" in str(each.message) for each in said)
+
+
+def test_a_loss_of_outputs_that_are_not_finite_ends_the_run() -> None:
+    x = DRAWS.random((30, 5)).astype("float32") * 1e30
+    loss = nn.CrossEntropyLoss(ignore_index=1)
+    run = fr.train("fedavg", "logistic", [(x, CLASSES)], rounds=4, loss=loss, lr=1e30)
+    assert run.manifest["diverged_at"] == 1
+
+
 class Shifted(nn.Module):
     """A layer behind a shift that stays, under any name."""
 

@@ -1,5 +1,6 @@
 """Evaluate a model on samples."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -46,7 +47,9 @@ class ClientSamples(Protocol):
 class _OwnMean:
     """The mean of a loss that is only known as one: of all samples, or of many at a time.
 
-    Its function may compare all samples that it is given, and a sample's outputs may be many.
+    Its function may compare all samples that it is given, and a sample's outputs may be many. Where
+    no target counts (``ignore_index``) it is NaN, without outputs that are not finite: such samples
+    are left out. NaN if all are; infinite if outputs are not finite.
     """
 
     def __init__(self, task: Task) -> None:
@@ -63,13 +66,18 @@ class _OwnMean:
     def mean(self) -> float:
         if self._parts:
             self._take()
-        return self._sum / self._samples
+        return self._sum / self._samples if self._samples else math.nan
 
     def _take(self) -> None:
         outputs, targets = _joined(self._parts)
-        self._sum += float(self._task.losses(outputs, targets, "mean")) * len(targets)
-        self._samples += len(targets)
         self._parts = []
+        loss = float(self._task.losses(outputs, targets, "mean"))
+        if math.isnan(loss):
+            if outputs.isfinite().all():
+                return
+            loss = math.inf
+        self._sum += loss * len(targets)
+        self._samples += len(targets)
 
 
 class _Scoring:

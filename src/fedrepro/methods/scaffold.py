@@ -35,13 +35,18 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, deviation, require_rates
+from fedrepro.engine.method import (
+    Context,
+    Method,
+    Steps,
+    Tree,
+    descend,
+    deviation,
+    require_rates,
+    tree,
+)
 from fedrepro.engine.optim import gradient_weight, shifted, summing
-from fedrepro.engine.steps import Steps, count
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.steps import count
 from fedrepro.support.errors import bad_value
 
 

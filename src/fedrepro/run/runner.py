@@ -240,12 +240,13 @@ def _measures_without_value(file: Path, plan: Plan) -> Iterator[str]:
 
     task = plan.federation.context.task
     measures = [*(["accuracy"] if task.has_accuracy else []), *task.measures]
+    measures += ["loss"] if task.of_mean else []
     rows = parquet.read_table(file, columns=["round", "test_samples", *measures]).to_pydict()
     for name in measures:
         if without := without_value(rows, name):
             yield (
-                f"{name}: {without}, as AUROC has with one class, or R² with one sample: means are "
-                "over the others"
+                f"{name}: {without}, as AUROC has with one class, R² with one sample, or a loss "
+                "where no target counts: means are over the others"
             )
 
 

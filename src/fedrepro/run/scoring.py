@@ -132,6 +132,8 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     row |= _reported_by_server(plan, played)
     state.rounds.put(row | reported(federation.method, ctx, state.server))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
+    if ctx.task.of_mean:  # which is NaN where no target counts
+        losses = tuple(loss for loss in losses if not math.isnan(loss))
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 
@@ -203,9 +205,9 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
             **_reported_by_clients(plan, played, clients),
         }
     )
-    summary = _summary(scores)
+    summary = _summary(scores, ctx.task.of_mean)
     if kept:
-        chosen_by = _summary(kept)
+        chosen_by = _summary(kept, ctx.task.of_mean)
         summary |= {
             f"validation_{name}": chosen_by[f"test_{name}"] for name in ("loss", "accuracy")
         }
@@ -362,11 +364,12 @@ def participations(federation: Federation, state: State) -> NDArray[np.int64]:
     return state.taken
 
 
-def _summary(scores: Scores) -> dict[str, float]:
+def _summary(scores: Scores, of_mean: bool) -> dict[str, float]:
     """Aggregates over clients with test samples; the mean by samples replaces a missing test set.
 
     A client without predictions (texts without a known word) has no accuracy and is left out of
-    the mean accuracies. If a client's loss is NaN, so is the mean.
+    the mean accuracies. If a client's loss is NaN, so is the mean, unless the loss is only known as
+    a mean (``of_mean``), which a client may not have.
 
     Further measures are aggregated both ways: plain (``client_``) and weighted by samples
     (``test_``).
@@ -375,6 +378,8 @@ def _summary(scores: Scores) -> dict[str, float]:
     of = {name: values[tested] for name, values in scores.items()}
     samples, losses = of.pop("samples"), of.pop("loss")
     sizes = samples.astype(np.float64)
+    if of_mean and not np.isnan(losses).all():
+        samples, losses = samples[~np.isnan(losses)], losses[~np.isnan(losses)]
     return {
         "client_loss": float(losses.mean()),
         "client_accuracy_std": over_clients.deviation(of["accuracy"]),
