@@ -18,7 +18,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.results import find_run, partial_of, read_any, read_run
 from fedrepro.run.standing import of_another
-from fedrepro.support.errors import UserError, bad_value, damaged, refusal, unreadable
+from fedrepro.support.errors import UserError, bad_value, damaged, reading, refusal
 from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ class Run:
         Raises:
             UserError: if the file is missing or another one: a later run may have replaced it.
         """
-        try:
+        with reading(self.folder / name, OSError):
             content = (self.folder / name).read_bytes()
-        except OSError as error:
-            raise unreadable(self.folder / name, error.strerror) from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"].get(name):
             why = "differs from the hash in its manifest, or another run has replaced this one"
             raise damaged(self.folder, f"{name} {why}: load it again")

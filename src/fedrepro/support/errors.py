@@ -212,6 +212,21 @@ def unreadable(path: object, why: object, kind: str = "") -> UserError:
     return refusal(path, f"can't be read{as_kind}: {why}", code="unreadable")
 
 
+def reason_of(error: BaseException) -> str:
+    """An exception's own words: the system's of a file, or else the first line of its text."""
+    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return getattr(error, "strerror", None) or str(said).strip().partition("\n")[0]
+
+
+@contextmanager
+def reading(path: object, *errors: type[Exception], kind: str = "") -> Iterator[None]:
+    """Turn these errors in this block into :func:`unreadable`."""
+    try:
+        yield
+    except errors as error:
+        raise unreadable(path, reason_of(error), kind) from error
+
+
 def damaged(path: object, why: object) -> UserError:
     """The error for a file of ours that does not hold what was written."""
     return refusal(path, f"damaged: {why}", code="damaged")

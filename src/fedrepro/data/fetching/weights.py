@@ -9,7 +9,7 @@ from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.http import Fetcher
 from fedrepro.data.fetching.raw_files import DOWNLOADS
-from fedrepro.support.errors import UserError, missing_value, refusal, unreadable
+from fedrepro.support.errors import UserError, missing_value, reading, refusal
 from fedrepro.support.files import make_folder, sha256_of, write_atomically
 from fedrepro.support.locks import exclusive_lock
 
@@ -58,10 +58,8 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
     if path is None:
         why = f"there is no such file: run `fedrepro download {name}`"
         raise refusal(FOLDER / spec.name, why, code="missing")
-    try:
+    with reading(path, OSError):
         content = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error.strerror) from None
     digest = hashlib.sha256(content).hexdigest()
     _refuse_other(name, spec, path, digest)
     return content, digest

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, bad_value, refusal, unreadable
+from fedrepro.support.errors import UserError, bad_value, reading, refusal
 from fedrepro.support.files import plain
+
+DAMAGE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
 
 
 def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -18,15 +20,13 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDAr
     Raises:
         UserError: if the file or one of them is missing, damaged or pickled.
     """
-    try:
-        with plain(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in (arrays.files if names is None else names)}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-        reason = str(error).strip("\"'").partition("\n")[0]
-        raise unreadable(path, reason, "an npz archive") from None
-    except TypeError:  # the file of a single array
-        why = "one array without a name: expected an npz archive"
-        raise refusal(path, why, code="unreadable") from None
+    with reading(path, *DAMAGE, kind="an npz archive"), plain(path).open("rb") as file:
+        arrays = np.load(file, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise refusal(
+                path, "one array without a name: expected an npz archive", code="unreadable"
+            )
+        return {name: arrays[name] for name in (arrays.files if names is None else names)}
 
 
 def unlike(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError:

@@ -25,7 +25,7 @@ from fedrepro.data.fetching.archives import lacking, opened, opened_around, unpa
 from fedrepro.data.readers.arrays import npz_arrays, unlike
 from fedrepro.data.readers.content import Content, Progress, Split, joined
 from fedrepro.data.readers.images import read_images, resized
-from fedrepro.support.errors import bad_value, refusal, refuse_unknown, unreadable
+from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
 from fedrepro.support.files import read_text
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
@@ -245,10 +245,8 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with reading(path, OSError, UnicodeDecodeError):
         lines = read_text(path).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
     if len(lines) < 2:
         raise refusal(path, f"truncated: {len(lines)} lines", code="damaged")
     return lines

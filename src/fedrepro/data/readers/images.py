@@ -18,7 +18,7 @@ from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParq
 from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.tables import refuse_alike
-from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown, unreadable
+from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import files_below, plain
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
@@ -92,10 +92,8 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     Raises:
         UserError: if it is not such a file or is truncated.
     """
-    try:
+    with reading(path, OSError):
         content = plain(path).read_bytes()
-    except OSError as error:
-        raise unreadable(path, error.strerror) from None
     axes = content[3] if len(content) >= 4 else 0
     start = 4 + 4 * axes
     if content[:3] != bytes([0, 0, IDX_BYTES]) or len(content) < start:
@@ -138,10 +136,8 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
 
 def pixel_rows(path: Path, height: int, width: int) -> Split:
     """Grey images [n, 1, height, width] as bytes, one a line of a CSV file, the label last."""
-    try:
+    with reading(path, OSError, ValueError):
         rows = np.loadtxt(plain(path), delimiter=",", dtype=np.uint8, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
     if rows.shape[1] != height * width + 1:
         why = f"{rows.shape[1]} columns: expected {height * width + 1}"
         raise refusal(path, why, "columns", rows.shape[1])
@@ -150,7 +146,9 @@ def pixel_rows(path: Path, height: int, width: int) -> Split:
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
     """Read a parquet file of encoded images, in the order of its rows."""
-    import pyarrow.parquet
+    import pyarrow
+
+    from fedrepro.data.readers.parquet import parquet_table
 
     types = pyarrow.types
     text = (types.is_string, types.is_large_string)
@@ -161,12 +159,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     }
     if spec.group:
         columns[spec.group] = ("whole numbers or text", (types.is_integer, types.is_string))
-    try:
-        with pyarrow.parquet.ParquetFile(plain(path)) as file:
-            refuse_unknown(path, "column", columns, file.schema_arrow.names, "in the file")
-            table = file.read(columns=[*columns])
-    except (pyarrow.ArrowException, OSError) as error:
-        raise unreadable(path, error, "parquet") from None
+    table = parquet_table(path, columns)
     if not len(table):
         raise refusal(path, "no rows: expected at least one image")
     for column, (words, fitting) in columns.items():

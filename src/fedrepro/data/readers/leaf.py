@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import LeafFemnist, LeafReddit, LeafShakespeare, Plays
 from fedrepro.data.fetching.archives import opened
 from fedrepro.data.readers.content import Content, Progress, Split
-from fedrepro.support.errors import refusal, unreadable
+from fedrepro.support.errors import reading, refusal
 from fedrepro.support.files import read_json, read_text
 
 Item = TypeVar("Item")
@@ -272,13 +272,11 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
     archive = folder / spec.archive.name
     spoken = []
     for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
-        try:
+        with reading(f"{archive}: {path.name}", ValueError, kind="a play"):
             for role, lines in speeches(read_text(path)).items():
                 x, y = windows(" ".join(lines), spec.length, spec.most)
                 if len(y):
                     spoken.append((f"{path.stem}/{role}", x, y))
-        except ValueError as error:
-            raise unreadable(f"{archive}: {path.name}", error, "a play") from None
     if not spoken:
         wanted = "expected plays with speakers as **NAME**"
         raise refusal(archive, f"{spec.folder}: {wanted}", spec.folder, code="missing")

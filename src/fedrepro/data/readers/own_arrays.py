@@ -3,14 +3,11 @@
 Exports of `fedrepro synth export` are such archives, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
@@ -26,22 +23,14 @@ from fedrepro.data.readers.arrays import (
 )
 from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
 from fedrepro.data.readers.packing import packed
+from fedrepro.data.readers.parquet import PARQUET, parquet_arrays
 from fedrepro.data.readers.tables import classes_of, refuse_alike
-from fedrepro.support.errors import (
-    UserError,
-    bad_value,
-    brief,
-    listed,
-    refusal,
-    refuse_unknown,
-    unreadable,
-)
-from fedrepro.support.files import plain, read_json
+from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown
+from fedrepro.support.files import read_json
 
 NAMES = ("x", "y", "client", "split")
 SEVERAL = "x_"  # what names of several inputs begin with
 IMAGES, DATASHEET = "images.npz", "datasheet.json"  # of an export of synthetic sets
-PARQUET = (".parquet", ".pq")
 MOST_CLASSES = 1_000_000
 
 
@@ -175,48 +164,6 @@ def _rows(arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def parquet_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Some columns of a Parquet file as arrays, or all; lists of equal lengths are further axes.
-
-    Raises:
-        UserError: if it can't be read or lacks a column, or a column has an empty cell or lists of
-            several lengths.
-    """
-    try:
-        with pq.ParquetFile(plain(path)) as file:
-            refuse_unknown(path, "column", names or (), file.schema_arrow.names)
-            table = file.read(columns=None if names is None else [*names])
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error, "parquet") from None
-    return {name: _column(table[name], path, name) for name in table.schema.names}
-
-
-def _column(cells: Any, path: Path, name: str) -> NDArray[Any]:
-    def refused(why: str) -> UserError:
-        return refusal(path, f"{name}: {why}", name)
-
-    shape = [len(cells)]
-    if isinstance(cells.type, pa.FixedShapeTensorType) and not cells.null_count:
-        tensors: NDArray[Any] = cells.combine_chunks().to_numpy_ndarray()
-        return tensors
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    while not cells.null_count and hasattr(cells.type, "value_type"):
-        lengths = pc.unique(pc.list_value_length(cells)).to_pylist()
-        if len(lengths) > 1:
-            raise refused(f"lists of {lengths[0]} and {lengths[1]}: expected one length")
-        shape += lengths
-        cells = pc.list_flatten(cells)
-    if cells.null_count:
-        raise refused("expected a value in every place")
-    values: NDArray[Any] = cells.to_numpy()
-    if values.dtype.kind == "O" and not (len(values) and isinstance(values[0], str)):
-        raise refused(f"a column of {cells.type}: expected numbers, words or lists")
-    if 0 in shape:
-        raise refused(f"{brief(shape)}: expected at least one value")
-    return values.reshape(shape)
-
-
 def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress) -> Content:
     """Images and labels, split by class into training and test samples.
 
@@ -228,10 +175,8 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
         raise unlike(path / IMAGES, "x", x, "uint8 (samples, 1 or 3, height, width)")
     if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
         raise unlike(path / IMAGES, "y", y, f"whole numbers {(len(x),)}")
-    try:
+    with reading(path / DATASHEET, OSError, ValueError, KeyError, TypeError, kind="a datasheet"):
         about = read_json(path / DATASHEET)
         names = [str(name) for name in about["class_names"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise unreadable(path / DATASHEET, error, "a datasheet") from None
     train, test = held_out(Split(x, y), spec.test_fraction, path)
     return Content(train, names, test, {"test_fraction": spec.test_fraction})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import unreadable
+from fedrepro.support.errors import reading
 from fedrepro.support.files import plain
 
 NUMBERS = re.compile(r"[<>|=]?(b1|[iuf][1248])")  # names of the types of numbers
@@ -28,6 +28,7 @@ TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 NOTHING = {"PROTO", "FRAME"}
 REMEMBER = {"PUT", "BINPUT", "LONG_BINPUT"}
 RECALL = {"GET", "BINGET", "LONG_BINGET"}
+DAMAGE = (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError)
 
 
 class _Named(NamedTuple):
@@ -62,7 +63,7 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
     Raises:
         UserError: if the file is truncated or contains anything else.
     """
-    try:
+    with reading(path, *DAMAGE, kind="a pickled tuple of numeric arrays"):
         content_of_file = _follow(plain(path).read_bytes())
         if not isinstance(content_of_file, tuple | list):
             raise ValueError(f"a {type(content_of_file).__name__}")
@@ -70,8 +71,6 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
         if not arrays or any(array is None for array in arrays):
             raise ValueError("something other than arrays")
         return [array for array in arrays if array is not None]
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise unreadable(path, error, "a pickled tuple of numeric arrays") from None
 
 
 def _follow(content: bytes) -> Any:

@@ -15,7 +15,7 @@ from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import Content, Progress, Split
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
-from fedrepro.support.errors import bad_value, refusal, refuse_unknown, unreadable
+from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
 # Words of the table -> UCI's codes, whose mean replaces missing values.
@@ -165,10 +165,8 @@ def _tokenizer(spec: QuestionPairs) -> Any:
     except ImportError:
         why = "it needs tokenizers, which is not installed: `pip install '.[text]'` in the clone"
         raise refusal(words, why, "tokenizers", code="missing") from None
-    try:
+    with reading(words, Exception, kind="a BERT vocabulary"):  # the library raises plain exceptions
         tokenizer = BertWordPieceTokenizer(str(words), lowercase=True)
-    except Exception as error:  # the library raises plain exceptions
-        raise unreadable(words, error, "a BERT vocabulary") from None
     tokenizer.enable_truncation(spec.length)
     tokenizer.enable_padding(length=spec.length)
     return tokenizer

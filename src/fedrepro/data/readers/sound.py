@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
 from fedrepro.data.readers.content import Content, Progress, Split
-from fedrepro.support.errors import refusal, refuse_unknown, unreadable
+from fedrepro.support.errors import reading, refusal, refuse_unknown
 from fedrepro.support.files import plain, read_text
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -52,13 +52,10 @@ def read_speech_commands(
 
 
 def _read(path: Path, where: str) -> NDArray[np.int16]:
-    try:
-        with wave.open(str(plain(path)), "rb") as file:
-            shape = (file.getnchannels(), file.getsampwidth(), file.getframerate())
-            content = file.readframes(file.getnframes())
-            wanted = file.getnframes() * 2
-    except (wave.Error, EOFError) as error:
-        raise unreadable(where, error, "sound") from None
+    with reading(where, wave.Error, EOFError, kind="sound"), wave.open(str(plain(path))) as file:
+        shape = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+        content = file.readframes(file.getnframes())
+        wanted = file.getnframes() * 2
     if shape != (1, 2, RATE) or len(content) != wanted:
         raise refusal(where, f"expected whole 16-bit sound, one channel, {RATE} a second")
     return np.frombuffer(content, "<i2")
