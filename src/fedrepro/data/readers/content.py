@@ -86,6 +86,11 @@ class Content:
     notes: dict[str, Any] = field(default_factory=dict)
     understood: Sequence[tuple[str, str]] = ()
 
+    def mapped(self, change: Callable[[Split], Split]) -> "Content":
+        """The data set after a change of its training and its test samples."""
+        test = None if self.test is None else change(self.test)
+        return replace(self, train=change(self.train), test=test)
+
 
 def of_classes(content: Content, names: Sequence[str], where: object) -> Content:
     """The samples of the classes ``names``, which become 0, 1, ... in this order.
@@ -113,8 +118,7 @@ def of_classes(content: Content, names: Sequence[str], where: object) -> Content
         left = samples.take(numbers[samples.y] >= 0)
         return replace(left, y=numbers[left.y])
 
-    test = None if content.test is None else kept(content.test)
-    return replace(content, train=kept(content.train), test=test, class_names=[*names])
+    return replace(content.mapped(kept), class_names=[*names])
 
 
 SPLITS = ("train", "test")
@@ -144,6 +148,23 @@ def read_as(kind: str, where: object) -> Iterator[None]:
     except Exception as error:
         reason = brief(str(error).strip().partition("\n")[0])
         raise unreadable(where, f"{type(error).__name__}: {reason}", kind) from error
+
+
+def fitted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The means of features [n, k] that are finite, and divisors with means for the others."""
+    known = np.isfinite(x)
+    mean = np.where(known, x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return mean, divisor_of(np.where(known, x, mean))
+
+
+def divisor_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The standard deviation of each column, 1 for a constant one.
+
+    A constant column becomes 0, but for the rounding of its sums: its deviation may be 1e-17.
+    """
+    deviation = rows.std(axis=0)
+    deviation[deviation < 1e-12 * (1 + np.abs(rows.mean(axis=0)))] = 1
+    return np.asarray(deviation)
 
 
 def split_by(

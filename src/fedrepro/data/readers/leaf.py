@@ -109,7 +109,7 @@ def read_leaf_shakespeare(
 
     content = _together(path, scratch, before_and_next, list(ALPHABET))
     # Bytes would be treated as images.
-    return replace(content, train=replace(content.train, x=content.train.x.astype(np.int32)))
+    return content.mapped(lambda samples: replace(samples, x=samples.x.astype(np.int32)))
 
 
 def _together(

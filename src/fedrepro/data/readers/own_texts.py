@@ -52,8 +52,8 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     rows = content_of(arrays, task, spec.test_fraction, path)
     if spec.tokenizer not in SPLITTERS:
         every = _by_transformers(spec, texts.tolist(), path)
-        parts = [replace(part, x=every[part.x[:, 0]]) for part in _parts(rows)]
-        return _with(rows, parts, spec, texts, "")
+        content = rows.mapped(lambda part: replace(part, x=every[part.x[:, 0]]))
+        return _described(content, spec, texts, "")
     split = SPLITTERS[spec.tokenizer]
     tokens = [split(text) for text in texts]
     counts = Counter(token for row in rows.train.x[:, 0] for token in tokens[row])
@@ -62,39 +62,28 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     numbers = {token: at for at, token in enumerate(vocabulary)}
     ids = [[numbers.get(token, UNKNOWN) for token in text] for text in tokens]
     cut = _pieces if generates else _padded
-    parts = [cut(part, [ids[row] for row in part.x[:, 0]], spec.length) for part in _parts(rows)]
+    content = rows.mapped(lambda part: cut(part, [ids[row] for row in part.x[:, 0]], spec.length))
     known = sum(counts[token] for token in vocabulary[len(MARKS) :]) / max(counts.total(), 1)
     said = f"{len(vocabulary):,} with {len(MARKS)} marks, {known:.1%} of all: "
     said += listed(vocabulary[len(MARKS) :])
-    content = _with(rows, parts, spec, texts, said)
+    content = _described(content, spec, texts, said)
     notes = {**content.notes, "vocabulary": vocabulary}
     names = vocabulary if generates else content.class_names
     return replace(content, class_names=names, notes=notes)
 
 
-def _parts(content: Content) -> list[Split]:
-    return [content.train, *([content.test] if content.test else [])]
-
-
-def _with(
-    rows: Content,
-    parts: Sequence[Split],
-    spec: Text,
-    texts: Strings,
-    vocabulary: str,
-) -> Content:
-    """The content with the samples ``parts``, and what `fedrepro check-data` shows."""
+def _described(content: Content, spec: Text, texts: Strings, vocabulary: str) -> Content:
+    """The content with what `fedrepro check-data` shows."""
     sizes = sorted(len(text) for text in texts)
     about = f"texts of {sizes[0]} to {sizes[-1]} characters, half up to {sizes[len(sizes) // 2]}"
     uses: dict[str | None, str] = {spec.text: about, **dict.fromkeys(spec.labels, "label")}
     uses |= {spec.group: "natural clients", spec.split: "train or test"}
     seen = [(f"column {name}", use) for name, use in uses.items() if name is not None]
     first = [(f"row {at + 1}", texts[at][:200]) for at in range(min(FIRST, len(texts)))]
-    doubt = "" if spec.task in NUMBERS else of_classes(rows.class_names)
+    doubt = "" if spec.task in NUMBERS else of_classes(content.class_names)
     understood = [*seen, ("look at", doubt), ("vocabulary", vocabulary), *first]
-    test = parts[1] if len(parts) > 1 else None
-    names = [*spec.labels] if spec.task in NUMBERS else rows.class_names
-    return Content(parts[0], names, test, rows.notes, understood)
+    names = [*spec.labels] if spec.task in NUMBERS else content.class_names
+    return replace(content, class_names=names, understood=understood)
 
 
 def _padded(part: Split, ids: Sequence[Sequence[int]], length: int) -> Split:

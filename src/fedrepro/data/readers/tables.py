@@ -17,7 +17,15 @@ import pandas as pd
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers import columns
-from fedrepro.data.readers.content import LARGEST, Content, Progress, Split, held_out, split_by
+from fedrepro.data.readers.content import (
+    LARGEST,
+    Content,
+    Progress,
+    Split,
+    fitted,
+    held_out,
+    split_by,
+)
 from fedrepro.data.readers.csv_tables import read_table, rows_of
 from fedrepro.support.errors import (
     UserError,
@@ -80,37 +88,25 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         cells = table[spec.split].where(table[spec.split].notna(), "").to_numpy()
         place = partial(_place_of, spec, table)
         train, test = split_by(everything, cells, path, spec.split, place)
-    parts, scaled = _scaled(spec, train, test)
     notes: dict[str, Any] = {
         "features": [str(name) for name in features.columns],
         "groups": group_names,
         **({"test_fraction": spec.test_fraction} if spec.split is None else {}),
-        **scaled,
     }
-    return Content(
-        train=parts[0],
-        test=parts[1] if test is not None else None,
-        class_names=class_names,
-        notes=notes,
-        understood=understood,
-    )
+    return _scaled(spec, Content(train, class_names, test, notes, understood))
 
 
-def _scaled(
-    spec: TabularCsv, train: Split, test: Split | None
-) -> tuple[list[Split], dict[str, Any]]:
-    """The parts without gaps, standardised where ``spec`` asks for it, and the notes on it."""
-    known = np.isfinite(train.x)
-    mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    filled = [_filled(part, mean) for part in (train, test) if part is not None]
+def _scaled(spec: TabularCsv, content: Content) -> Content:
+    """The data without gaps, standardised where ``spec`` asks for it."""
+    mean, deviation = fitted(content.train.x)
+    filled = content.mapped(lambda part: _filled(part, mean))
     if spec.standardise == "per_client":
-        return filled, {"client_standardised": list(range(train.x.shape[1]))}
+        every = list(range(len(mean)))
+        return replace(filled, notes={**content.notes, "client_standardised": every})
     if not spec.standardise:
-        return filled, {}
-    deviation = filled[0].x.std(axis=0)
-    # A constant column becomes 0, but for the rounding of its sums: its deviation may be 1e-17.
-    deviation[deviation < 1e-12 * (1 + np.abs(mean))] = 1
-    return [replace(part, x=(part.x - mean) / deviation) for part in filled], {"standardised": True}
+        return filled
+    scaled = filled.mapped(lambda part: replace(part, x=(part.x - mean) / deviation))
+    return replace(scaled, notes={**content.notes, "standardised": True})
 
 
 def _targets(spec: TabularCsv, table: pd.DataFrame) -> tuple[list[str], np.ndarray]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.readers.content import divisor_of, fitted
 from fedrepro.support.errors import refusal
 
 
@@ -36,7 +37,7 @@ def standardised(dataset: Dataset, partition: Partition) -> Dataset:
     x = np.array(dataset.train.x)
     for client, train in enumerate(partition.train):
         rows = x[np.ix_(train, columns)].astype(np.float64)
-        mean, deviation = rows.mean(axis=0), _divisor(rows)
+        mean, deviation = rows.mean(axis=0), divisor_of(rows)
         for _, held, _ in partition.parts:
             place = np.ix_(held[client], columns)
             x[place] = (x[place] - mean) / deviation
@@ -55,17 +56,12 @@ def _of_training_rows(dataset: Dataset, partition: Partition) -> Dataset:
     for name, rows, _ in partition.parts:
         if name != "train":
             kept[np.concatenate(rows)] = False
-    x = _with_gaps(dataset.train)
-    known = np.isfinite(x[kept])
-    mean = np.where(known, x[kept], 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    divisor: NDArray[np.float64] | None = None
-    if dataset.standardised:
-        divisor = _divisor(np.where(known, x[kept], mean))
+    mean, divisor = fitted(_with_gaps(dataset.train)[kept])
 
     def anew(split: Split) -> Split:
         values = _with_gaps(split)
         values = np.where(np.isfinite(values), values, mean)
-        values = values if divisor is None else (values - mean) / divisor
+        values = (values - mean) / divisor if dataset.standardised else values
         return replace(split, x=values.astype(split.x.dtype))
 
     test = None if dataset.test is None else anew(dataset.test)
@@ -78,10 +74,3 @@ def _with_gaps(split: Split) -> NDArray[np.float64]:
     if split.missing is not None:
         x[split.missing] = np.nan
     return x
-
-
-def _divisor(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard deviation of each column, 1 for a constant one."""
-    deviation = rows.std(axis=0)
-    deviation[deviation < 1e-12 * (1 + np.abs(rows.mean(axis=0)))] = 1
-    return np.asarray(deviation)
