@@ -143,15 +143,13 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         UserError: if it is damaged or from another version of fedrepro.
     """
     try:
-        meta = checksummed_json.parsed(folder / "meta.json")
+        meta = checksummed_json.checked(folder / "meta.json", what_is(folder.name))
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise damaged(folder, error) from None
+        raise damaged(folder, ValueError(f"meta.json: {error}")) from None
     if meta.get("format") != FORMAT:
         raise damaged(folder, ValueError("meta.json is of another version"))
-    if why := checksummed_json.fault(meta, what_is(folder.name)):
-        raise damaged(folder, ValueError(f"meta.json: {why}"))
     return meta
 
 

@@ -153,9 +153,8 @@ class Partition:
             UserError: if a file is missing or damaged, or of another partition.
         """
         try:
-            about = checksummed_json.parsed(path.with_suffix(".json"))
-            if why := checksummed_json.fault(about, checksummed_json.place(path, PLACE)):
-                raise ValueError(f"{path.stem}.json: {why}")
+            what = checksummed_json.place(path, PLACE)
+            about = checksummed_json.checked(path.with_suffix(".json"), what)
             if about["files"] != {path.name: sha256_of(path)}:
                 raise ValueError("it is not what its .json says")
             parts: dict[str, Any] = {"test": None, "test_counts": None}
