@@ -113,17 +113,17 @@ def _shown(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
+OF_ENTRY = ("kind", "title", "licence", "citation", "homepage")  # its keys in a row
+OF_DATA = ("classes", "input_shape", "content_sha256")  # the keys of prepared data in it
+
+
 def _state(name: str, spec: Any) -> dict[str, Any]:
     """One row: a data set's catalogue entry, and its state on disk."""
     row: dict[str, Any] = {
         "name": name,
-        "kind": spec.kind,
-        "title": spec.title,
-        "licence": spec.licence,
-        "citation": spec.citation,
-        "homepage": spec.homepage,
+        **{key: getattr(spec, key) for key in OF_ENTRY},
         "state": "downloaded" if (DOWNLOADS / name / RECORD).is_file() else "absent",
-        **dict.fromkeys(("train", "test", "classes", "input_shape", "content_sha256")),
+        **dict.fromkeys(("train", "test", *OF_DATA)),
     }
     try:
         meta = read_meta(PREPARED / name)
@@ -131,13 +131,6 @@ def _state(name: str, spec: Any) -> dict[str, Any]:
         return {**row, "state": "damaged"}
     if meta is None:
         return row
-    splits = meta["splits"]
-    return {
-        **row,
-        "state": "prepared",
-        "train": splits["train"]["samples"],
-        "test": splits["test"]["samples"] if "test" in splits else 0,
-        "classes": meta["classes"],
-        "input_shape": meta["input_shape"],
-        "content_sha256": meta["content_sha256"],
-    }
+    samples = {split: about["samples"] for split, about in meta["splits"].items()}
+    known = {key: meta[key] for key in OF_DATA}
+    return {**row, "state": "prepared", "test": 0, **samples, **known}

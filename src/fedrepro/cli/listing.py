@@ -57,9 +57,7 @@ def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str
         for item in row["deviations"]
     )
     return [
-        ("name", row["name"]),
-        ("kind", row["kind"]),
-        ("paper", row["paper"]),
+        *((key, row[key]) for key in ("name", "kind", "paper")),
         ("hyperparameters", "\n".join(values)),
         ("hooks overridden", ", ".join(row["hooks"])),
         ("deviations", deviations),

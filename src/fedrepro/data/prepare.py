@@ -72,6 +72,8 @@ def prepare(
     return folder
 
 
+# Keys of meta.json that are those of the entry.
+SAID = ("title", "licence", "citation", "task", "mean", "std")
 # Keys of meta.json that say how data were prepared, not what they are.
 HOW = {"recipe", "entry", "seal", "splits"}
 
@@ -213,15 +215,10 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
     meta = {
         "format": FORMAT,
         "name": name,
-        "title": spec.title,
-        "licence": spec.licence,
-        "citation": spec.citation,
-        "task": spec.task,
+        **{key: getattr(spec, key) for key in SAID},
         "classes": len(content.class_names),
         "class_names": content.class_names,
         "input_shape": list(content.train.x.shape[1:]),
-        "mean": spec.mean,
-        "std": spec.std,
         "splits": splits,
         "content_sha256": checksummed_json.digest_of(hashes),
         **({"missing_sha256": checksummed_json.digest_of(missing)} if missing else {}),
