@@ -19,7 +19,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec, Plugin
 from fedrepro.data.fetching.own_files import find_own
 from fedrepro.data.prepare import read_checked
-from fedrepro.data.readers.content import FIRST, Content
+from fedrepro.data.readers.content import FIRST, Content, Source
 from fedrepro.data.readers.packing import Packing
 from fedrepro.data.readers.tables import header_of
 from fedrepro.support.errors import COMMAND_LINE, bad_argument, bad_value, listed, unreadable
@@ -42,7 +42,7 @@ def handle(arguments: argparse.Namespace) -> None:
         raise bad_value(name, "path", spec.path, "a file or folder that exists")
     with TemporaryDirectory() as scratch, progress_bar(f"{name}: reading") as progress:
         try:
-            content = read_checked(name, spec, path, Path(scratch), progress)
+            content = read_checked(name, spec, Source(path, Path(scratch), progress))
         except OSError as error:
             raise unreadable(error.filename or path, error.strerror or error) from error
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])

@@ -19,7 +19,15 @@ from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, OPTIONAL, PREPARED, Split, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
 from fedrepro.data.readers.arrays import as_float32
-from fedrepro.data.readers.content import LARGEST, Content, Progress, Reader, of_classes, read_as
+from fedrepro.data.readers.content import (
+    LARGEST,
+    Content,
+    Progress,
+    Reader,
+    Source,
+    of_classes,
+    read_as,
+)
 from fedrepro.data.readers.packing import Packing
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, writing
@@ -65,7 +73,7 @@ def prepare(
         with atomic_folder(folder, partial(_arrays, name)) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
-            content = read_checked(name, spec, raw.path, scratch, progress)
+            content = read_checked(name, spec, Source(raw.path, scratch, progress))
             shutil.rmtree(scratch)
             _write(content, spec, name, recipe, temporary)
             _keep_time(folder, temporary)
@@ -96,14 +104,8 @@ def recipe_of(spec: DatasetSpec, raw_sha256: str, revision: int | None = None) -
     return checksummed_json.digest_of(what)
 
 
-def read_checked(
-    name: str, spec: DatasetSpec, path: Path, scratch: Path, progress: Progress
-) -> Content:
+def read_checked(name: str, spec: DatasetSpec, source: Source) -> Content:
     """Read raw files and check what they hold, without writing a data set.
-
-    Args:
-        path: the raw files: a folder of downloads, or the user's file or folder.
-        scratch: an empty folder to unpack into.
 
     Raises:
         UserError: if the files are not what the entry says, or can't be trained on.
@@ -112,7 +114,7 @@ def read_checked(
     module, _, function = spec.reader.partition(":")
     with read_as(spec.kind, name):
         read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
-        content = read(spec, path, scratch, progress)
+        content = read(spec, source)
         if spec.only_classes is not None:
             content = of_classes(content, spec.only_classes, name)
         _check(content, spec, name)

@@ -2,7 +2,6 @@
 
 import inspect
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
@@ -13,7 +12,7 @@ from fedrepro.data.catalogue.entries import Described, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.partition import assigning
 from fedrepro.data.partition.schemes import PartitionSpec, Scheme
-from fedrepro.data.readers.content import Content, Progress
+from fedrepro.data.readers.content import Content, Source
 from fedrepro.support.typed_yaml import Typed, any_of
 
 
@@ -257,8 +256,8 @@ def test_a_reader_takes_its_kind(kind: type[Described]) -> None:
     read = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
     hints = get_type_hints(read)
     assert hints.pop("return") is Content
-    assert list(hints.values()) == [kind, Path, Path, Progress]
-    assert len(inspect.signature(read).parameters) == 4
+    assert list(hints.values()) == [kind, Source]
+    assert len(inspect.signature(read).parameters) == 2
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)

@@ -24,6 +24,7 @@ from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
 from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.columns import facts, of_classes
+from fedrepro.data.readers.content import Source
 from fedrepro.data.readers.images import TURNS, decode
 from fedrepro.data.readers.tables import read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
@@ -397,7 +398,7 @@ def test_a_further_column_costs_little(tmp_path: Path) -> None:
 
         sys.setprofile(count)
         try:
-            content = read_tabular_csv(spec, file, tmp_path, lambda share: None)
+            content = read_tabular_csv(spec, Source(file, tmp_path))
         finally:
             sys.setprofile(None)
         told = dict(content.understood)
@@ -437,7 +438,7 @@ def test_which_columns_are_to_be_looked_at(tmp_path: Path) -> None:
     file = tmp_path / "doubtful.csv"
     pd.DataFrame(columns).to_csv(file, index=False)
     spec: Any = entry("tabular_csv", path=str(file), label="y", test_fraction=0)
-    told = dict(read_tabular_csv(spec, file, tmp_path, lambda share: None).understood)
+    told = dict(read_tabular_csv(spec, Source(file, tmp_path)).understood)
     number, _, names = told["look at"].partition(" columns: ")
     fine = [name for name in columns if name[:3] == "no " or name == "y"]
     assert names.split(", ") == [name for name in columns if name not in fine]
@@ -491,16 +492,14 @@ def test_a_compressed_table_is_as_the_plain_one(
     spec = entry("tabular_csv", path=str(path), label="y", test_fraction=0)
     plain = tmp_path / "table.csv"
     plain.write_text(text)
-    read, wanted = (
-        read_tabular_csv(spec, file, tmp_path, lambda *_: None) for file in (path, plain)
-    )
+    read, wanted = (read_tabular_csv(spec, Source(file, tmp_path)) for file in (path, plain))
     assert np.array_equal(read.train.x, wanted.train.x)
     path.write_bytes(pack(f"{text}5,0\n".encode()))
     with refused("value", file=path.name, names=("5", "2", "3")):
-        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+        read_tabular_csv(spec, Source(path, tmp_path))
     path.write_bytes(pack(text.encode())[:-12])
     with refused("unreadable", file=path.name):
-        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+        read_tabular_csv(spec, Source(path, tmp_path))
 
 
 def test_an_archive_whose_rows_may_be_short_is_to_be_unpacked(tmp_path: Path) -> None:
@@ -509,7 +508,7 @@ def test_an_archive_whose_rows_may_be_short_is_to_be_unpacked(tmp_path: Path) ->
         archive.writestr("table.csv", "x,y,z\n1,0,2\n2,1,\n")
     spec = entry("tabular_csv", path=str(path), label="y", test_fraction=0)
     with refused("unreadable", file=path.name, names="unpack"):
-        read_tabular_csv(spec, path, tmp_path, lambda *_: None)
+        read_tabular_csv(spec, Source(path, tmp_path))
 
 
 def test_a_cell_may_be_longer_than_the_csv_module_allows(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.own_files import digest_of, find_own
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.data.prepare import prepare, read_checked
+from fedrepro.data.readers.content import Source
 from fedrepro.provenance import fingerprint
 from fedrepro.run.standing import prepared_differences
 from fedrepro.support.errors import UserError
@@ -56,7 +57,7 @@ def test_a_pipe_in_place_of_a_file_is_one_line(tmp_path: Path, kind: str) -> Non
         for other, content in contents.items():
             (folder / other).write_bytes(content) if other != name else os.mkfifo(folder / name)
         with pytest.raises((UserError, OSError), match=r"not a file|missing"):
-            read_checked("d", spec, folder, folder / "scratch", lambda share: None)
+            read_checked("d", spec, Source(folder, folder / "scratch"))
 
 
 @pytest.mark.usefixtures("_at_most_half_a_minute")
@@ -80,7 +81,7 @@ def test_a_pipe_for_a_table_is_one_line(tmp_path: Path, kind: str) -> None:
     read = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
     spec = None if kind == "pixel_csv" else entry(kind, path=str(path), **TABLE.get(kind, {}))
     with refused("unreadable", names="file"):
-        read(path, 2, 2) if spec is None else read(spec, path, tmp_path, lambda share: None)
+        read(path, 2, 2) if spec is None else read(spec, Source(path, tmp_path))
 
 
 TABLE = {"tabular_csv": {"label": "y"}}
@@ -132,7 +133,7 @@ def test_what_is_behind_a_linked_folder_counts_as_if_it_were_there(
 
     def read(folder: str) -> list[object]:
         monkeypatch.chdir(tmp_path / folder)
-        content = read_checked("own", spec, Path("own"), tmp_path / "scratch", lambda share: None)
+        content = read_checked("own", spec, Source(Path("own"), tmp_path / "scratch"))
         hashes = digest_of(Path("own")), fingerprint.of_files([Path("own")])
         assert content.test is not None
         return [*hashes, content.train.x.tobytes() + content.test.x.tobytes()]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field, Tag
 
 from fedrepro.cli.main import main
+from fedrepro.data.readers.content import Source
 from fedrepro.data.readers.leaf import parts
 from fedrepro.support import checksummed_json, typed_yaml
 from fedrepro.support.errors import UserError
@@ -314,8 +315,9 @@ def test_deep_json_is_one_line(start: str, tmp_path: Path) -> None:
             read_json(file)
         with pytest.raises(ValueError, match=r"deeply|Expecting"):
             checksummed_json.parsed(file)
+        source = Source(tmp_path, tmp_path / "scratch")
         with refused("damaged", file="train/users.json"):
-            list(parts(tmp_path, tmp_path / "scratch", lambda x, y: (x, y))["train"])
+            list(parts(source, lambda x, y: (x, y))["train"])
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.random import RandomState
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal, unreadable
+
+Item = TypeVar("Item")
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
 LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
@@ -124,9 +126,28 @@ def of_classes(content: Content, names: Sequence[str], where: object) -> Content
 SPLITS = ("train", "test")
 Progress = Callable[[float], None]  # called with the fraction of samples that have been read
 
-# The type of an entry's `reader`. It takes the entry, its raw files (a folder of downloads, or the
-# user's file or folder), an empty folder to unpack into, and a progress callback.
-Reader = Callable[[Any, Path, Path, Progress], Content]
+
+@dataclass(frozen=True)
+class Source:
+    """The raw files of a data set, as readers get them.
+
+    Attributes:
+        path: a folder of downloads, or the user's file or folder.
+        scratch: an empty folder to unpack into.
+    """
+
+    path: Path
+    scratch: Path
+    progress: Progress = lambda share: None
+
+    def counted(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
+        """What a reader reads one after another, with its places; each is one step of progress."""
+        for place, item in enumerate(items):
+            yield place, item
+            self.progress((place + 1) / len(items))
+
+
+Reader = Callable[[Any, Source], Content]  # of an entry
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from fedrepro.data.catalogue.kinds import DigitFive, DigitStyles, Pacs
 from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.data.readers.arrays import unlike
-from fedrepro.data.readers.content import Content, Progress, Split, held_out, joined
+from fedrepro.data.readers.content import Content, Source, Split, held_out, joined
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, pixel_rows, read_images, resized
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.support.errors import bad_value, refusal
@@ -25,19 +25,19 @@ PACS = ("photo", "art_painting", "cartoon", "sketch")
 SHORTER, CROPPED = 256, 224
 
 
-def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
+def _around(source: Source, domains: tuple[str, ...]) -> Path:
     """The folder with one subfolder for each domain, in a folder or an archive."""
-    root = opened(path, scratch)
+    root = opened(source.path, source.scratch)
     first = sorted(folder for folder in root.rglob(domains[0]) if folder.is_dir())
     root = first[0].parent if first else root
     for domain in domains:
         if not (root / domain).is_dir():
             why = f"{domain} is missing: expected folders {', '.join(domains)}"
-            raise refusal(path, why, domain, code="missing")
+            raise refusal(source.path, why, domain, code="missing")
     return root
 
 
-def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progress) -> Content:
+def read_digit_five(spec: DigitFive, source: Source) -> Content:
     """Images [n, 3, 28, 28] of the five domains, one after another; each domain is a group.
 
     A file is a pickled pair of images and labels, which is read without unpickling it. Grey images
@@ -46,18 +46,17 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
     Raises:
         UserError: if a domain or file is missing, or a file contains anything else.
     """
-    root = _around(path, scratch, DIGITS)
+    root = _around(source, DIGITS)
     parts: dict[str, list[Split]] = {"train": [], "test": []}
-    for number, domain in enumerate(DIGITS):
+    for number, domain in source.counted(DIGITS):
         training = [f"partitions/train_part{part}.pkl" for part in range(spec.parts)]
         for split, names in (("train", training), ("test", ["test.pkl"])):
             for name in names:
                 file = root / domain / name
                 if not file.is_file():
-                    raise lacking(path, f"{domain}/{name}")
+                    raise lacking(source.path, f"{domain}/{name}")
                 x, y = _digits(file)
                 parts[split].append(Split(x, y, np.full(len(y), number)))
-        progress((number + 1) / len(DIGITS))
     train, test = (joined(parts[split]) for split in ("train", "test"))
     return Content(train, [str(digit) for digit in range(10)], test, {"groups": list(DIGITS)})
 
@@ -76,7 +75,7 @@ def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return (planes if planes.shape[2:] == (SIDE, SIDE) else resized(planes, SIDE)), labels
 
 
-def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Content:
+def read_pacs(spec: Pacs, source: Source) -> Content:
     """Images [n, 3, 224, 224]: resized to a shorter side of 256, then centre-cropped.
 
     A tenth of every domain, rounded down, is test data, chosen as in IMA's code: the legacy
@@ -85,14 +84,14 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
     Raises:
         UserError: if a domain is missing, domains have different classes, or an image is damaged.
     """
-    root = _around(path, scratch, PACS)
+    root = _around(source, PACS)
     names = _folders(root / PACS[0])
     files, groups, labels, testing = [], [], [], []
     random = RandomState(1)
     for group, domain in enumerate(PACS):
         own = _folders(root / domain)
         if own != names:
-            raise bad_value(path, f"{domain}: classes", own, f"{names} as in {PACS[0]}")
+            raise bad_value(source.path, f"{domain}: classes", own, f"{names} as in {PACS[0]}")
         images = [
             (image, number)
             for number, name in enumerate(names)
@@ -106,7 +105,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
         labels += [images[row][1] for row in order]
         groups += [group] * len(images)
         testing += [place < cut for place in range(len(images))]
-    x = read_images(files, path, CROPPED, progress, SHORTER)
+    x = read_images(source, files, source.path, CROPPED, SHORTER)
     samples = Split(x, np.array(labels, np.int64), np.array(groups, np.int64))
     test = np.array(testing)
     return Content(samples.take(~test), names, samples.take(test), {"groups": list(PACS)})
@@ -135,9 +134,7 @@ STYLES: dict[str, Callable[[Pixels], Pixels]] = {
 OPTICAL = "optical"
 
 
-def read_digit_styles(
-    spec: DigitStyles, folder: Path, _scratch: Path, _progress: Progress
-) -> Content:
+def read_digit_styles(spec: DigitStyles, source: Source) -> Content:
     """Images [n, 1, 28, 28] of the domains, one after another; each domain is a group.
 
     Each style has its own quarter of MNIST's images, drawn by class (seed 0), so that no image is
@@ -146,12 +143,12 @@ def read_digit_styles(
     Raises:
         UserError: if a file is damaged, or has optical digits beyond their 17 shades.
     """
-    path = folder / spec.files.optical.name
+    path = source.path / spec.files.optical.name
     optical = pixel_rows(path, OPTICAL_SIDE, OPTICAL_SIDE)
     most = int(optical.x.max(initial=0))
     if most > OPTICAL_MOST:
         raise refusal(path, f"pixels up to {most}: expected 0 to {OPTICAL_MOST}", "pixels", most)
-    left = pixel_rows(folder / spec.files.mnist.name, MNIST_SIDE, MNIST_SIDE)
+    left = pixel_rows(source.path / spec.files.mnist.name, MNIST_SIDE, MNIST_SIDE)
     random, wanted = RandomState(0), len(left.y) // len(STYLES)
     domains: list[Split] = []
     for number, style in enumerate(STYLES.values(), start=1):
@@ -164,7 +161,8 @@ def read_digit_styles(
 
     parts: tuple[list[Split], ...] = ([], [])
     for group, domain in enumerate(domains):
-        for split, chosen in zip(parts, held_out(domain, spec.test_fraction, folder), strict=True):
+        chosen_of = held_out(domain, spec.test_fraction, source.path)
+        for split, chosen in zip(parts, chosen_of, strict=True):
             if chosen is not None:
                 split.append(Split(chosen.x, chosen.y, np.full(len(chosen.y), group)))
     train, test = parts

@@ -23,7 +23,7 @@ from fedrepro.data.catalogue.kinds import (
 )
 from fedrepro.data.fetching.archives import lacking, opened, opened_around, unpack
 from fedrepro.data.readers.arrays import npz_arrays, unlike
-from fedrepro.data.readers.content import Content, Progress, Split, joined
+from fedrepro.data.readers.content import Content, Source, Split, joined
 from fedrepro.data.readers.images import read_images, resized
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
 from fedrepro.support.files import read_text
@@ -31,7 +31,7 @@ from fedrepro.support.files import read_text
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
 
 
-def read_cifar10(spec: Cifar10Binary, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_cifar10(spec: Cifar10Binary, source: Source) -> Content:
     """Five training files and a test file; a record is a label and an image.
 
     Raises:
@@ -39,23 +39,21 @@ def read_cifar10(spec: Cifar10Binary, folder: Path, _scratch: Path, _progress: P
     """
     *training, test = (file.name for _, file in spec.files)
     return Content(
-        train=_samples(folder, folder, training, 1, spec.side),
-        test=_samples(folder, folder, [test], 1, spec.side),
+        train=_samples(source.path, source.path, training, 1, spec.side),
+        test=_samples(source.path, source.path, [test], 1, spec.side),
         class_names=list(spec.class_names),
     )
 
 
-def read_cifar100(
-    spec: Cifar100Binary, folder: Path, scratch: Path, _progress: Progress
-) -> Content:
+def read_cifar100(spec: Cifar100Binary, source: Source) -> Content:
     """A training and a test file; a record is a coarse label, a fine one and an image.
 
     Raises:
         UserError: when a file is missing or truncated.
     """
-    archive = folder / spec.archive.name
+    archive = source.path / spec.archive.name
     files = ("train.bin", "test.bin", "fine_label_names.txt")
-    root = opened_around(archive, scratch, *files)
+    root = opened_around(archive, source.scratch, *files)
     return Content(
         train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
         test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
@@ -90,13 +88,13 @@ def _samples(
     return Split(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
 
 
-def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_medmnist(spec: MedMnist, source: Source) -> Content:
     """Training and test images: in the file, uint8 [n, side, side] (grey) or [n, side, side, 3].
 
     Raises:
         UserError: if the file is damaged or contains pickles, or its arrays have other shapes.
     """
-    path = folder / spec.file.name
+    path = source.path / spec.file.name
 
     def split(name: str) -> Split:
         x, y = npz_arrays(path, (f"{name}_images", f"{name}_labels")).values()
@@ -111,16 +109,14 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
     return Content(split("train"), list(spec.class_names), split("test"))
 
 
-def read_tiny_imagenet(
-    spec: TinyImageNet, folder: Path, scratch: Path, progress: Progress
-) -> Content:
+def read_tiny_imagenet(spec: TinyImageNet, source: Source) -> Content:
     """The training images, and as test set the 10,000 validation images, whose labels are known.
 
     Raises:
         UserError: if the archive has another layout, or an image is damaged.
     """
-    archive = folder / spec.archive.name
-    root = opened_around(archive, scratch, "wnids.txt")
+    archive = source.path / spec.archive.name
+    root = opened_around(archive, source.scratch, "wnids.txt")
     names = sorted(read_text(root / "wnids.txt").split())
     numbers = {name: at for at, name in enumerate(names)}
     training = [
@@ -137,7 +133,7 @@ def read_tiny_imagenet(
         refuse_unknown(archive, "val_annotations.txt", [name], numbers, "a class of wnids.txt")
         testing.append((root / "val" / "images" / image, numbers[name]))
     paths, labels = zip(*training, *testing, strict=True)
-    x = read_images(paths, archive, spec.side, progress)
+    x = read_images(source, paths, archive, spec.side)
     samples, tested = Split(x, np.array(labels, np.int64)), np.arange(len(x)) >= len(training)
     return Content(samples.take(~tested), names, samples.take(tested))
 
@@ -146,9 +142,7 @@ BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
 VALIDATION, CLASSES = "val_data.npz", "map_clsloc.txt"
 
 
-def read_downsampled_imagenet(
-    spec: DownsampledImageNet, folder: Path, scratch: Path, progress: Progress
-) -> Content:
+def read_downsampled_imagenet(spec: DownsampledImageNet, source: Source) -> Content:
     """The training images, and as test set the validation images, whose labels are known.
 
     Batches are read one at a time, keeping only the entry's classes. Classes are numbered in the
@@ -158,17 +152,16 @@ def read_downsampled_imagenet(
         UserError: if a file is missing, damaged, pickled or of another image size, or a class is
             unknown.
     """
-    for archive in sorted(folder.rglob("*.zip")):
-        unpack(archive, scratch / archive.stem)
-    known = _classes(_found(CLASSES, folder, scratch))
+    for archive in sorted(source.path.rglob("*.zip")):
+        unpack(archive, source.scratch / archive.stem)
+    known = _classes(_found(CLASSES, source.path, source.scratch))
     names = sorted(spec.classes or known)
     refuse_unknown(CLASSES, "classes", names, known, "a class that it lists")
     numbers = np.full(max(known.values()) + 1, -1, np.int64)
     numbers[[known[name] for name in names]] = np.arange(len(names))
     parts = []
-    for done, batch in enumerate((*BATCHES, VALIDATION), 1):
-        parts.append(_batch(_found(batch, folder, scratch), spec.side, numbers))
-        progress(done / (len(BATCHES) + 1))
+    for _, batch in source.counted((*BATCHES, VALIDATION)):
+        parts.append(_batch(_found(batch, source.path, source.scratch), spec.side, numbers))
     return Content(joined(parts[:-1]), names, parts[-1])
 
 
@@ -206,15 +199,15 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Split:
     return Split(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
 
 
-def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -> Content:
+def read_celeba(spec: Celeba, source: Source) -> Content:
     """Images of celebrities with at least ``minimum`` images; the label is the attribute.
 
     Raises:
         UserError: if a file is not in CelebA's format, or an image is missing.
     """
     files = spec.files
-    owners = dict(_pairs(folder / files.identities.name))
-    where = folder / files.attributes.name
+    owners = dict(_pairs(source.path / files.identities.name))
+    where = source.path / files.attributes.name
     header, *rows = _lines(where)[1:]
     names = header.split()
     refuse_unknown(where, "attribute", [spec.attribute], names, "one it has")
@@ -230,12 +223,12 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
     people, counts = np.unique(list(owners.values()), return_counts=True)
     kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
     chosen = sorted(name for name, person in owners.items() if person in kept)
-    archive = folder / files.images.name
-    images = {path.name: path for path in opened(archive, scratch).rglob("*.jpg")}
-    paths = [images.get(name, scratch / name) for name in chosen]
+    archive = source.path / files.images.name
+    images = {path.name: path for path in opened(archive, source.scratch).rglob("*.jpg")}
+    paths = [images.get(name, source.scratch / name) for name in chosen]
     return Content(
         train=Split(
-            read_images(paths, archive, spec.side, progress),
+            read_images(source, paths, archive, spec.side),
             np.array([labels[name] == "1" for name in chosen], np.int64),
             np.array([kept[owners[name]] for name in chosen], np.int64),
         ),

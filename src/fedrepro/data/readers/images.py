@@ -16,7 +16,7 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import lacking, opened
-from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
+from fedrepro.data.readers.content import FIRST, Content, Source, Split, held_out, split_by
 from fedrepro.data.readers.tables import refuse_alike
 from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown, unreadable
 from fedrepro.support.files import files_below, plain
@@ -106,14 +106,14 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return values.reshape(shape)
 
 
-def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_idx_pairs(spec: Idx, source: Source) -> Content:
     """Read MNIST's four files in `folder`."""
 
     def split(images: str, labels: str) -> Split:
-        x, y = read_idx(folder / images), read_idx(folder / labels)
+        x, y = read_idx(source.path / images), read_idx(source.path / labels)
         if x.ndim != 3 or y.shape != x.shape[:1]:
             why = f"{y.shape} labels for {x.shape} images"
-            raise refusal(folder / labels, why, code="damaged")
+            raise refusal(source.path / labels, why, code="damaged")
         grey = x[:, None]
         return Split(grey if spec.side is None else resized(grey, spec.side), y)
 
@@ -125,9 +125,9 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
     )
 
 
-def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_pixel_csv(spec: PixelCsv, source: Source) -> Content:
     """Read rows of pixels with the label last; split them into training and test by class."""
-    path = folder / spec.file.name
+    path = source.path / spec.file.name
     samples = pixel_rows(path, spec.height, spec.width)
     train, test = held_out(samples, spec.test_fraction, path)
     notes = {"test_fraction": spec.test_fraction}
@@ -144,8 +144,9 @@ def pixel_rows(path: Path, height: int, width: int) -> Split:
     return Split(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
 
 
-def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
+def read_jpeg_parquet(spec: JpegParquet, source: Source) -> Content:
     """Read a parquet file of encoded images, in the order of its rows."""
+    path = source.path
     import pyarrow
 
     from fedrepro.data.readers.parquet import parquet_table
@@ -178,25 +179,25 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
         notes = {"groups": [str(owner) for owner in owners]}
     size = (spec.side, spec.side) if spec.side else None
     images = np.empty(0, np.uint8)
-    for row, encoded in enumerate(table["jpeg"]):
+    for row, encoded in source.counted(table["jpeg"]):
         image = decode(encoded.as_py(), f"{path}: row {row}", 3, size, spec.background)
         images = images if row else np.empty((len(table), *image.shape), np.uint8)
         if image.shape != images.shape[1:]:
             raise bad_value(path, f"row {row}", image.shape, f"{images.shape[1:]} as in row 0")
         images[row] = image
-        progress((row + 1) / len(table))
     train, test = split_by(Split(images, labels, group), split, path)
     return Content(train, list(spec.class_names), test, notes)
 
 
-def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Progress) -> Content:
+def read_image_folder(spec: ImageFolder, source: Source) -> Content:
     """Read a folder (or an archive of one) with train/CLASS/image and optional test/CLASS/image.
 
     Raises:
         UserError: if a class has no images in train, an image is damaged, or images lie deeper and
             the entry has no `layout`.
     """
-    root = _root(path, scratch)
+    path = source.path
+    root = _root(source)
     levels = (spec.layout or "class").split("/")
     folders = {split: _folders(root / split, len(levels)) for split in ("train", "test")}
 
@@ -240,7 +241,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
             x[row] = _array(pixels, (spec.width, spec.height))
             looks[look] += 1
             done += 1
-            progress(done / len(images))
+            source.progress(done / len(images))
         named = [dict(zip(levels, folder.parts, strict=True)) for _, folder in pairs]
         y = np.array([classes.index(name["class"]) for name in named], np.int64)
         group = np.array([clients.index(name["client"]) for name in named]) if clients else None
@@ -258,9 +259,9 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     return Content(train, classes, test, notes, understood)
 
 
-def _root(path: Path, scratch: Path) -> Path:
+def _root(source: Source) -> Path:
     """The folder that contains train; an archive is unpacked first."""
-    root = opened(path, scratch)
+    root = opened(source.path, source.scratch)
     # Archives often wrap all in one folder; those of macOS have another one beside it.
     inside = [child for child in root.iterdir() if not child.name.startswith((".", "__MACOSX"))]
     return inside[0] if not (root / "train").is_dir() and len(inside) == 1 else root
@@ -304,11 +305,7 @@ def _refuse_deeper(path: Path, images: Sequence[Path]) -> None:
 
 
 def read_images(
-    paths: Sequence[Path],
-    archive: Path,
-    side: int,
-    progress: Progress,
-    shorter: int | None = None,
+    source: Source, paths: Sequence[Path], archive: Path, side: int, shorter: int | None = None
 ) -> NDArray[np.uint8]:
     """Files of coloured images as [n, 3, side, side].
 
@@ -329,13 +326,12 @@ def read_images(
         return int(width * shorter / least), int(height * shorter / least)
 
     images = np.empty((len(paths), 3, side, side), np.uint8)
-    for row, path in enumerate(paths):
+    for row, path in source.counted(paths):
         if not path.is_file():
             raise lacking(archive, path.name)
         image = decode(path.read_bytes(), f"{archive}: {path.name}", 3, size)
         top, left = (round((length - side) / 2) for length in image.shape[1:])
         images[row] = image[:, top : top + side, left : left + side]
-        progress((row + 1) / len(paths))
     return images
 
 

@@ -15,18 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import LeafFemnist, LeafReddit, LeafShakespeare, Plays
 from fedrepro.data.fetching.archives import opened
-from fedrepro.data.readers.content import Content, Progress, Split
+from fedrepro.data.readers.content import Content, Item, Source, Split
 from fedrepro.support.errors import reading, refusal
 from fedrepro.support.files import read_json, read_text
 
-Item = TypeVar("Item")
 Array = NDArray[Any]
 
 SIDE = 28
@@ -34,18 +33,18 @@ WRITTEN = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 def parts(
-    path: Path, scratch: Path, convert: Callable[[Any, Any], Item]
+    source: Source, convert: Callable[[Any, Any], Item]
 ) -> dict[str, Iterator[tuple[str, Item]]]:
     """For train and test, iterate over users and `convert` of their x and y, reading file by file.
 
     Args:
-        path: a folder, or an archive of one.
+        source: a folder, or an archive of one.
 
     Raises:
         UserError: if the folders are missing; during iteration, if a file is not in LEAF's format
             or `convert` raises a ValueError, KeyError or TypeError.
     """
-    root = opened(path, scratch)
+    path, root = source.path, opened(source.path, source.scratch)
     train = next(iter(sorted(folder for folder in root.rglob("train") if folder.is_dir())), None)
     if train is None or not (train.parent / "test").is_dir():
         why = "expected folders train and test with LEAF's JSON files"
@@ -69,9 +68,7 @@ def _users(
             raise refusal(where, f"not in LEAF's format: {error!r}", code="damaged") from None
 
 
-def read_leaf_femnist(
-    _spec: LeafFemnist, path: Path, scratch: Path, _progress: Progress
-) -> Content:
+def read_leaf_femnist(_spec: LeafFemnist, source: Source) -> Content:
     """Images [n, 1, 28, 28] of 62 digits and letters, as bytes if all are multiples of 1/255.
 
     Raises:
@@ -89,12 +86,10 @@ def read_leaf_femnist(
             raise ValueError("a label is no whole number")
         return whole.astype(np.uint8) if exact else images.astype(np.float32), labels
 
-    return _together(path, scratch, image_and_label, list(WRITTEN))
+    return _together(source, image_and_label, list(WRITTEN))
 
 
-def read_leaf_shakespeare(
-    spec: LeafShakespeare, path: Path, scratch: Path, _progress: Progress
-) -> Content:
+def read_leaf_shakespeare(spec: LeafShakespeare, source: Source) -> Content:
     """Character ids [n, length], and that of the next character (:func:`letters`).
 
     Raises:
@@ -107,26 +102,23 @@ def read_leaf_shakespeare(
         before = letters("".join(x)).reshape(-1, spec.length)
         return before, letters("".join(y))
 
-    content = _together(path, scratch, before_and_next, list(ALPHABET))
+    content = _together(source, before_and_next, list(ALPHABET))
     # Bytes would be treated as images.
     return content.mapped(lambda samples: replace(samples, x=samples.x.astype(np.int32)))
 
 
 def _together(
-    path: Path,
-    scratch: Path,
-    convert: Callable[[Any, Any], tuple[Array, Array]],
-    class_names: list[str],
+    source: Source, convert: Callable[[Any, Any], tuple[Array, Array]], class_names: list[str]
 ) -> Content:
     """All samples of both parts, ordered by user name, with test samples marked."""
     samples = [
         (user, part == "test", *arrays)
-        for part, users in parts(path, scratch, convert).items()
+        for part, users in parts(source, convert).items()
         for user, arrays in users
         if len(arrays[1])
     ]
     if not samples:
-        raise refusal(path, "no samples")
+        raise refusal(source.path, "no samples")
     samples.sort(key=lambda each: each[:2])
     names = sorted({user for user, *_ in samples})
     sizes = [len(y) for *_, y in samples]
@@ -148,7 +140,7 @@ MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
 UNKNOWN = MARKS.index("<UNK>")
 
 
-def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Progress) -> Content:
+def read_leaf_reddit(spec: LeafReddit, source: Source) -> Content:
     """Pieces of comments and, for each of their words, the next one.
 
     `held_out` marks samples of the users' test files; those for validation are not used. Ids follow
@@ -160,10 +152,10 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
     """
     pieces = {
         part: [(user, x, y) for user, own in users for x, y in own]
-        for part, users in parts(path, scratch, _pieces).items()
+        for part, users in parts(source, _pieces).items()
     }
     if not pieces["train"]:
-        raise refusal(path, "train: no samples", "train")
+        raise refusal(source.path, "train: no samples", "train")
     counts = Counter(word for _, x, _ in pieces["train"] for word in x if word not in MARKS)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))[: spec.words - len(MARKS)]
     vocabulary = {word: number for number, word in enumerate((*MARKS, *ranked))}
@@ -175,7 +167,7 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
         if user in users
     ]
     if len({len(words) for _, x, y, _ in known for words in (x, y)}) != 1:
-        raise refusal(path, "expected pieces of one length", code="damaged")
+        raise refusal(source.path, "expected pieces of one length", code="damaged")
 
     def numbers(words: list[str]) -> list[int]:
         return [vocabulary.get(word, UNKNOWN) for word in words]
@@ -260,7 +252,7 @@ def speeches(play: str) -> dict[str, list[str]]:
     return spoken
 
 
-def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) -> Content:
+def read_plays(spec: Plays, source: Source) -> Content:
     """Character ids [n, length], and that of the next character (:func:`letters`).
 
     As in LEAF, all lines of a role, joined by spaces, are one text, over which a window slides by
@@ -269,9 +261,9 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
     Raises:
         UserError: if the archive contains no plays, or a play can't be read.
     """
-    archive = folder / spec.archive.name
+    archive = source.path / spec.archive.name
     spoken = []
-    for path in sorted((opened(archive, scratch) / spec.folder).rglob("*.md")):
+    for path in sorted((opened(archive, source.scratch) / spec.folder).rglob("*.md")):
         with reading(f"{archive}: {path.name}", ValueError, kind="a play"):
             for role, lines in speeches(read_text(path)).items():
                 x, y = windows(" ".join(lines), spec.length, spec.most)

@@ -4,7 +4,6 @@ Exports of `fedrepro synth export` are such archives, too.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedrepro.data.readers.arrays import (
     targets_of,
     unlike,
 )
-from fedrepro.data.readers.content import FIRST, Content, Progress, Split, held_out, split_by
+from fedrepro.data.readers.content import FIRST, Content, Source, Split, held_out, split_by
 from fedrepro.data.readers.packing import packed
 from fedrepro.data.readers.parquet import PARQUET, parquet_arrays
 from fedrepro.data.readers.tables import classes_of, refuse_alike
@@ -34,14 +33,15 @@ IMAGES, DATASHEET = "images.npz", "datasheet.json"  # of an export of synthetic 
 MOST_CLASSES = 1_000_000
 
 
-def read_own_arrays(spec: Arrays, path: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_own_arrays(spec: Arrays, source: Source) -> Content:
     """The arrays of a file.
 
     Raises:
         UserError: if it can't be read, holds other arrays, or one is not what it should be.
     """
-    arrays = parquet_arrays(path) if path.suffix.lower() in PARQUET else npz_arrays(path)
-    return content_of(arrays, spec.task, spec.test_fraction, path)
+    read = parquet_arrays if source.path.suffix.lower() in PARQUET else npz_arrays
+    arrays = read(source.path)
+    return content_of(arrays, spec.task, spec.test_fraction, source.path)
 
 
 def content_of(
@@ -164,19 +164,19 @@ def _rows(arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_export(spec: Synthetic, source: Source) -> Content:
     """Images and labels, split by class into training and test samples.
 
     Raises:
         UserError: if a file is missing or damaged, or not an export.
     """
-    x, y = npz_arrays(path / IMAGES, ("x", "y")).values()
+    file, sheet = source.path / IMAGES, source.path / DATASHEET
+    x, y = npz_arrays(file, ("x", "y")).values()
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[1] not in (1, 3):
-        raise unlike(path / IMAGES, "x", x, "uint8 (samples, 1 or 3, height, width)")
+        raise unlike(file, "x", x, "uint8 (samples, 1 or 3, height, width)")
     if y.shape != (len(x),) or not np.issubdtype(y.dtype, np.integer):
-        raise unlike(path / IMAGES, "y", y, f"whole numbers {(len(x),)}")
-    with reading(path / DATASHEET, OSError, ValueError, KeyError, TypeError, kind="a datasheet"):
-        about = read_json(path / DATASHEET)
-        names = [str(name) for name in about["class_names"]]
-    train, test = held_out(Split(x, y), spec.test_fraction, path)
+        raise unlike(file, "y", y, f"whole numbers {(len(x),)}")
+    with reading(sheet, OSError, ValueError, KeyError, TypeError, kind="a datasheet"):
+        names = [str(name) for name in read_json(sheet)["class_names"]]
+    train, test = held_out(Split(x, y), spec.test_fraction, source.path)
     return Content(train, names, test, {"test_fraction": spec.test_fraction})

@@ -1,18 +1,17 @@
 """Arrays that a function of the user's own returns."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Plugin
-from fedrepro.data.readers.content import Content, Progress
+from fedrepro.data.readers.content import Content, Source
 from fedrepro.data.readers.own_arrays import SEVERAL, content_of
 from fedrepro.support import plugins, rng
 from fedrepro.support.errors import refusal
 
 
-def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_plugin(spec: Plugin, source: Source) -> Content:
     """The arrays that a function of the user's own returns.
 
     Raises:
@@ -24,7 +23,7 @@ def read_plugin(spec: Plugin, path: Path, _scratch: Path, _progress: Progress) -
     if not callable(function):
         why = f"expected a function {spec.function}"
         raise refusal(file, why, spec.function, code="missing")
-    given = {} if path.absolute() == file.absolute() else {"path": path}
+    given = {} if source.path.absolute() == file.absolute() else {"path": source.path}
     with plugins.blamed(), rng.seeded(0):
         made = function(**given, **spec.arguments)
     if not isinstance(made, Mapping):

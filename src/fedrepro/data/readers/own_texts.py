@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
 from fedrepro.data.readers.columns import of_classes
-from fedrepro.data.readers.content import FIRST, Content, Progress, Split
+from fedrepro.data.readers.content import FIRST, Content, Source, Split
 from fedrepro.data.readers.leaf import MARKS, UNKNOWN
 from fedrepro.data.readers.own_arrays import content_of
 from fedrepro.data.readers.parquet import PARQUET, parquet_arrays
@@ -30,7 +30,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 Strings = NDArray[np.object_]
 
 
-def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_own_texts(spec: Text, source: Source) -> Content:
     """Texts as int32 [n, length], or [n, 2, length] with a tokenizer of transformers.
 
     For the task ``next_word``, texts with a mark at both ends are cut into pieces.
@@ -38,6 +38,7 @@ def read_own_texts(spec: Text, path: Path, _scratch: Path, _progress: Progress) 
     Raises:
         UserError: if the file, a column or the tokenizer can't be read, or a text is empty.
     """
+    path = source.path
     columns = _columns(spec, path)
     texts, generates = columns[spec.text], spec.task == "next_word"
     keys = {"client": spec.group, "split": spec.split}

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import Berka, HeartDisease, Isic, QuestionPairs
 from fedrepro.data.fetching.archives import lacking, opened
-from fedrepro.data.readers.content import Content, Progress, Split
+from fedrepro.data.readers.content import Content, Source, Split
 from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
@@ -32,15 +32,13 @@ COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalch", "
 BOOLEANS = {"TRUE": True, "FALSE": False, "True": True, "False": False}
 
 
-def read_heart_disease(
-    spec: HeartDisease, folder: Path, _scratch: Path, _progress: Progress
-) -> Content:
+def read_heart_disease(spec: HeartDisease, source: Source) -> Content:
     """The four hospitals' patients: 15 features; the label is 1 for any heart disease.
 
     Raises:
         UserError: if a column is missing or invalid, or the number of rows is wrong.
     """
-    path = folder / spec.file.name
+    path = source.path / spec.file.name
     table = read_table(path, (*COLUMNS, "num"), dtype=str)
     sizes = list(spec.hospitals.values())
     if len(table) != sum(sizes):
@@ -82,7 +80,7 @@ def read_heart_disease(
     )
 
 
-def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Content:
+def read_isic(spec: Isic, source: Source) -> Content:
     """ISIC 2019's lesions with complete metadata, resized and cropped to a square.
 
     As in FLamby, a lesion's centre is the first four letters of its id, extended for HAM10000's
@@ -94,12 +92,12 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
         UserError: if a table or an image is missing or damaged.
     """
     files = spec.files
-    labels = read_table(folder / files.labels.name, ("image", *spec.class_names))
+    labels = read_table(source.path / files.labels.name, ("image", *spec.class_names))
     lesions = read_table(
-        folder / files.metadata.name,
+        source.path / files.metadata.name,
         ("image", "age_approx", "anatom_site_general", "lesion_id", "sex"),
     )
-    ham = read_table(folder / files.ham.name, ("image_id", "dataset"))
+    ham = read_table(source.path / files.ham.name, ("image_id", "dataset"))
     known = lesions.dropna().merge(
         ham[["image_id", "dataset"]], left_on="image", right_on="image_id", how="left"
     )
@@ -107,13 +105,14 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
     known["centre"] = prefix + known["dataset"].fillna("")
     table = labels.merge(known[["image", "centre"]], on="image")
     table = table[~table["image"].isin(spec.leave_out)].reset_index(drop=True)
-    refuse_unknown(folder, "centre", sorted(set(table["centre"])), spec.centres, "one of `centres`")
-    archive = folder / files.images.name
-    images = {path.stem: path for path in sorted(opened(archive, scratch).rglob("*.jpg"))}
-    paths = [images.get(name, scratch / f"{name}.jpg") for name in table["image"]]
+    found = sorted(set(table["centre"]))
+    refuse_unknown(source.path, "centre", found, spec.centres, "one of `centres`")
+    archive = source.path / files.images.name
+    images = {path.stem: path for path in sorted(opened(archive, source.scratch).rglob("*.jpg"))}
+    paths = [images.get(name, source.scratch / f"{name}.jpg") for name in table["image"]]
     return Content(
         train=Split(
-            read_images(paths, archive, spec.side, progress, spec.shorter),
+            read_images(source, paths, archive, spec.side, spec.shorter),
             table[list(spec.class_names)].to_numpy().argmax(axis=1),
             table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),
         ),
@@ -130,15 +129,13 @@ def _numbers(column: "pd.Series[Any]", path: Path) -> "pd.Series[float]":
     return numbers
 
 
-def read_question_pairs(
-    spec: QuestionPairs, folder: Path, _scratch: Path, _progress: Progress
-) -> Content:
+def read_question_pairs(spec: QuestionPairs, source: Source) -> Content:
     """Pairs as int32 [n, 2, length]: ids of word pieces, and the attention mask.
 
     Raises:
         UserError: if the file is damaged, or the tokenizer's vocabulary or library is missing.
     """
-    path = folder / spec.file.name
+    path = source.path / spec.file.name
     columns = ["doctor", "first", "second", "label"]
     table = read_table(path, header=None, names=columns, index_col=False)
     if table.empty or table.isna().any(axis=None) or not table["label"].isin([0, 1]).all():
@@ -188,7 +185,7 @@ FEATURES = (
 )  # fmt: skip
 
 
-def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) -> Content:
+def read_berka(spec: Berka, source: Source) -> Content:
     """The 682 loans, without those of excluded regions: 13 numeric and 2 binary features.
 
     Each client standardises the numeric features; the binary ones (how often a statement is sent)
@@ -197,8 +194,8 @@ def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) ->
     Raises:
         UserError: if a table or a column is missing, or a value is invalid.
     """
-    archive = folder / spec.archive.name
-    root = opened(archive, scratch)
+    archive = source.path / spec.archive.name
+    root = opened(archive, source.scratch)
     tables = {name: _table(archive, root, name) for name in TABLES}
     for column in ("A12", "A15"):  # two districts have no numbers of 1995: "?"
         tables["district"][column] = pd.to_numeric(tables["district"][column], errors="coerce")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import opened_around
-from fedrepro.data.readers.content import Content, Progress, Split
+from fedrepro.data.readers.content import Content, Source, Split
 from fedrepro.support.errors import reading, refusal, refuse_unknown
 from fedrepro.support.files import plain, read_text
 
@@ -16,16 +16,14 @@ LISTS = ("validation_list.txt", "testing_list.txt")
 RATE = 16_000  # samples per second
 
 
-def read_speech_commands(
-    spec: SpeechCommands, folder: Path, scratch: Path, progress: Progress
-) -> Content:
+def read_speech_commands(spec: SpeechCommands, source: Source) -> Content:
     """The clips of torchaudio's `training` subset, ordered by name, as int16.
 
     Raises:
         UserError: if the archive has another layout, or a clip is damaged.
     """
-    archive = folder / spec.archive.name
-    root = opened_around(archive, scratch, *LISTS)
+    archive = source.path / spec.archive.name
+    root = opened_around(archive, source.scratch, *LISTS)
     aside = {line.strip() for name in LISTS for line in read_text(root / name).splitlines()}
     clips = [
         path
@@ -38,10 +36,9 @@ def read_speech_commands(
     words = sorted({path.parent.name for path in clips})
     refuse_unknown(archive, "word", words, spec.class_names, "one of `class_names`")
     x = np.zeros((len(clips), 1, spec.samples), np.int16)
-    for row, path in enumerate(clips):
+    for row, path in source.counted(clips):
         sound = _read(path, f"{archive}: {path.relative_to(root)}")[: spec.samples]
         x[row, 0, : len(sound)] = sound
-        progress((row + 1) / len(clips))
     speakers = np.array([path.name.partition("_nohash_")[0] for path in clips])
     names, group = np.unique(speakers, return_inverse=True)
     return Content(

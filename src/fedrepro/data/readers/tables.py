@@ -20,7 +20,7 @@ from fedrepro.data.readers import columns
 from fedrepro.data.readers.content import (
     LARGEST,
     Content,
-    Progress,
+    Source,
     Split,
     fitted,
     held_out,
@@ -41,12 +41,13 @@ MOST_VALUES = 1000  # distinct values of a text column
 OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
 
 
-def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Progress) -> Content:
+def read_tabular_csv(spec: TabularCsv, source: Source) -> Content:
     """Read the table at `path`; means and standard deviations are those of the training rows.
 
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
+    path = source.path
     words = [*(() if spec.task in NUMBERS else spec.labels), spec.group, spec.split]
     named = [column for column in words if column is not None]
     table = table_of(path, named, [form for word in spec.missing for form in (word, f" {word}")])
