@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedrepro.support.errors import bad_value, refusal
 
 Indices = NDArray[np.int64]
+Labels = NDArray[Any]  # whole numbers [n]
 
 DIRICHLET_TRIES = 2_000
 # After so many draws, each of which left so many clients too small, there is no hope: nearly
@@ -24,19 +25,19 @@ HOPELESS_DRAWS, HOPELESS_CLIENTS = 100, 50
 GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
-def _by_class(labels: NDArray[Any]) -> list[Indices]:
+def _by_class(labels: Labels) -> list[Indices]:
     """The samples of each class, from 0 to the largest."""
     return [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
 
 
-def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices]:
+def iid(labels: Labels, clients: int, random: RandomState) -> list[Indices]:
     """Split a random permutation into parts whose sizes differ by at most one."""
     order = random.permutation(len(labels))
     return [part.astype(np.int64) for part in np.array_split(order, clients)]
 
 
 def shards(
-    labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
+    labels: Labels, clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """FedLab's shards: samples sorted by class, in equal shards; left-over samples are not used.
 
@@ -52,7 +53,7 @@ def shards(
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in assigned]
 
 
-def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
+def paired_shards(labels: Labels, clients: int) -> list[Indices]:
     """SuPerFed's pathological split: of 2K shards sorted by class client i holds i and i + K."""
     order = np.argsort(labels, kind="stable").astype(np.int64)
     cut = np.array_split(order, 2 * clients)
@@ -60,7 +61,7 @@ def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
 
 
 def dirichlet(
-    labels: NDArray[Any], clients: int, alpha: float, minimum: int, random: RandomState
+    labels: Labels, clients: int, alpha: float, minimum: int, random: RandomState
 ) -> list[Indices]:
     """FedLab's `hetero_dir_partition`: Dirichlet shares with a cap of N/K and a smallest client.
 
@@ -71,7 +72,7 @@ def dirichlet(
     members = _by_class(labels)
     drawn, close = 0, False
     for tried in range(1, DIRICHLET_TRIES + 1):  # noqa: B007 - told below
-        cut, sizes = _dirichlet_draw(members, clients, alpha, len(labels), random, shuffle=True)
+        cut, sizes = _dirichlet_draw(members, clients, alpha, random, shuffle=True)
         if sizes.min() >= minimum:
             joined = _pieces_of(cut, clients)
             for indices in joined:
@@ -90,13 +91,7 @@ def dirichlet(
 
 
 def _dirichlet_draw(
-    members: list[Indices],
-    clients: int,
-    alpha: float,
-    samples: int,
-    random: RandomState,
-    *,
-    shuffle: bool,
+    members: list[Indices], clients: int, alpha: float, random: RandomState, *, shuffle: bool
 ) -> tuple[list[tuple[Indices, Indices]], Indices]:
     """One draw: each class's samples and where they are cut, and the clients' sizes.
 
@@ -104,11 +99,12 @@ def _dirichlet_draw(
     """
     cut: list[tuple[Indices, Indices]] = []
     sizes = np.zeros(clients, dtype=np.int64)
+    most = sum(map(len, members)) / clients
     for member in members:
         if shuffle:
             member = member.copy()
             random.shuffle(member)
-        shares = random.dirichlet(np.full(clients, alpha)) * (sizes < samples / clients)
+        shares = random.dirichlet(np.full(clients, alpha)) * (sizes < most)
         total = shares.sum()
         if not total > 0:  # all clients with a share are full, or alpha is so small that 0/0
             return cut, np.zeros(clients, dtype=np.int64)
@@ -128,7 +124,7 @@ def _pieces_of(cut: list[tuple[Indices, Indices]], clients: int) -> list[Indices
 
 
 def grouped_dirichlet(
-    labels: NDArray[Any], clients: int, alpha: float, random: RandomState
+    labels: Labels, clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
     """FedDF's partitioner: shuffled data in consecutive parts, one for each group of ten clients.
 
@@ -145,23 +141,18 @@ def grouped_dirichlet(
     for group in range(groups):
         last = group == groups - 1
         indices = order[group * part : None if last else (group + 1) * part]
-        members = clients - group * GROUP_SIZE if last else GROUP_SIZE
-        result += _one_group(indices, labels[indices], classes, members, alpha, random)
+        members = [indices[labels[indices] == label] for label in range(classes)]
+        size = clients - group * GROUP_SIZE if last else GROUP_SIZE
+        result += _one_group(members, size, alpha, random)
     return result
 
 
 def _one_group(
-    indices: Indices,
-    labels: NDArray[Any],
-    classes: int,
-    clients: int,
-    alpha: float,
-    random: RandomState,
+    members: list[Indices], clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
-    members = [indices[labels == label] for label in range(classes)]
-    least = int(0.5 * len(indices) / clients)
+    least = int(0.5 * sum(map(len, members)) / clients)
     for _ in range(DIRICHLET_TRIES):
-        cut, sizes = _dirichlet_draw(members, clients, alpha, len(indices), random, shuffle=False)
+        cut, sizes = _dirichlet_draw(members, clients, alpha, random, shuffle=False)
         if sizes.sum() and sizes.min() >= least:
             return _pieces_of(cut, clients)
     why = (
@@ -172,7 +163,7 @@ def _one_group(
 
 
 def labels(
-    labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
+    labels: Labels, clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 random ones.
 
@@ -211,7 +202,7 @@ def labels(
 
 
 def client_dirichlet(
-    labels: NDArray[Any], clients: int, alpha: float, random: RandomState
+    labels: Labels, clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
     """N/K samples per client, with class proportions from Dirichlet(alpha * class frequencies)."""
     order = list(map(random.permutation, _by_class(labels)))
@@ -237,7 +228,7 @@ def client_dirichlet(
 
 
 def reusing_dirichlet(
-    labels: NDArray[Any], clients: int, alpha: float, least: int, random: RandomState
+    labels: Labels, clients: int, alpha: float, least: int, random: RandomState
 ) -> list[Indices]:
     """AAggFF's and FedEvg's released partitioner, which assigns the same samples again (item 42).
 
@@ -288,12 +279,7 @@ def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDAr
 
 
 def pachinko(
-    labels: NDArray[Any],
-    groups: NDArray[Any],
-    clients: int,
-    coarse: float,
-    fine: float,
-    random: RandomState,
+    labels: Labels, groups: Labels, clients: int, coarse: float, fine: float, random: RandomState
 ) -> list[Indices]:
     """Pachinko allocation (Reddi et al., ICLR 2021, appendix F.1): N/K samples for each client.
 
@@ -335,9 +321,7 @@ def _drawn(proportions: NDArray[np.float64], there: NDArray[np.bool_], random: R
 
 
 def domains(
-    labels: NDArray[Any],
-    groups: NDArray[Any],
-    assign: Callable[[NDArray[Any]], list[Indices]],
+    labels: Labels, groups: Labels, assign: Callable[[Labels], list[Indices]]
 ) -> list[Indices]:
     """Apply `assign` to each group's samples, so that each client's samples are of one group."""
     assigned = []
@@ -348,7 +332,7 @@ def domains(
 
 
 def natural(
-    groups: NDArray[Any], clients: int | None, random: RandomState, minimum: int = 1
+    groups: Labels, clients: int | None, random: RandomState, minimum: int = 1
 ) -> list[Indices]:
     """One client for each group, in the groups' order, or for `clients` random groups.
 
@@ -370,18 +354,18 @@ def natural(
     return [order[first:last] for first, last in zip(starts, ends, strict=True)]
 
 
-def at_server(labels: NDArray[Any], share: float) -> list[Indices]:
+def at_server(labels: Labels, share: float) -> list[Indices]:
     """One client with the server's samples."""
     return [of_server(labels, share)]
 
 
-def of_server(labels: NDArray[Any], share: float) -> Indices:
+def of_server(labels: Labels, share: float) -> Indices:
     """The server's samples: a ``share`` of each class, the same for every seed."""
     wanted = round(share * len(labels))
     return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
 
 
-def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
+def stratified_choice(labels: Labels, wanted: int, random: RandomState) -> NDArray[np.bool_]:
     """A bool mask [n] of `wanted` samples, proportional to the classes (largest remainders)."""
     values, counts = np.unique(labels, return_counts=True)
     exact = counts * wanted / len(labels)

@@ -1,69 +1,118 @@
-"""Choose the samples that a client holds out for testing or validation."""
+"""Choose the samples that clients hold out for testing or validation."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.assigning import Indices, stratified_choice
+from fedrepro.data.partition.assigning import Indices, Labels, stratified_choice
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
-from fedrepro.support.errors import UserError, refusal
+from fedrepro.support.errors import UserError, bad_value, refusal
+
+Mask = NDArray[np.bool_]
+Halves = tuple[list[Indices], list[Indices]]  # what each client keeps, and what it holds out
 
 
-def hold_out(
-    client: str,
-    indices: Indices,
-    labels: NDArray[Any],
-    spec: PartitionSpec,
-    share: float,
-    random: RandomState,
-) -> tuple[Indices, Indices]:
-    """The samples that a client keeps, and the `share` it holds out, in the order of `indices`.
+@dataclass(frozen=True)
+class HoldingOut:
+    """Divides each client's samples, in their order, into those that it keeps and the others.
 
-    Raises:
-        UserError: if it has a single sample.
+    Attributes:
+        labels: of all samples [n].
+        names: of the clients, in errors.
     """
-    if len(indices) < 2:
-        repair = "lower `clients`"
-        if isinstance(spec, Natural):  # as many as the data name, whatever their size
-            repair = f"raise `minimum` ({spec.minimum}), which leaves smaller ones out"
-        elif hasattr(spec, "minimum"):
-            repair += " or raise `minimum`"
-        why = f"has {len(indices)} sample: expected at least 2, to hold one out: {repair}"
-        raise client_refused(spec, client, why)
-    wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
-    own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
-    chosen = stratified_choice(own, wanted, random)
-    return indices[~chosen], indices[chosen]
+
+    spec: PartitionSpec
+    labels: Labels
+    names: Sequence[str]
+
+    def a_share(self, clients: list[Indices], share: float, stream: Sequence[int]) -> Halves:
+        """Hold out a share of each client's samples.
+
+        Args:
+            stream: the seed of a stream of its own, so that holding out changes neither which
+                samples a client has nor what it holds out for another purpose.
+
+        Raises:
+            UserError: if a client has a single sample.
+        """
+        random = RandomState(stream)
+        return self._divided(clients, partial(self._share_of, share=share, random=random))
+
+    def of_groups(self, clients: list[Indices], share: float, seed: int) -> Halves:
+        """Hold out of groups as scikit-learn's `train_test_split` does with `seed`.
+
+        AAggFF's released code does this, with the same seed for each client. With a handful of
+        small clients, results depend more on this split than on the method.
+
+        Raises:
+            UserError: if a class of a client has a single sample.
+        """
+        return self._divided(clients, partial(self._of_group, share=share, seed=seed))
+
+    def marked(self, clients: list[Indices], marks: Mask) -> Halves:
+        """Hold out the samples that the data set marks for testing.
+
+        Raises:
+            UserError: if it marks none of these clients, or all of one.
+        """
+        kept, test = self._divided(clients, lambda _, rows: marks[rows])
+        if not sum(map(len, test)):
+            raise without_test(self.spec, "of these clients, the data set")
+        for name, rows in zip(self.names, kept, strict=True):
+            if not len(rows):
+                why = (
+                    f"given_test: True: client {name} has test samples only: expected some of each "
+                    "client for training, as LEAF splits them with `-t sample`: or set "
+                    "`test_fraction` instead"
+                )
+                raise refusal(f"partition {self.spec.name}", why, "given_test", True)
+        return kept, test
+
+    def _divided(self, clients: list[Indices], choose: Callable[[str, Indices], Mask]) -> Halves:
+        """What ``choose`` chooses of a client, by its name and its samples, is held out."""
+        masks = [choose(name, rows) for name, rows in zip(self.names, clients, strict=True)]
+        pairs = [*zip(clients, masks, strict=True)]
+        return [rows[~mask] for rows, mask in pairs], [rows[mask] for rows, mask in pairs]
+
+    def _share_of(self, client: str, indices: Indices, share: float, random: RandomState) -> Mask:
+        spec = self.spec
+        if len(indices) < 2:
+            repair = "lower `clients`"
+            if isinstance(spec, Natural):  # as many as the data name, whatever their size
+                repair = f"raise `minimum` ({spec.minimum}), which leaves smaller ones out"
+            elif hasattr(spec, "minimum"):
+                repair += " or raise `minimum`"
+            why = f"has {len(indices)} sample: expected at least 2, to hold one out: {repair}"
+            raise client_refused(spec, client, why)
+        wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
+        own = self.labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
+        return stratified_choice(own, wanted, random)
+
+    def _of_group(self, client: str, indices: Indices, share: float, seed: int) -> Mask:
+        own, random = self.labels[indices], RandomState(seed)
+        values, counts = np.unique(own, return_counts=True)
+        if counts.min() == 1:
+            why = f"has a single sample of class {values[counts.argmin()]}"
+            both = "which cannot be used for both training and testing"
+            repair = "set `stratified: false`, or use other data"
+            raise client_refused(self.spec, client, f"{why}, {both}: {repair}")
+        wanted = int(np.ceil(share * len(own)))
+        kept = _drawn_mode(counts, len(own) - wanted, random)
+        _drawn_mode(counts - kept, wanted, random)  # its result is known, but it advances `random`
+        chosen = np.ones(len(own), dtype=np.bool_)
+        for value, count in zip(values, kept, strict=True):
+            chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
+        return chosen
 
 
-def hold_out_of_group(
-    client: str, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
-) -> tuple[Indices, Indices]:
-    """A group's training and test samples, as by scikit-learn's `train_test_split` with `seed`.
-
-    AAggFF's released code does this, with the same seed for each client. With a handful of small
-    clients, results depend more on this split than on the method.
-
-    Raises:
-        UserError: if a class has a single sample.
-    """
-    own = labels[indices]
-    values, counts = np.unique(own, return_counts=True)
-    if counts.min() == 1:
-        why = f"has a single sample of class {values[counts.argmin()]}"
-        both = "which cannot be used for both training and testing"
-        repair = "set `stratified: false`, or use other data"
-        raise client_refused(spec, client, f"{why}, {both}: {repair}")
-    random = RandomState(seed)
-    wanted = int(np.ceil(spec.test_fraction * len(own)))
-    kept = _drawn_mode(counts, len(own) - wanted, random)
-    _drawn_mode(counts - kept, wanted, random)  # its result is known, but it advances `random`
-    chosen = np.ones(len(own), dtype=np.bool_)
-    for value, count in zip(values, kept, strict=True):
-        chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
-    return indices[~chosen], indices[chosen]
+def without_test(spec: PartitionSpec, where: str) -> UserError:
+    """The error for data that mark no samples for testing."""
+    wanted = f"False, with a `test_fraction`, as {where} marks no test samples"
+    return bad_value(f"partition {spec.name}", "given_test", True, wanted)
 
 
 def client_refused(spec: PartitionSpec, client: str, why: str) -> UserError:

@@ -1,7 +1,7 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +13,10 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import Indices, of_server
-from fedrepro.data.partition.holding_out import client_refused, hold_out, hold_out_of_group
+from fedrepro.data.partition.holding_out import HoldingOut, client_refused, without_test
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, bad_value, brief, damaged, listed, refusal
+from fedrepro.support.errors import bad_value, brief, damaged, listed, refusal
 from fedrepro.support.files import plain, sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -232,23 +232,21 @@ def make_partition(
         raise refusal(f"partition {spec.name}", "there are no samples to partition")
     given_test = isinstance(spec, Natural) and spec.given_test
     if given_test and held_out is None:
-        raise _without_test(spec, "the data set")
+        raise without_test(spec, "the data set")
     server, clients = _assigned(labels, groups, spec, seed)
     names = [str(number) for number in range(len(clients))]
     if isinstance(spec, Natural) and groups is not None and len(group_names):
         names = [f"{number} ({group_names[groups[own[0]]]})" for number, own in enumerate(clients)]
     test = validation = None
+    holding_out = HoldingOut(spec, labels, names)
     if isinstance(spec, Natural) and spec.test_fraction and spec.stratified:
-        clients, test = _unzipped(
-            hold_out_of_group(name, rows, labels, spec, seed)
-            for name, rows in zip(names, clients, strict=True)
-        )
+        clients, test = holding_out.of_groups(clients, spec.test_fraction, seed)
     elif spec.test_fraction:
-        clients, test = _held_out(names, clients, labels, spec, spec.test_fraction, [seed, 1])
+        clients, test = holding_out.a_share(clients, spec.test_fraction, [seed, 1])
     if given_test:
-        clients, test = _marked(names, clients, np.asarray(held_out, dtype=np.bool_), spec)
+        clients, test = holding_out.marked(clients, np.asarray(held_out, dtype=np.bool_))
     if spec.validation:
-        clients, validation = _held_out(names, clients, labels, spec, spec.validation, [seed, 3])
+        clients, validation = holding_out.a_share(clients, spec.validation, [seed, 3])
     classes = int(labels.max()) + 1
     return Partition(
         train=clients,
@@ -293,55 +291,6 @@ def _seeded(spec: PartitionSpec, seed: int) -> Iterator[None]:
 
     with rng.seeded(seed):
         yield
-
-
-def _held_out(
-    names: Sequence[str],
-    clients: Sequence[Indices],
-    labels: NDArray[Any],
-    spec: PartitionSpec,
-    share: float,
-    stream: Sequence[int],
-) -> tuple[list[Indices], list[Indices]]:
-    """The samples that clients keep, and the share that each holds out.
-
-    Args:
-        stream: the seed of a stream of its own, so that holding out changes neither which samples
-            a client has nor what it holds out for another purpose.
-    """
-    random = RandomState(stream)
-    return _unzipped(
-        hold_out(name, rows, labels, spec, share, random)
-        for name, rows in zip(names, clients, strict=True)
-    )
-
-
-def _marked(
-    names: Sequence[str], clients: Sequence[Indices], marked: NDArray[np.bool_], spec: PartitionSpec
-) -> tuple[list[Indices], list[Indices]]:
-    """The samples that clients keep, and those that the data set marks for testing."""
-    kept, test = _unzipped((rows[~marked[rows]], rows[marked[rows]]) for rows in clients)
-    if not sum(map(len, test)):
-        raise _without_test(spec, "of these clients, the data set")
-    for name, rows in zip(names, kept, strict=True):
-        if not len(rows):
-            why = (
-                f"given_test: True: client {name} has test samples only: expected some of each "
-                "client for training, as LEAF splits them with `-t sample`: or set "
-                "`test_fraction` instead"
-            )
-            raise refusal(f"partition {spec.name}", why, "given_test", True)
-    return kept, test
-
-
-def _unzipped(pairs: Iterable[tuple[Indices, Indices]]) -> tuple[list[Indices], list[Indices]]:
-    kept, held = zip(*pairs, strict=True)
-    return [*kept], [*held]
-
-
-def _without_test(spec: PartitionSpec, where: str) -> UserError:
-    wanted = f"False, with a `test_fraction`, as {where} marks no test samples"
-    return bad_value(f"partition {spec.name}", "given_test", True, wanted)
 
 
 def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
