@@ -29,6 +29,7 @@ WINDOW = 30.0  # seconds over which the speed of a connection is measured
 SLOWEST = 1000  # bytes per second in a window; a slower connection is closed
 TRIES = 3  # connections for one file; each resumes where the last one broke off
 BLOCK = 1 << 16
+Fault = Callable[[Path], str | None]  # returns what is wrong with a file, or None
 HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
 
 
@@ -87,9 +88,16 @@ OPENER = urllib.request.build_opener(_Handler)
 
 
 class Fetcher:
-    """Fetches files over HTTP, with a progress bar on terminals."""
+    """Fetches files over HTTP, with a progress bar on terminals.
+
+    Attributes:
+        fetched: the files that it has fetched.
+        reasons: why addresses have not provided a file, in words.
+    """
 
     def __init__(self, name: str) -> None:
+        self.fetched: list[Path] = []
+        self.reasons: list[str] = []
         console = Console(stderr=True)
         self._name = name
         self._watched = console.is_terminal
@@ -111,19 +119,18 @@ class Fetcher:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
+    @property
+    def why(self) -> str:
+        """Why a file could not be fetched."""
+        return "; ".join(dict.fromkeys(self.reasons)) or "no source is given"
+
     def fetch_first(
-        self,
-        urls: Iterable[str],
-        target: Path,
-        size: int | None,
-        fault: Callable[[Path], str | None],
-        reasons: list[str],
+        self, urls: Iterable[str], target: Path, size: int | None, fault: Fault
     ) -> str | None:
         """Download a file to `target` from the first address that provides it.
 
         Args:
             size, fault: as of :meth:`fetch`.
-            reasons: gets the words of those that do not.
 
         Returns:
             The address; None if there is none.
@@ -135,22 +142,21 @@ class Fetcher:
             try:
                 part = self.fetch(url, target.with_name(f"{target.name}.part"), size, fault)
             except SourceError as error:
-                reasons.append(str(error))
+                self.reasons.append(str(error))
                 continue
             part.replace(target)
+            self.fetched.append(target)
             return url
         return None
 
-    def fetch(
-        self, url: str, part: Path, size: int | None, fault: Callable[[Path], str | None]
-    ) -> Path:
+    def fetch(self, url: str, part: Path, size: int | None, fault: Fault) -> Path:
         """Download `url` to the file `part`, resuming an earlier call's download.
 
         If the complete file is wrong, it is removed, so that the next call starts over.
 
         Args:
             size: bytes; None to ask the server.
-            fault: returns what is wrong with a complete file, such as its checksum, or None.
+            fault: of a complete file, such as its checksum.
 
         Raises:
             SourceError: if the server does not answer, or the file is wrong.
@@ -185,9 +191,7 @@ class Fetcher:
             raise SourceError(f"{url}: the server does not report its size")
         return int(length)
 
-    def _insist(
-        self, url: str, part: Path, size: int, fault: Callable[[Path], str | None], task: TaskID
-    ) -> Path:
+    def _insist(self, url: str, part: Path, size: int, fault: Fault, task: TaskID) -> Path:
         """Connect up to `TRIES` times."""
         host, reason = urlsplit(url).netloc, ""
         for _ in range(TRIES):

