@@ -39,8 +39,8 @@ def read_cifar10(spec: Cifar10Binary, source: Source) -> Content:
     """
     *training, test = (file.name for _, file in spec.files)
     return Content(
-        train=_samples(source.path, source.path, training, 1, spec.side),
-        test=_samples(source.path, source.path, [test], 1, spec.side),
+        train=_samples(spec, source.path, source.path, training),
+        test=_samples(spec, source.path, source.path, [test]),
         class_names=list(spec.class_names),
     )
 
@@ -55,36 +55,32 @@ def read_cifar100(spec: Cifar100Binary, source: Source) -> Content:
     files = ("train.bin", "test.bin", "fine_label_names.txt")
     root = opened_around(archive, source.scratch, *files)
     return Content(
-        train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
-        test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
+        train=_samples(spec, archive, root, ["train.bin"]),
+        test=_samples(spec, archive, root, ["test.bin"]),
         class_names=read_text(root / files[2]).split(),
     )
 
 
 def _samples(
-    source: Path,
-    root: Path,
-    names: Sequence[str],
-    labels: int,
-    side: int | None,
-    grouped: bool = False,
+    spec: Cifar10Binary | Cifar100Binary, where: Path, root: Path, names: Sequence[str]
 ) -> Split:
-    """The images of some files; the class is the last of a record's `labels` bytes.
+    """The images of some files; the class is the last byte of a record before its image.
 
     Args:
-        source: what an error names.
-        grouped: use the first of these bytes as the group.
+        where: what an error names.
     """
+    labels = 1 if isinstance(spec, Cifar10Binary) else 2
+    grouped = isinstance(spec, Cifar100Binary) and spec.superclasses  # by the first of these bytes
     width = labels + int(np.prod(SHAPE))
     parts = []
     for name in names:
         content = np.fromfile(root / name, np.uint8)
         if content.size == 0 or content.size % width:
-            raise refusal(source, f"{name} is truncated", name, code="damaged")
+            raise refusal(where, f"{name} is truncated", name, code="damaged")
         parts.append(content.reshape(-1, width))
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)
-    images = images if side is None else resized(images, side)
+    images = images if spec.side is None else resized(images, spec.side)
     return Split(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
 
 

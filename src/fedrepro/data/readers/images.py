@@ -59,14 +59,12 @@ class Look(NamedTuple):
     transparent: bool
 
 
-def facts_of_looks(
-    looks: "Counter[Look]", channels: int, height: int, width: int, background: str
-) -> list[tuple[str, str]]:
+def facts_of_looks(looks: "Counter[Look]", spec: ImageFolder) -> list[tuple[str, str]]:
     """The sizes and colours of images, and how many become images of another size or colour."""
-    mode = "RGB" if channels == 3 else "L"
+    mode = "RGB" if spec.channels == 3 else "L"
     sizes = Counter(f"{look.size[1]}x{look.size[0]}" for look in looks.elements())
     colours = Counter(MODES.get(look.mode, look.mode) for look in looks.elements())
-    of_other_size = sum(look.size != (width, height) for look in looks.elements())
+    of_other_size = sum(look.size != (spec.width, spec.height) for look in looks.elements())
     converted = sum(look.mode != mode for look in looks.elements())
 
     def how_many(which: str, words: str) -> str:
@@ -78,10 +76,10 @@ def facts_of_looks(
         return f"{names}; {change}: {changed} of {looks.total()}" if changed else names
 
     return [
-        ("height x width", said(sizes, of_other_size, f"resized to {height}x{width}")),
+        ("height x width", said(sizes, of_other_size, f"resized to {spec.height}x{spec.width}")),
         ("colours", said(colours, converted, f"converted to {MODES.get(mode, mode)}")),
         ("orientation", how_many("turned", "turned as EXIF says")),
-        ("transparent", how_many("transparent", f"put on {background}")),
+        ("transparent", how_many("transparent", f"put on {spec.background}")),
         ("frames", how_many("several", "first of several read")),
     ]
 
@@ -252,7 +250,7 @@ def read_image_folder(spec: ImageFolder, source: Source) -> Content:
         train, test = held_out(train, spec.test_fraction, path)
         notes["test_fraction"] = spec.test_fraction
     understood = [
-        *facts_of_looks(looks, spec.channels, spec.height, spec.width, spec.background),
+        *facts_of_looks(looks, spec),
         ("not read", _left_out(root, set(images))),
         *((f"image {number}", str(name)) for number, name in enumerate(images[:FIRST], 1)),
     ]
