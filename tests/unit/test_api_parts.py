@@ -309,7 +309,7 @@ CLIENTS = [(X, Y), (X[:3], Y[:3]), (X[1:], Y[1:])]
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
     """What `fr.train` would carry out, for some arguments; nothing is trained."""
-    names = ("spec", "dataset", "run", "warns", "replaces", "report")
+    names = ("said", "spec", "dataset", "run", "report")
     told: list[SimpleNamespace] = []
 
     def carry_out(*arguments: Any) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def test_clients_hold_out_what_is_asked_for_or_a_fifth_without_a_test_set(
 
 def test_each_argument_has_its_own_place_in_a_run(asked: Any, tmp_path: Path) -> None:
     usual = asked(test=(X, Y))
-    assert (usual.warns, usual.replaces, usual.spec.seed) == (False, "none", 1)
+    assert (usual.said.folder, usual.said.overwrite, usual.spec.seed) == (None, False, 1)
     said = {
         "participation": 0.7, "epochs": 3, "batch_size": 2, "lr_decay": 0.5, "lr": 0.3,
         "weight_decay": 0.25, "evaluate_every": 2, "attack": {"kind": "sign_flip", "share": 0.4},
@@ -354,7 +354,7 @@ def test_each_argument_has_its_own_place_in_a_run(asked: Any, tmp_path: Path) ->
     }  # fmt: skip
     one = asked(test=(X, Y), momentum=0.75, seed=7, overwrite=True, folder=tmp_path / "run", **said)
     setting, optimizer = one.spec.setting, one.spec.setting.optimizer
-    assert (one.warns, one.replaces, one.run.folder) == (True, "others", tmp_path / "run")
+    assert (one.said.overwrite, one.run.folder) == (True, tmp_path / "run")
     assert (one.spec.seed, setting.rounds, setting.evaluate.every) == (7, 4, 2)
     kept = ("participation", "epochs", "batch_size", "lr_decay")
     assert [getattr(setting, key) for key in kept] == [said[key] for key in kept]

@@ -42,7 +42,6 @@ from fedrepro.models.registry import made
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run import runner
-from fedrepro.run.replacement import Replaces
 from fedrepro.run.runner import Report
 from fedrepro.run.tracking import PROGRAMS
 from fedrepro.support import rng
@@ -54,6 +53,7 @@ from fedrepro.support.typed_yaml import Seed, Typed, validate
 
 WHERE = "fedrepro.train"
 Task = Literal["classification", "binary", "regression", "multi_label"]
+Weights = Literal["keep", "draw"]
 
 
 # Keys of a setting, too.
@@ -73,7 +73,7 @@ class _Outside(Typed):
     task: Task
     test_fraction: float | None
     validation: float
-    weights: Literal["keep", "draw"] | None
+    weights: Weights | None
     overwrite: bool
 
 
@@ -225,12 +225,13 @@ def _trained(said: SimpleNamespace) -> Run:
     callbacks = Several(said.callbacks)
     method, classes = given.composition_of(said.method)
     _refuse_requirements(method, Folders(objects=classes))
-    chosen = validate(_Outside, given.as_in_files(_only(_Outside.model_fields, said)), WHERE)
-    dataset = dataset_of(said.clients, said.test, chosen.task)
-    share, validation = chosen.test_fraction or 0.0, chosen.validation
-    share = 0.2 if chosen.test_fraction is None and said.test is None else share
+    outside = validate(_Outside, given.as_in_files(_only(_Outside.model_fields, said)), WHERE)
+    vars(said).update(dict(outside))  # as files would have them
+    dataset = dataset_of(said.clients, said.test, said.task)
+    share, validation = said.test_fraction or 0.0, said.validation
+    share = 0.2 if said.test_fraction is None and said.test is None else share
     _refuse_single(dataset, share, validation)
-    architecture = _architecture_of(said, chosen)
+    architecture = _architecture_of(said)
     objects = given.objects_of(said.loss, said.measures)
     given.refuse_unscored(objects, share)
     content = {
@@ -250,8 +251,7 @@ def _trained(said: SimpleNamespace) -> Run:
         "stop": given.stop_of(said.stop, said.callbacks),
     }
     plugins = Folders(objects=(*objects, *classes))
-    hyperparameters, count = said.hyperparameters, len(said.clients)
-    spec = _spec_of(method, chosen, content, hyperparameters, dataset, count, plugins)
+    spec = _spec_of(said, method, content, dataset, plugins)
     if not share and (line := given.unscored(spec)):
         _warn(line)
     if share and dataset.test and (line := given.stopped_by_shared(spec)):
@@ -264,25 +264,23 @@ def _trained(said: SimpleNamespace) -> Run:
     if dataset.test and dataset.test.drawn:
         _warn("test: its samples are drawn, as by a random transform, once, and scored so")
     run = _run_in(said.folder, architecture, plugins)
-    replaces: Replaces = "others" if chosen.overwrite else "none"
     with callbacks.watching(spec):
-        saved = said.folder is not None
-        made = _carry_out(spec, dataset, run, saved, replaces, callbacks.on_round)
+        made = _carry_out(said, spec, dataset, run, callbacks.on_round)
         run.manifest.update(made)
         callbacks.on_end(run)
     return run
 
 
-def _architecture_of(said: SimpleNamespace, chosen: "_Outside") -> "Architecture | None":
+def _architecture_of(said: SimpleNamespace) -> "Architecture | None":
     """Returns what builds the model; None for a name without other initial weights."""
     model, named, replaced = said.model, isinstance(said.model, str), said.initial is not None
-    if named and chosen.weights == "keep":
+    if named and said.weights == "keep":
         wanted = "none beside a model's name, whose weights `seed` draws: see `initial`"
-        raise bad_value(WHERE, "weights", chosen.weights, wanted)
-    if replaced and chosen.weights == "draw":
-        raise bad_value(WHERE, "weights", chosen.weights, "none, with `initial`")
-    build = None if named else _architecture(model, chosen.weights, replaced=replaced)
-    return given.starting_from(model, build, said.initial, chosen.seed) if replaced else build
+        raise bad_value(WHERE, "weights", said.weights, wanted)
+    if replaced and said.weights == "draw":
+        raise bad_value(WHERE, "weights", said.weights, "none, with `initial`")
+    build = None if named else _architecture(model, said.weights, replaced)
+    return given.starting_from(model, build, said.initial, said.seed) if replaced else build
 
 
 def _is_of_torch(layer: nn.Module) -> bool:
@@ -303,25 +301,23 @@ def _called(model: Any, changed: bool) -> str:
 
 
 def _spec_of(
-    method: str,
-    chosen: _Outside,
-    content: Mapping[str, Any],
-    hyperparameters: Mapping[str, Any],
-    dataset: "Dataset",
-    clients: int,
-    plugins: Folders,
-) -> "RunSpec":
+    said: SimpleNamespace, method: str, content: dict[str, Any], dataset: Dataset, plugins: Folders
+) -> RunSpec:
     if dataset.task == "regression" and isinstance(content["stop"], Mapping):
         content = {**content, "stop": {"measure": "loss", **content["stop"]}}
     written = with_new_keys("experiment", {"settings": {"": given.as_in_files(content)}}, WHERE)
     setting = validate(Setting, written["settings"][""], WHERE, plugins)
     setting._name = PROGRAMS
     taken = [*inspect.signature(train).parameters][:-1]  # the last takes all others
-    parts = given.by_part(method, given.as_in_files(hyperparameters), plugins, taken)
-    shape = tuple(dataset.input_shape)
-    size = DataSize(train=len(dataset.train), shape=shape, classes=dataset.classes, clients=clients)
-    execution = Execution(chosen.executor, chosen.device)
-    seed = chosen.seed
+    parts = given.by_part(method, given.as_in_files(said.hyperparameters), plugins, taken)
+    size = DataSize(
+        train=len(dataset.train),
+        shape=tuple(dataset.input_shape),
+        classes=dataset.classes,
+        clients=len(said.clients),
+    )
+    execution = Execution(said.executor, said.device)
+    seed = said.seed
     return RunSpec(setting, method, method, parts, seed, execution, plugins=plugins, data_size=size)
 
 
@@ -338,19 +334,14 @@ def _run_in(
 
 
 def _carry_out(
-    spec: "RunSpec",
-    dataset: "Dataset",
-    run: Run,
-    warns: bool,
-    replaces: "Replaces",
-    report: "Report",
+    said: SimpleNamespace, spec: RunSpec, dataset: Dataset, run: Run, report: Report
 ) -> dict[str, Any]:
     """The manifest of the run, made in its folder or there already.
 
     Args:
-        warns: whether to warn that a model cannot be compared with that of a saved run.
         report: called after every round.
     """
+    warns = said.folder is not None  # that a model cannot be compared with that of a saved run
     samples, name, architecture = dataset.train, spec.setting.model, run.architecture
     partition = make_partition(samples.y, samples.group, spec.setting.partition, spec.seed)
     if line := partition.warning():
@@ -386,7 +377,7 @@ def _carry_out(
             code,
             report,
             numerics=ids,
-            replaces=replaces,
+            replaces="others" if said.overwrite else "none",
             note=_warn,
         )
 
@@ -420,12 +411,7 @@ def _refuse_single(dataset: "Dataset", share: float, validation: float) -> None:
         raise refusal(WHERE, why, key)
 
 
-def _architecture(
-    model: "nn.Module | Architecture",
-    weights: Literal["keep", "draw"] | None,
-    *,
-    replaced: bool = False,
-) -> "Architecture":
+def _architecture(model: Any, weights: Weights | None, replaced: bool = False) -> "Architecture":
     """A function that returns the module, or the function itself; ``weights`` as in :func:`train`.
 
     While it runs, the global generators are seeded by the run.
