@@ -1,4 +1,4 @@
-"""Read arrays of npz archives, rejecting pickled ones, and check inputs."""
+"""Read arrays of npz archives, rejecting pickled ones, check inputs and standardise features."""
 
 import zipfile
 from collections.abc import Sequence
@@ -150,3 +150,20 @@ def numbers_of(where: object, key: str, y: NDArray[Any], task: str) -> NDArray[n
 def targets_of(x: NDArray[Any], y: NDArray[Any]) -> int:
     """How many numbers y [n], [n, k] or [n, k, ...] has of a sample x, or at each place of it."""
     return int(y.shape[1]) if y.ndim == 2 or 2 < y.ndim == x.ndim else 1
+
+
+def fitted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The means of features [n, k] that are finite, and divisors with means for the others."""
+    known = np.isfinite(x)
+    mean = np.where(known, x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return mean, divisor_of(np.where(known, x, mean))
+
+
+def divisor_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The standard deviation of each column, 1 for a constant one.
+
+    A constant column becomes 0, but for the rounding of its sums: its deviation may be 1e-17.
+    """
+    deviation = rows.std(axis=0)
+    deviation[deviation < 1e-12 * (1 + np.abs(rows.mean(axis=0)))] = 1
+    return np.asarray(deviation)

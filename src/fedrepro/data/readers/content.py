@@ -171,23 +171,6 @@ def read_as(kind: str, where: object) -> Iterator[None]:
         raise unreadable(where, f"{type(error).__name__}: {reason}", kind) from error
 
 
-def fitted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The means of features [n, k] that are finite, and divisors with means for the others."""
-    known = np.isfinite(x)
-    mean = np.where(known, x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    return mean, divisor_of(np.where(known, x, mean))
-
-
-def divisor_of(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard deviation of each column, 1 for a constant one.
-
-    A constant column becomes 0, but for the rounding of its sums: its deviation may be 1e-17.
-    """
-    deviation = rows.std(axis=0)
-    deviation[deviation < 1e-12 * (1 + np.abs(rows.mean(axis=0)))] = 1
-    return np.asarray(deviation)
-
-
 def split_by(
     samples: Split,
     cells: NDArray[Any],

@@ -17,15 +17,8 @@ import pandas as pd
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers import columns
-from fedrepro.data.readers.content import (
-    LARGEST,
-    Content,
-    Source,
-    Split,
-    fitted,
-    held_out,
-    split_by,
-)
+from fedrepro.data.readers.arrays import fitted
+from fedrepro.data.readers.content import LARGEST, Content, Source, Split, held_out, split_by
 from fedrepro.data.readers.csv_tables import read_table, rows_of
 from fedrepro.support.errors import (
     UserError,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.readers.content import divisor_of, fitted
+from fedrepro.data.readers.arrays import divisor_of, fitted
 from fedrepro.support.errors import refusal
 
 
