@@ -131,9 +131,9 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _reported_by_server(plan, played)
     state.rounds.put(row | reported(federation.method, ctx, state.server))
-    losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
+    losses = [row["test_loss"], row.get("client_loss", 0.0)] if classifies else []
     if ctx.task.of_mean:  # which is NaN where no target counts
-        losses = tuple(loss for loss in losses if not math.isnan(loss))
+        losses = [loss for loss in losses if not math.isnan(loss)]
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 
