@@ -27,7 +27,7 @@ from support.refusals import refused
 def summary(*clients: tuple[int, float, float]) -> dict[str, float]:
     """Of clients with these numbers of samples, losses and accuracies."""
     columns = np.array(clients, dtype=np.float64).T
-    return _summary(dict(zip(("samples", "loss", "accuracy"), columns, strict=True)))
+    return _summary(dict(zip(("samples", "loss", "accuracy"), columns, strict=True)), of_mean=False)
 
 
 def test_a_client_without_predictions_leaves_the_others_means_alone() -> None:
