@@ -17,6 +17,7 @@ from whole_site import ROOT, with_committed_files
 from fedrepro.config.loading import load
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import read_table
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages.claims import claims_page, views_of
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -40,7 +41,7 @@ def write_page(folder: Path) -> Path:
         found[SYSTEM, item] = table
     renderer = Renderer(folder)
     renderer.write_assets()
-    content = claims_page(papers, views_of(workbench, papers, found))
+    content = claims_page(papers, views_of(Readings(workbench, papers, found)))
     return folder / renderer.write(Path("claims.html"), "claims.html.j2", content)
 
 

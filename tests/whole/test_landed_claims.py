@@ -32,7 +32,7 @@ from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
-from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages import claim as one_claim
 from fedrepro.report.pages.claim import FORM
 from fedrepro.report.pages.claims import claims_page, summary, views_of
@@ -710,7 +710,7 @@ def test_each_claim_has_a_page_on_which_its_authors_can_answer(
     site, bench = made
     papers = published.load(bench.root)
     claims = (site / "claims.html").read_text(encoding="utf-8")
-    views = views_of(bench, papers, tables)
+    views = views_of(Readings(bench, papers, tables))
     for claim, finding in ((view.claim, view.compact) for view in views):
         assert f'href="claims/{claim.anchor}.html"' in claims
         markup = (site / "claims" / f"{claim.anchor}.html").read_text(encoding="utf-8")
@@ -759,7 +759,7 @@ def test_a_terminal_shows_each_claim_as_a_block_and_counts_at_the_end(
     columns: int,
 ) -> None:
     _, bench = made
-    views = views_of(bench, published.load(bench.root), tables)
+    views = views_of(Readings(bench, published.load(bench.root), tables))
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     print_claims([view.facts for view in views], summary(views))
@@ -890,7 +890,7 @@ def answers_at_paper_scale(
     text: dict[object, BySeed] = {}
     by_name: dict[object, BySeed] = {}
     means = set()
-    for table, found in answers_by_table(bench, tables, published.load(bench.root)).items():
+    for table, found in Readings(bench, published.load(bench.root), tables).by_table.items():
         for name, both in found.items():
             if both.text:
                 text[(*table, name)] = numbers[id(both.text.cell)]

@@ -9,7 +9,6 @@ from fedrepro.cli.console import print_lines, print_rows, printed_as_json
 from fedrepro.config.loading import load
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.pages.claims import summary, views_of
-from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import Word
 from fedrepro.run.results import REFERENCE
 from fedrepro.run.run_archive import PAPERS
@@ -54,11 +53,8 @@ SHORT = {
 
 def show_claims(arguments: argparse.Namespace) -> None:
     bench = load()
-    papers = published.load(bench.root)
-    targets = bench.tables("paper")
     with read_once():
-        computed = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
-        views = views_of(bench, papers, computed)
+        views = views_of(tables.compute_all(bench))
     rows = [view.facts for view in views]
     if printed_as_json(arguments, rows):
         return

@@ -20,7 +20,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of, matches_of
-from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import CellUse, cells_of_runs
@@ -138,14 +138,14 @@ def write_site(
     paged = [*own, *_no_longer_needed(workbench.root, {record.run for record in own})]
     due = _without_page(workbench, published, targets.values(), paged, written)
     writer.runs([*reference, *due])
-    by_table = answers_by_table(workbench, computed_tables, published)
-    views = views_of(workbench, published, computed_tables)
+    readings = Readings(workbench, published, computed_tables)
+    views = views_of(readings)
     league = league_of(workbench, computed_tables)
     if renderer.league:
         write_league(renderer, workbench, league, published.references)
     compared = compare_pages(workbench, computed_tables)
     pages = {
-        "discrepancies": overview.ledger(published, targets, by_table),
+        "discrepancies": overview.ledger(readings, targets),
         "cost": cost.cost(workbench, published, own, reference),
         "claims": claims_page(published, views),
     }
@@ -156,11 +156,8 @@ def write_site(
     writer.methods(methods, league, compared)
     writer.list_of_pages(targets, methods, [*reference, *own])
     # The workflow waits for the start page, so write it last.
-    counts = coverage.count(workbench, published, computed_tables)
-    content = overview.start_page(
-        workbench, published, targets, computed_tables, counts, views, by_table,
-        workbench.scale(scale),
-    )  # fmt: skip
+    counts = coverage.count(readings)
+    content = overview.start_page(readings, targets, counts, views, workbench.scale(scale))
     start = renderer.write(Path("index.html"), "index.html.j2", content)
     for left in left_over:
         say(f"fedrepro: {left}: of something that no experiment file has now: remove it")

@@ -16,6 +16,7 @@ from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
 from fedrepro.papers.superfed.cohorts_numpy_legacy import sampler
 from fedrepro.report.cells import coverage
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
 from fedrepro.run.schedules import schedule
@@ -108,7 +109,9 @@ def test_what_stands_in_is_no_released_reading_of_a_printed_cell(
     marked = replace(bench, datasets={**bench.datasets, "mnist": entry})
     for each, cells in ((bench, 66), (marked, 33)):
         table = compute(each, each.table("superfed", "table_2_3_released", "paper"), papers)
-        found = coverage.count_released(each, papers, {("superfed", "table_2_3_released"): table})
+        found = coverage.count_released(
+            Readings(each, papers, {("superfed", "table_2_3_released"): table})
+        )
         assert found["superfed"]["printed"] == cells
 
 

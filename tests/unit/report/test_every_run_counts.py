@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell
-from fedrepro.report.cells.readings import Answer, Both, in_both_readings
+from fedrepro.report.cells.readings import Answer, Both, Readings, in_both_readings
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
@@ -251,7 +251,8 @@ def test_what_stands_in_hides_no_answer_on_the_printed_data(
     table = replace(table, cells=tuple(cells))
     shown = table_page(changed, target, table, papers)["counts"]
     assert (shown["printed"], shown["computed"], shown["agree"]) == (1, 1, 1)
-    counts = coverage.count(changed, papers, {("ima", "table_1"): table})["ima", "table_1"]
+    readings = Readings(changed, papers, {("ima", "table_1"): table})
+    counts = coverage.count(readings)["ima", "table_1"]
     assert (counts["targets"], counts["agree"]) == (1, 1)
 
 
@@ -296,5 +297,6 @@ def test_of_two_answers_to_a_printed_cell_the_first_counts(
     table = tables.compute(changed, target, papers)
     words = [cell.verdict and cell.verdict.word for cell in table.cells]
     assert words == ["agrees", "differs"]
-    counts = coverage.count(changed, papers, {("ima", "table_1"): table})["ima", "table_1"]
+    readings = Readings(changed, papers, {("ima", "table_1"): table})
+    counts = coverage.count(readings)["ima", "table_1"]
     assert (counts["targets"], counts["agree"], counts["differ"]) == (1, 1, 0)

@@ -26,6 +26,7 @@ from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.last_rounds import last
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.papers import published
 from fedrepro.run import runner, schedules
 from fedrepro.run.results import read_run
@@ -141,14 +142,14 @@ def test_on_heart_each_method_has_a_limit_of_its_own(bench: Workbench) -> None:
 
 def counts_of(bench: Workbench) -> dict[tuple[str, str], Counter[str]]:
     """Without any table made."""
-    return coverage.count(bench, published.load(ROOT), {})
+    return coverage.count(Readings(bench, published.load(ROOT), {}))
 
 
 def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     papers = published.load(ROOT)
     target = bench.table("aaggff", "table_7_heart", "paper")
     made = tables.compute(bench, target, papers)
-    counted = coverage.count(bench, papers, {("aaggff", "table_7_heart"): made})
+    counted = coverage.count(Readings(bench, papers, {("aaggff", "table_7_heart"): made}))
     half = counted["aaggff", "table_7_heart"]
     assert (half["printed"], half["computed"]) == (20, 20)
     # As the paper has the methods: three seeds decide none of them.

@@ -122,7 +122,10 @@ def test_a_printed_cell_is_computed_if_any_of_its_tables_has_it(places: tuple[in
         for item, cell in zip(("table_7", "table_7_part"), cells, strict=True)
     }
     workbench = SimpleNamespace(targets=lambda scale: {})
-    found = coverage.count_any(workbench, SimpleNamespace(systems=["a"]), tables)  # type: ignore[arg-type]
+    readings: Any = SimpleNamespace(
+        workbench=workbench, published=SimpleNamespace(systems=["a"]), tables=tables
+    )
+    found = coverage.count_any(readings)
     assert found == {"a": {"printed": 1, "targets": 1, "computed": max(places)}}
 
 
@@ -508,7 +511,8 @@ def test_the_ledger_begins_with_what_matters_most_whichever_way() -> None:
     cells["loss"] = SimpleNamespace(text=answer(9.0), released=answer(1.0, "d"))
     cells["loss"].text.unit = ""
     papers = Published(systems={"s": system}, ledger=entries)  # type: ignore[arg-type]
-    told = overview.ledger(papers, {}, {("s", "I"): cells})
+    readings: Any = SimpleNamespace(published=papers, by_table={("s", "I"): cells})
+    told = overview.ledger(readings, {})
     assert [entry.number for entry in told["groups"][0]["entries"]] == ["b", "c", "a", "d"]
     assert [key[1] for key, _ in told["largest"]] == ["e", "b", "c", "a"]
     assert [effect.change for _, effect in told["largest"]] == [40.0, -9.0, 4.0, 1.0]
@@ -573,9 +577,10 @@ def test_the_start_page_has_each_table_once_and_counts_no_part_again(
     monkeypatch.setattr(overview, "findings_of", lambda _: {"s": {"total": 2}})
     monkeypatch.setattr(overview, "summary", lambda _: "sum")
     bench: Any = None
-    page = overview.start_page(
-        bench, papers, targets, {("s", "table_10"): demo}, counts, views, {}, "compact"  # type: ignore[arg-type,dict-item]
-    )  # fmt: skip
+    readings: Any = SimpleNamespace(
+        workbench=bench, published=papers, tables={("s", "table_10"): demo}, by_table={}
+    )
+    page = overview.start_page(readings, targets, counts, views, "compact")  # type: ignore[arg-type]
     first, second = page["systems"]
     assert [(state.page, state.title) for state in first.tables] == [
         ("s/table_2.html", "The caption"), ("s/table_10.html", "Own title"),

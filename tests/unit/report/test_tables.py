@@ -19,7 +19,7 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.cells import coverage, spreads, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
-from fedrepro.report.cells.readings import answers_by_table, answers_of
+from fedrepro.report.cells.readings import Readings, answers_of
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
@@ -554,7 +554,7 @@ def test_claims_read_neither_released_numbers_for_the_text_nor_explanations(
         item: sum(cell.result.n > 0 for cell in landed["superfed", item].cells) for item in items
     }
     assert not computed["table_2_6"] and computed["table_2_6_earlier"]
-    answers = answers_by_table(bench, landed, papers)
+    answers = Readings(bench, papers, landed).by_table
     assert not index_of(answers, "text")
     assert len(index_of(answers, "released")) == computed["table_2_6_released"]
     assert not any(
@@ -576,7 +576,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert (first.verdict.word, first.verdict.limit) == ("not comparable", None)
     assert re.search(r"\bmnist\b", first.verdict.why)
     assert not [*answers_of(bench, target, table, ())]
-    assert not answers_by_table(bench, {("ima", "table_1"): table}, papers)["ima", "I"]
+    assert not Readings(bench, papers, {("ima", "table_1"): table}).by_table["ima", "I"]
     write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.81, 40))
     demo = tables.compute(bench, bench.table("ima", "table_1", "demo"), papers)
     page = table_page(bench, bench.table("ima", "table_1", "demo"), demo, papers)
@@ -585,7 +585,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     counted = rows["ima", "table_1"]
     assert {counted[key] for key in ("targets", "computed", "agree", "not_comparable")} == {0}
-    before_it_is_made = coverage.count(bench, papers, {})
+    before_it_is_made = coverage.count(Readings(bench, papers, {}))
     assert not before_it_is_made["ima", "table_1"]["targets"]
 
 

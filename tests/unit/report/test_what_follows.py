@@ -17,6 +17,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.insights import PLACEHOLDER, Number, filled, looked_at
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
@@ -314,7 +315,7 @@ def test_claims_have_the_verdict_of_small_runs_which_are_in_the_repository(
         found = what_follows(bench, target, tables.compute(bench, target, papers), papers)
         small = tables.compute(bench, bench.table(system, small_item, "compact"), papers)
     claims = papers.claims_on(system, item)
-    views = views_of(bench, papers, {(system, small_item): small})
+    views = views_of(Readings(bench, papers, {(system, small_item): small}))
     by_name = {view.claim.name: view for view in views}
     compared = Counter[str]()
     for claim in claims:

@@ -8,8 +8,8 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
-from fedrepro.report.cells.cell import ComputedTable, TableCell
-from fedrepro.report.cells.readings import answers_by_table, released_in
+from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.cells.readings import Readings, released_in
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Name, PrintedFigure, Published, State
 from fedrepro.report.papers.verdict import Verdict
@@ -39,17 +39,10 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
     code counts. "any" counts each printed cell once that has a number of ours in some table,
     whatever its reading, and judges none.
     """
-    published = papers.load(workbench.root)
     with read_once():
-        computed_tables = {
-            key: tables.compute(workbench, target, published)
-            for key, target in workbench.tables("paper").items()
-        }
-        readings = {
-            RELEASED: count_released(workbench, published, computed_tables),
-            ANY: count_any(workbench, published, computed_tables),
-        }
-        return rows_of(count(workbench, published, computed_tables), published, readings)
+        readings = tables.compute_all(workbench)
+        further = {RELEASED: count_released(readings), ANY: count_any(readings)}
+        return rows_of(count(readings), readings.published, further)
 
 
 def missing_studies(workbench: Workbench) -> list[str]:
@@ -95,12 +88,9 @@ def are_inputs_made(workbench: Workbench, target: FigureTarget) -> bool:
     return all((workbench.root / path).exists() for path in files)
 
 
-def count(
-    workbench: Workbench,
-    published: Published,
-    computed_tables: Mapping[tuple[str, str], ComputedTable],
-) -> dict[tuple[str, str], Counter[str]]:
-    """Counts by (system, item); tables missing from ``computed_tables`` have targets only."""
+def count(readings: Readings) -> dict[tuple[str, str], Counter[str]]:
+    """Counts by (system, item); tables that are not computed have targets only."""
+    workbench, published, computed_tables = readings.workbench, readings.published, readings.tables
     counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
     targets = workbench.targets("paper")
     for key, target in targets.items():
@@ -127,48 +117,39 @@ def count(
     return counts
 
 
-def count_released(
-    workbench: Workbench,
-    published: Published,
-    computed_tables: Mapping[tuple[str, str], ComputedTable],
-) -> dict[str, Counter[str]]:
+def count_released(readings: Readings) -> dict[str, Counter[str]]:
     """Counts of the released reading, by system."""
     asked: dict[tuple[str, str, Name], None] = {}
-    for (system, item), table in computed_tables.items():
-        target = workbench.table(system, item, "paper")
+    for (system, item), table in readings.tables.items():
+        target = readings.workbench.table(system, item, "paper")
         if target.table.diagnostic:
             continue
         for wanted, cell in zip(target.cells, table.cells, strict=True):
-            if cell.answered and released_in(workbench, wanted):
+            if cell.answered and released_in(readings.workbench, wanted):
                 asked[system, str(table.published_table), cell.answered.name] = None
-    answers = answers_by_table(workbench, computed_tables, published)
     counts: dict[str, Counter[str]] = {}
     for system, published_table, name in asked:
-        both = answers.get((system, published_table), {}).get(name)
+        both = readings.by_table.get((system, published_table), {}).get(name)
         ours = both.released.cell if both and both.released else None
         counted = counts_of(ours is not None, ours.verdict if ours else None)
         counts.setdefault(system, Counter()).update(printed=1, **counted)
     return counts
 
 
-def count_any(
-    workbench: Workbench,
-    published: Published,
-    computed_tables: Mapping[tuple[str, str], ComputedTable],
-) -> dict[str, Counter[str]]:
+def count_any(readings: Readings) -> dict[str, Counter[str]]:
     """Printed cells with a target in any table, each once, and those with a number; by system."""
     has_value: dict[tuple[str, ...], bool] = {}
-    for (system, _), table in computed_tables.items():
+    for (system, _), table in readings.tables.items():
         for cell in table.cells:
             if cell.answered:
                 name = system, str(table.published_table), *cell.answered.name
                 has_value[name] = has_value.get(name, False) or cell.result.n > 0
-    for (system, _), target in workbench.targets("paper").items():
+    for (system, _), target in readings.workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
-            for counted_cell in computed.compute(workbench, target, published):
+            for counted_cell in computed.compute(readings.workbench, target, readings.published):
                 name = system, counted_cell.printed.table, *counted_cell.printed.name
                 has_value[name] = has_value.get(name, False) or counted_cell.value is not None
-    counts = {system: Counter[str]() for system in published.systems}
+    counts = {system: Counter[str]() for system in readings.published.systems}
     for (system, *_), there in has_value.items():
         counts[system].update(printed=1, **counts_of(there, None))
     return counts

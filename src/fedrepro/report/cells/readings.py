@@ -2,6 +2,8 @@
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 from fedrepro.config.metrics import Metric, OfRounds
 from fedrepro.config.targets import Cell, TableTarget
@@ -10,6 +12,8 @@ from fedrepro.methods.facts import facts_of
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.papers.published import Name, Printed, Published
 from fedrepro.support.names import Composition, SettingName
+
+READINGS: tuple[Literal["text", "released"], ...] = ("text", "released")  # as in :class:`Both`
 
 
 @dataclass(frozen=True)
@@ -123,19 +127,30 @@ def is_of_shared_model(
     return any(facts_of(composition, workbench.plugins).own_models for composition in compositions)
 
 
-def answers_by_table(
-    workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable], published: Published
-) -> dict[tuple[str, str], dict[Name, Both]]:
-    """All readings by system and printed table (such as "2.3"), whichever tables have its cells."""
-    by_table: dict[tuple[str, str], list[Answer]] = {}
-    ledgers: dict[str, set[str]] = {}
-    for entry in published.ledger:
-        ledgers.setdefault(entry.system, set()).add(entry.number)
-    for (system, item), table in tables.items():
-        if not table.published_table:
-            continue
-        target = workbench.table(system, item, "paper")
-        if not target.table.diagnostic:
-            answers = by_table.setdefault((system, table.published_table), [])
-            answers += answers_of(workbench, target, table, ledgers.get(system, ()))
-    return {key: in_both_readings(answers) for key, answers in by_table.items()}
+@dataclass(frozen=True)
+class Readings:
+    """A workbench's computed tables beside the printed cells, in both readings of the papers.
+
+    Attributes:
+        tables: the computed ones, by system and item.
+    """
+
+    workbench: Workbench
+    published: Published
+    tables: Mapping[tuple[str, str], ComputedTable]
+
+    @cached_property
+    def by_table(self) -> dict[tuple[str, str], dict[Name, Both]]:
+        """By system and printed table (such as "2.3"), whichever tables have its cells."""
+        by_table: dict[tuple[str, str], list[Answer]] = {}
+        ledgers: dict[str, set[str]] = {}
+        for entry in self.published.ledger:
+            ledgers.setdefault(entry.system, set()).add(entry.number)
+        for (system, item), table in self.tables.items():
+            if not table.published_table:
+                continue
+            target = self.workbench.table(system, item, "paper")
+            if not target.table.diagnostic:
+                answers = by_table.setdefault((system, table.published_table), [])
+                answers += answers_of(self.workbench, target, table, ledgers.get(system, ()))
+        return {key: in_both_readings(answers) for key, answers in by_table.items()}

@@ -31,9 +31,10 @@ from fedrepro.report.cells.cell import (
 )
 from fedrepro.report.cells.cell_verdict import Spreads, other_unit, seeds_in_words, verdict_of
 from fedrepro.report.cells.last_rounds import cut, fewer, last, series_of
+from fedrepro.report.cells.readings import Readings
 from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Estimate
-from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.published import PrintedCell, Published, load
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.replayed import identity_of_record
 from fedrepro.run.results import RunRecord, find_run, seals_of
@@ -56,6 +57,18 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
     """
     key = target.system, target.item, target.scale
     return _computed.of(key, lambda: _compute(workbench, target, published))
+
+
+def compute_all(workbench: Workbench) -> Readings:
+    """All tables at scale paper, computed afresh, beside the printed cells.
+
+    Raises:
+        UserError: as :func:`compute`.
+    """
+    published = load(workbench.root)
+    targets = workbench.tables("paper").items()
+    computed = {key: compute(workbench, target, published) for key, target in targets}
+    return Readings(workbench, published, computed)
 
 
 def _compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:

@@ -1,18 +1,16 @@
 """The page of the claims: whether the printed numbers support each, and whether our runs do."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import differences
-from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
-from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.cells.readings import READINGS, Readings
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import figure
@@ -108,13 +106,11 @@ def _tally(finding: Finding) -> str:
     return f"{finding.verdict} ({computed} of {of}{how})" if computed else finding.verdict
 
 
-def views_of(
-    workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
-) -> list[ClaimView]:
-    """Test all claims on some tables."""
+def views_of(readings: Readings) -> list[ClaimView]:
+    """Test all claims on the tables that are computed."""
+    workbench, published, tables = readings.workbench, readings.published, readings.tables
     counted = counted_index(workbench, published)
-    answers = answers_by_table(workbench, tables, published)
-    index, released = index_of(answers, "text"), index_of(answers, "released")
+    index, released = (index_of(readings.by_table, which) for which in READINGS)
     views = []
     for claim in published.claims:
         pairs, spread = pairs_of(claim, published), published.systems[claim.system].spread

@@ -15,7 +15,7 @@ from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import Finding
 from fedrepro.report.cells.insights import Numbers, printed_numbers, sentence
-from fedrepro.report.cells.readings import Both, answers_by_table
+from fedrepro.report.cells.readings import READINGS, Both, Readings
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import pairs_of
@@ -74,7 +74,7 @@ def what_follows(
         for item, spec in experiment.tables.items()
         if item in asked or (spec.published and spec.published.table in printed)
     }
-    by_table = answers_by_table(workbench, bearing, published)
+    by_table = Readings(workbench, published, bearing).by_table
     own = {cell.answered.name for cell in table.cells if cell.answered}
     here = by_table.get((target.system, table.published_table or ""), {})
     cells = [both for name, both in here.items() if name in own]
@@ -82,15 +82,16 @@ def what_follows(
         sentence(insight, numbers_in)
         for insight in published.insights_on(target.system, target.item)
     )
-    index, released = index_of(by_table, "text"), index_of(by_table, "released")
+    indices = {which: index_of(by_table, which) for which in READINGS}
     findings: dict[str, dict[str, Finding | None]] = {}
     for claim in claims:
         pairs = pairs_of(claim, published)
-        judged = (judge_claim(claim, pairs, numbers) for numbers in (index, released))
-        findings[claim.name] = dict(zip(("text", "released"), judged, strict=True))
-        findings[claim.name]["compact"] = judge_compact(
-            workbench, claim, small, margin_of(claim, pairs, compact=True)
-        )
+        findings[claim.name] = {
+            **{which: judge_claim(claim, pairs, index) for which, index in indices.items()},
+            "compact": judge_compact(
+                workbench, claim, small, margin_of(claim, pairs, compact=True)
+            ),
+        }
     return {
         "of": len(own),
         "readings": _readings(cells),

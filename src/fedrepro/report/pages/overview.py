@@ -18,7 +18,7 @@ from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC, are_inputs_made
-from fedrepro.report.cells.readings import Both
+from fedrepro.report.cells.readings import Both, Readings
 from fedrepro.report.pages.about import use_of
 from fedrepro.report.pages.claims import ClaimView, findings_of, summary
 from fedrepro.report.pages.inputs import are_inputs, with_inputs
@@ -50,13 +50,10 @@ def tables_of_runs(
 
 
 def start_page(
-    workbench: Workbench,
-    published: Published,
+    readings: Readings,
     targets: Mapping[tuple[str, str], Target],
-    tables: Mapping[tuple[str, str], ComputedTable],
     counts: Mapping[tuple[str, str], Counter[str]],
     views: Sequence[ClaimView],
-    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
     scale: Scale,
 ) -> dict[str, Any]:
     """The findings of each paper, and the state of all tables.
@@ -67,14 +64,14 @@ def start_page(
     in numbers and as a plot, and the first that is tested there.
 
     Args:
-        tables: the computed ones.
         views: the claims' verdicts.
-        by_table: the printed cells in both readings, by system and printed table.
         scale: at which the site is made.
     """
+    published = readings.published
 
     def state(key: tuple[str, str]) -> SimpleNamespace:
-        target, table, count = targets.get(key), tables.get(key), counts.get(key, Counter())
+        target, table = targets.get(key), readings.tables.get(key)
+        count = counts.get(key, Counter())
         demo = None
         if table and table.scale == "demo" and (cells := [c.demo for c in table.cells if c.demo]):
             demo = sum(result.n > 0 for result in cells), len(cells)
@@ -85,7 +82,7 @@ def start_page(
             covered=target is not None,
             counts=count,
             demo=demo,
-            figure=_progress_of(workbench, target, table) if target else None,
+            figure=_progress_of(readings.workbench, target, table) if target else None,
             compact=bool(target and target.scale == "compact"),
             again=key not in published.tables and bool(count["printed"]),
         )
@@ -104,7 +101,7 @@ def start_page(
                 counts=whole,
                 compact=findings.get(name),
                 first=next(tested, None),
-                readings=readings_of(name, by_table, targets),
+                readings=readings_of(name, readings.by_table, targets),
             )
         )
     everything = sum((counts[key] for key in published.tables), Counter())
@@ -243,16 +240,13 @@ def _weight(effect: SimpleNamespace) -> tuple[int, float]:
     return -len(effect.beside), abs(effect.change)
 
 
-def ledger(
-    published: Published,
-    targets: Mapping[tuple[str, str], Target],
-    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
-) -> dict[str, Any]:
+def ledger(readings: Readings, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
     """The discrepancies, those with the largest measured effect first.
 
     ``pages`` are the tables and figures to link to, ``kinds`` the numbers by kind of evidence.
     """
-    groups, effects = [], effects_of(by_table)
+    published, groups = readings.published, []
+    effects = effects_of(readings.by_table)
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
         measured = {entry.number: effects.get((name, entry.number)) for entry in entries}
