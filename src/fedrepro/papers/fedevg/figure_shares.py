@@ -8,26 +8,21 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedevg.kinds import Shares
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
-from fedrepro.report.pages.figures.base import Drawn, Panel
-from fedrepro.run.derived_files import damaged, read_derived
+from fedrepro.report.pages.figures.base import Drawn, Panel, with_study
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
-    assert target.study is not None
-    content = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "Shares in percent. Sampled shares are means over seeds, with a thin line from the "
         "lowest to the highest.",
         ("Constants", "Client", "Weight, %", "Follows from the constants, %", "Sampled, %"),
     )
-    if content is None:
-        return drawn
-    try:
-        for name, case in content["cases"].items():
-            _add(drawn, name, case)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise damaged(target.study, error) from None
-    return drawn
+    return with_study(drawn, workbench.root, target.study, _add_all)
+
+
+def _add_all(drawn: Drawn, content: dict[str, Any]) -> None:
+    for name, case in content["cases"].items():
+        _add(drawn, name, case)
 
 
 def _add(drawn: Drawn, name: str, case: dict[str, Any]) -> None:

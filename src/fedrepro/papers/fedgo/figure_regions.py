@@ -9,8 +9,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
-from fedrepro.report.pages.figures.base import Drawn, Panel
-from fedrepro.run.derived_files import damaged, read_derived
+from fedrepro.report.pages.figures.base import Drawn, Panel, with_study
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
 # A client has most points of the Gaussian of its number; the paper's clients 1 to 4 (Appendix E.1)
@@ -19,8 +18,6 @@ CLIENTS_AS_PRINTED = (2, 3, 1, 0)
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
-    assert target.study is not None
-    content = read_derived(workbench.root, target.study)
     drawn = Drawn(
         "First a third of the points of the server, which have no class, and of each client; then "
         "the class that the server's model predicts at every point of the square after each "
@@ -35,13 +32,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
             "Seeds",
         ),
     )
-    if content is None:
-        return drawn
-    try:
-        _add(drawn, content)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise damaged(target.study, error) from None
-    return drawn
+    return with_study(drawn, workbench.root, target.study, _add)
 
 
 def _add(drawn: Drawn, content: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from fedrepro.config.targets import FigureTarget, joint_analysis
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Averaging
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, titled
+from fedrepro.report.pages.figures.base import Drawn, from_to, titled
 from fedrepro.run.derived_files import read_as
 
 
@@ -83,10 +83,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
 
 
 def _add(drawn: Drawn, title: str, lines: list[Line], across: str) -> None:
-    ends = "; ".join(
-        f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
-    )
-    words = f"Test error in percent. {title}: {ends}."
+    words = f"Test error in percent. {title}: {from_to(lines)}."
     drawn.add_lines(title, lines, words, across=across)
 
 

@@ -9,7 +9,7 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.superfed.kinds import Mixtures
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings, from_to
 from fedrepro.run.results import find_run
 
 
@@ -38,10 +38,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
                 f"{best - ends[3]:.2f} above 1."
             )
         if lines:
-            words = "; ".join(
-                f"{line.name} from {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}"
-                for line in lines
-            )
+            words = from_to(lines, "from ")
             words = f"Accuracy in % by weight, {label}, setting {setting}: {words}."
             drawn.add_lines(label, lines, words, across="weight of the local model")
     return drawn

@@ -1,6 +1,6 @@
 """Panels, the result of drawing a figure, and code that several kinds and pages share."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import read_run
 from fedrepro.support.grouping import grouped
 from fedrepro.support.numbers import fixed
@@ -87,6 +88,30 @@ def mean_and_ends(result: Result) -> tuple[float, float, float] | None:
     """A mean over seeds, and the lowest and the highest seed; None without a number."""
     values = result.by_seed.values()
     return None if result.mean is None else (result.mean, min(values), max(values))
+
+
+def with_study(
+    drawn: Drawn, root: Path, study: Path | None, add: Callable[[Drawn, Any], None]
+) -> Drawn:
+    """A figure with what ``add`` takes from a study's file; as it is without the file.
+
+    Raises:
+        UserError: if the file is damaged.
+    """
+    assert study is not None
+    try:
+        if content := read_derived(root, study):
+            add(drawn, content)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise damaged(study, error) from None
+    return drawn
+
+
+def from_to(lines: Iterable[Line], word: str = "") -> str:
+    """Where each line begins and ends, after its name and a word."""
+    return "; ".join(
+        f"{line.name} {word}{line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
+    )
 
 
 def in_figures(values: Collection[float | None]) -> list[str]:

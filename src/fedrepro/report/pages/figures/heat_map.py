@@ -1,6 +1,6 @@
 """Heat maps: a number as a function of two hyperparameters."""
 
-from fedrepro.config.figures import HeatMap, Shown
+from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import comparable
@@ -13,6 +13,7 @@ from fedrepro.support.printing import decimals_for, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
+    shown = iter(figure.shown(target.scale))
     figure = figure.at(target.scale)
     quantity = figure.metric.quantity
     unit = f", {quantity.unit}" if quantity.unit else ""
@@ -22,14 +23,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         "cell of a panel among those with every seed is framed.",
         ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )
-    setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for panel in figure.panels:
-        shown = [
-            [Shown(panel.label, figure.metric, setting, (name,)) for name in row]
-            for row in panel.methods
-        ]
         results = [
-            [result_at(workbench, target, each, figure.summary) for each in row] for row in shown
+            [result_at(workbench, target, next(shown), figure.summary) for _ in row]
+            for row in panel.methods
         ]
         values = [[result.mean for result in row] for row in results]
         if all(value is None for row in values for value in row):

@@ -6,7 +6,14 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, in_figures, mean_and_ends, result_at, symbol
+from fedrepro.report.pages.figures.base import (
+    Drawn,
+    from_to,
+    in_figures,
+    mean_and_ends,
+    result_at,
+    symbol,
+)
 from fedrepro.support.printing import counted, sentence_case
 
 Point = tuple[float, tuple[float, float, float]]  # place, and mean, lowest and highest seed
@@ -46,10 +53,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 drawn.rows.append((panel.label, f"{point.at:g}", setting, method, *cells))
         lines = [_line(name, sorted(points), seeds) for name, points in points_of.items() if points]
         if lines:
-            ends = "; ".join(
-                f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
-            )
-            words = f"{quantity.words} by {panel.x}, {panel.label}: {ends}."
+            words = f"{quantity.words} by {panel.x}, {panel.label}: {from_to(lines)}."
             across = symbol(panel.x)
             drawn.add_lines(panel.label, lines, words, unit=quantity.unit, across=across)
     means = [(place, comparable(those)) for place, those in results.items()]
