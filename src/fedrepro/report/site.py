@@ -17,7 +17,7 @@ from fedrepro.config.targets import (
 )
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import computed, coverage, tables
+from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import Readings
@@ -46,7 +46,7 @@ from fedrepro.report.pages.run_files import write_files, write_unpaged
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
-from fedrepro.report.papers.published import Published, split_part
+from fedrepro.report.papers.published import Published
 from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, refusal
@@ -261,27 +261,16 @@ class Writer:
                 raise refusal(target.path, "not computed yet: run `fedrepro table`", code="missing")
             template, content = "table.html.j2", table_page(workbench, target, table, published)
             self._table_downloads(page, target, table)
-            records = table.records(workbench.root, lambda run: run.page)
         elif isinstance(target, FigureTarget):
             template, content = "figure.html.j2", figure_page(workbench, target, published)
             self._figure_downloads(page, content["drawn"], png=content["png"])
-            records = content["records"]
         elif isinstance(target, SearchTarget):
             template, content = "search.html.j2", search_page(workbench, target, published)
-            records = content["records"]
         else:
             assert isinstance(target, ComputedTarget)
-            cells = computed.compute(workbench, target, published)
-            words = computed.compute_words(workbench, target, published)
-            parts = [
-                item
-                for system, item in workbench.targets()
-                if system == target.system and split_part(item)[0] == target.item != item
-            ]
-            template = "computed.html.j2"
-            content, records = computed_page(cells, words, parts, target, published), []
+            template, content = "computed.html.j2", computed_page(workbench, target, published)
         self.bibliography(target.system)
-        return self.renderer.write(page, template, content), records
+        return self.renderer.write(page, template, content), content["records"]
 
     def _table_downloads(self, page: Path, target: TableTarget, table: ComputedTable) -> None:
         """A table as CSV, LaTeX and JSON, beside its page."""

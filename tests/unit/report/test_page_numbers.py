@@ -447,8 +447,12 @@ def test_the_page_of_counted_numbers_counts_words_and_holes(
         for at, text in enumerate(("text", "other", None))
     ]
     spec = SimpleNamespace(heading="", of_methods=False, title="T")
-    target = SimpleNamespace(spec=spec, system="s", item="table_1")
-    page = printed.computed_page(cells, words, ["table_1_part"], target, Published())  # type: ignore[arg-type]
+    target: Any = SimpleNamespace(spec=spec, system="s", item="table_1")
+    monkeypatch.setattr(printed.computed, "compute", lambda *_: cells)
+    monkeypatch.setattr(printed.computed, "compute_words", lambda *_: words)
+    items = [("s", "table_1"), ("s", "table_1_part"), ("t", "table_1_part"), ("s", "table_2_part")]
+    bench: Any = SimpleNamespace(targets=lambda: items)
+    page = printed.computed_page(bench, target, Published())
     assert page["counts"] == {"printed": 8, "computed": 5, "agree": 3, "differ": 2}
     assert page["left_open"] == 2 and page["differing"] == [cells[1]]
     assert [address for address, _ in page["parts"]] == ["table_1_part.html"]
@@ -459,7 +463,7 @@ def test_the_page_of_counted_numbers_counts_words_and_holes(
     assert page["wordings"] == {(f"S{at}", "w"): word for at, word in enumerate(words)}
     for of_methods, head in ((True, "What"), (False, "Data")):
         target.spec = SimpleNamespace(heading="Counted", of_methods=of_methods, title="T")
-        page = printed.computed_page(cells, words, [], target, Published())  # type: ignore[arg-type]
+        page = printed.computed_page(bench, target, Published())
         (grid,) = page["grids"]
         assert (grid["metric"], grid["head"]) == ("Counted", head) and len(grid["rows"]) >= 1
 

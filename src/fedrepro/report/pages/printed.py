@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedrepro.config.targets import ComputedTarget
-from fedrepro.report.cells.computed import ComputedCell, ComputedWording
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import computed
 from fedrepro.report.pages.about import about
-from fedrepro.report.papers.published import PrintedCell, Published, label_of
+from fedrepro.report.papers.published import PrintedCell, Published, label_of, split_part
 from fedrepro.support.grouping import grouped
 
 
@@ -28,17 +29,14 @@ def printed_page(published: Published, system: str, item: str) -> dict[str, Any]
 
 
 def computed_page(
-    cells: Sequence[ComputedCell],
-    words: Sequence[ComputedWording],
-    parts: Sequence[str],
-    target: ComputedTarget,
-    published: Published,
+    workbench: Workbench, target: ComputedTarget, published: Published
 ) -> dict[str, Any]:
     """The content of the page of a table that needs no runs.
 
-    Args:
-        parts: items of the same system whose runs give the rest of the table.
+    ``parts`` are the pages of tables of the same system whose runs give the rest of the table.
     """
+    cells = computed.compute(workbench, target, published)
+    words = computed.compute_words(workbench, target, published)
     by_printed = {cell.printed: cell for cell in cells}
     printed = list(by_printed)
     if target.spec.heading and printed:
@@ -61,7 +59,12 @@ def computed_page(
         "wordings": {(word.printed.setting, word.printed.metric): word for word in words},
         "word_rows": list(dict.fromkeys(word.printed.setting for word in words)),
         "word_columns": list(dict.fromkeys(word.printed.metric for word in words)),
-        "parts": [(f"{item}.html", label_of(item, table)) for item in parts],
+        "parts": [
+            (f"{item}.html", label_of(item, table))
+            for system, item in workbench.targets()
+            if system == target.system and split_part(item)[0] == target.item != item
+        ],
+        "records": [],
         "counts": {
             "printed": len(cells) + len(words),
             "computed": len(verdicts),

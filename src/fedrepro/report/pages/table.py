@@ -63,6 +63,7 @@ def table_page(
         "surrogates": sorted(surrogates),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
         "follows": what_follows(workbench, target, table, published),
+        "records": table.records(workbench.root, lambda run: run.page),
         **about(published, target.system, target.item, table.published_table or ""),
         "uncovered": uncovered,
     }
