@@ -55,6 +55,7 @@ def use(place: str, **about: Any) -> CellUse:
     """A cell of table ``t`` that takes the last accuracy of seeds 1 and 2."""
     told = {"table": "T", "page": "own/t.html", "place": place, "address": f"own/t.html#{place}"}
     told |= {"metric": OfRounds(name="accuracy"), "summary": Summary(), "seeds": (1, 2)}
+    told |= {"row": None, "column": None, "setting": "own/s", "methods": ("fedavg",)}
     told |= {"demo": False, "printed": None, "result": lambda: f"mean of {place}"}
     return CellUse(**(told | about))
 

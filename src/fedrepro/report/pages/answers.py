@@ -7,8 +7,7 @@ from functools import cache, partial
 from types import SimpleNamespace
 
 from fedrepro.config.metrics import Metric
-from fedrepro.config.tables import Summary
-from fedrepro.config.targets import RunKey, TableTarget
+from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
@@ -27,15 +26,13 @@ def anchor_of(row: int, column: int) -> str:
     return f"row-{row + 1}-{column + 1}"
 
 
-@dataclass(frozen=True)
-class CellUse:
-    """One cell that uses a run.
+@dataclass(frozen=True, kw_only=True)
+class CellUse(Cell):
+    """One cell that uses a run; its seeds are those in its mean.
 
     Attributes:
         table, page: the table's name, and its page's address relative to the site's root.
         place, address: the cell in words, and its address.
-        metric, summary: the number that it takes, and from which rounds.
-        seeds: the seeds in its mean.
         demo: whether the run only has the cell's demo setting.
         printed: what is printed there, if anything.
         result: reads the cell's other runs and returns its number over seeds.
@@ -45,9 +42,6 @@ class CellUse:
     page: str
     place: str
     address: str
-    metric: Metric
-    summary: Summary
-    seeds: tuple[int, ...]
     demo: bool
     printed: PrintedCell | None
     result: Callable[[], Result]
@@ -82,13 +76,11 @@ def _uses(
         row, column = divmod(index, len(target.table.columns))
         demo = target.scale == "demo" and cell.row.demo is not None
         use = CellUse(
+            **vars(cell),
             table=about["label"],
             page=about["page"],
             place=f"{cell.row.label}, {cell.column.label}",
             address=f"{about['page']}#{anchor_of(row, column)}",
-            metric=cell.metric,
-            summary=cell.summary,
-            seeds=cell.seeds,
             demo=demo,
             printed=None if demo else printed_cell(target, cell, published),
             result=cache(partial(result_in, workbench, cell)),  # once for all of its runs' pages
