@@ -154,7 +154,10 @@ def write_site(
     writer.claims(views)
     writer.comparisons(compared)
     writer.methods(methods, league, compared)
-    writer.list_of_pages(targets, methods, [*reference, *own])
+    facts = [method.facts for method in methods]
+    listed = overview.all_pages(published, targets, facts, [*reference, *own])
+    text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
+    renderer.write_file(Path("assets/pages.js"), f"window.PAGES = {text};\n")
     # The workflow waits for the start page, so write it last.
     counts = coverage.count(readings)
     content = overview.start_page(readings, targets, counts, views, workbench.scale(scale))
@@ -376,15 +379,3 @@ class Writer:
             self.renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
         listed = {"groups": by_kind(methods), "used": used}
         self.renderer.write(Path("methods/index.html"), "methods.html.j2", listed)
-
-    def list_of_pages(
-        self,
-        targets: Mapping[tuple[str, str], Target],
-        methods: Sequence[MethodText],
-        runs: Sequence[RunRecord],
-    ) -> None:
-        """The names of all pages, which the pages' search reads."""
-        facts = [method.facts for method in methods]
-        listed = overview.all_pages(self.published, targets, facts, runs)
-        text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
-        self.renderer.write_file(Path("assets/pages.js"), f"window.PAGES = {text};\n")

@@ -1,13 +1,12 @@
 """The cells of scale paper that a run belongs to, after its end, in a line each."""
 
-from collections.abc import Iterator
-
-from fedrepro.config.targets import Cell, RunKey, TableTarget
+from fedrepro.config.targets import Cell, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.papers.published import PrintedCell, Published, label_of, load
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.support.scoped_cache import read_once
 
 
 def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
@@ -23,31 +22,20 @@ def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
     every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
     targets = [target for target in every if target.table.published and run in target.runs]
     published = load(workbench.root) if targets else Published()
+    lines: list[str] = []
     seen: set[PrintedCell] = set()
-    return [line for target in targets for line in _lines(workbench, published, target, run, seen)]
-
-
-def _lines(
-    workbench: Workbench,
-    published: Published,
-    target: TableTarget,
-    run: RunKey,
-    seen: set[PrintedCell],
-) -> Iterator[str]:
-    assert target.table.published
-    label = label_of(target.item, target.table.published.table)
-    wanted = [
-        (index, cell, printed)
-        for index, cell in enumerate(target.cells)
-        if _has(cell, run)
-        and (printed := tables.printed_cell(target, cell, published))
-        and printed not in seen
-    ]
-    seen.update(printed for *_, printed in wanted)
-    computed = tables.compute(workbench, target, published).cells if wanted else ()
-    for index, cell, printed in wanted:
-        place = f"{label}, {cell.row.label}, {cell.column.label}"
-        yield f"{place}: {_ours(computed[index], run, printed, len(cell.seeds))}"
+    with read_once():
+        for target in targets:
+            assert target.table.published
+            label, before = label_of(target.item, target.table.published.table), frozenset(seen)
+            for index, cell in enumerate(target.cells):
+                printed = tables.printed_cell(target, cell, published) if _has(cell, run) else None
+                if printed and printed not in before:
+                    seen.add(printed)
+                    ours = tables.compute(workbench, target, published).cells[index]
+                    place = f"{label}, {cell.row.label}, {cell.column.label}"
+                    lines.append(f"{place}: {_ours(ours, run, printed, len(cell.seeds))}")
+    return lines
 
 
 def _has(cell: Cell, run: RunKey) -> bool:

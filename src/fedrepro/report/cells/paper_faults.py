@@ -47,7 +47,7 @@ def faults_of(workbench: Workbench, published: Published, system: str) -> Iterat
         if key[0] == system and target.awaited
     }
     yield from _of_experiment(workbench, published, system, targets.values())
-    yield from _of_cells(workbench, published, system, cells, targets.values())
+    yield from _of_cells(workbench, published, system, targets.values())
     yield from _of_paper(published, system, cells)
     yield from _of_items(published, system, {item for _, item in targets})
     for claim in published.claims:
@@ -182,15 +182,12 @@ def _of_measure(target: TableTarget, cell: Cell, answered: PrintedCell, key: str
 
 
 def _of_cells(
-    workbench: Workbench,
-    published: Published,
-    system: str,
-    cells: Iterable[PrintedCell],
-    targets: Iterable[object],
+    workbench: Workbench, published: Published, system: str, targets: Iterable[object]
 ) -> Iterator[str]:
     """Printed cells that are there twice, or in no table."""
     file = f"{PAPERS / system}/cells.csv"
-    items = grouped(cells, lambda cell: cell.item)
+    own = (cell for cell in published.cells if cell.system == system)
+    items = grouped(own, lambda cell: cell.item)
     if not items:
         yield f"{file}: no cell: expected a line for each printed number"
     answered = {cell for target in targets for cell in _answers(workbench, published, target)}

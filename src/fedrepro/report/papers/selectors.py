@@ -42,32 +42,23 @@ class Selector(Typed):
         self, right: "Selector", cells: Sequence[Keys], references: Collection[str] = ()
     ) -> Iterator[tuple[int, int]]:
         """The indices of each selected cell and of those that ``right`` compares with it."""
+
+        def compares(key: str, star: str, cell: Keys, rival: Keys) -> bool:
+            wanted, text = getattr(right, key), rival[key]
+            if wanted is None:
+                return text == cell[key]
+            if wanted == OTHERS:
+                return self.star(key, text) is None and text not in references
+            return text in {pattern.replace("*", star) for pattern in patterns_of(wanted)}
+
         for index, cell in enumerate(cells):
             stars = {key: self.star(key, text) for key, text in cell.items()}
             if any(star is None for star in stars.values()):
                 continue
             for rival_index, rival in enumerate(cells):
-                if index != rival_index and all(
-                    self._compares(right, key, stars[key] or "", cell, rival, references)
-                    for key in cell
-                ):
+                alike = (compares(key, star or "", cell, rival) for key, star in stars.items())
+                if index != rival_index and all(alike):
                     yield index, rival_index
-
-    def _compares(
-        self,
-        right: "Selector",
-        key: str,
-        star: str,
-        cell: Keys,
-        rival: Keys,
-        references: Collection[str],
-    ) -> bool:
-        wanted, text = getattr(right, key), rival[key]
-        if wanted is None:
-            return text == cell[key]
-        if wanted == OTHERS:
-            return self.star(key, text) is None and text not in references
-        return text in {pattern.replace("*", star) for pattern in patterns_of(wanted)}
 
 
 class CellSelector(Selector):
