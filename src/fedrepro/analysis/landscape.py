@@ -30,7 +30,6 @@ Directions = tuple[Tree, Tree]
 Scorer = Callable[[Tree], tuple[float, float]]
 # along a line; None for a number that is not finite
 Row = list[float | None]
-Surface = list[Row]  # [y][x]
 BATCH = 200  # batch size: a small network's activations then stay in the cache
 
 
@@ -224,28 +223,6 @@ def rows(
     for y in ys:
         row = [score(point(centre, directions, x, y)) for x in xs]
         yield [finite(loss) for loss, _ in row], [finite(accuracy) for _, accuracy in row]
-
-
-def surfaces(
-    score: Scorer,
-    centre: Tree,
-    directions: Directions,
-    xs: Sequence[float],
-    ys: Sequence[float],
-    progress: Callable[[float], None] = lambda share: None,
-) -> tuple[Surface, Surface]:
-    """Loss and accuracy at every (x, y), in rows of equal y.
-
-    Args:
-        progress: called with the share of finished points.
-    """
-    losses: Surface = []
-    accuracies: Surface = []
-    for loss, accuracy in rows(score, centre, directions, xs, ys):
-        losses.append(loss)
-        accuracies.append(accuracy)
-        progress(len(losses) / len(ys))
-    return losses, accuracies
 
 
 def finite(value: float | None) -> float | None:

@@ -49,14 +49,17 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
     rngs = stream(run.seed, "landscape", 0), stream(run.seed, "landscape", 1)
     axis = np.linspace(-landscape.REACH, landscape.REACH, landscape.POINTS).tolist()
     directions = landscape.random_directions(centre, rngs)
-    loss, accuracy = landscape.surfaces(score, centre, directions, axis, axis, progress)
+    done = []
+    for row in landscape.rows(score, centre, directions, axis, axis):
+        done.append(row)
+        progress(len(done) / len(axis))
     return {
         "of": made_of([finished.record]),
         "directions": landscape.DIRECTIONS,
         "x": axis,
         "y": axis,
-        "loss": loss,
-        "accuracy": accuracy,
+        "loss": [loss for loss, _ in done],
+        "accuracy": [accuracy for _, accuracy in done],
     }
 
 

@@ -22,7 +22,6 @@ from fedrepro.analysis.landscape import (
     require_same_shape,
     rows,
     scorer,
-    surfaces,
 )
 from fedrepro.cli.main import main
 from fedrepro.engine import tree
@@ -73,13 +72,11 @@ def test_surfaces_have_rows_of_equal_y() -> None:
         return (math.inf if x > 2 else (x - 1) ** 2 + 10 * (y - 2) ** 2), x + 100 * y
 
     directions = {"w": torch.tensor([1.0, 0.0])}, {"w": torch.tensor([0.0, 1.0])}
-    told: list[float] = []
-    loss, accuracy = surfaces(
-        score, {"w": torch.tensor([1.0, 2.0])}, directions, [-1, 0, 2], [0, 1], told.append
-    )
-    assert loss == [[1, 0, None], [11, 10, None]]
-    assert accuracy == [[200, 201, 203], [300, 301, 303]]
-    assert told == [0.5, 1]
+    found = rows(score, {"w": torch.tensor([1.0, 2.0])}, directions, [-1, 0, 2], [0, 1])
+    assert [*found] == [
+        ([1, 0, None], [200, 201, 203]),
+        ([11, 10, None], [300, 301, 303]),
+    ]
 
 
 @pytest.mark.parametrize("third", [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]])
@@ -125,8 +122,8 @@ def test_plane_through_three_models() -> None:
     assert len(steps) == 1
     for (x, y), each in zip(places, models, strict=True):
         torch.testing.assert_close(point(models[0], directions, x, y)["w"], each["w"])
-        loss, _ = surfaces(bowl, models[0], directions, [x], [y])
-        assert loss[0][0] == pytest.approx(bowl(each)[0], rel=1e-5)
+        ((loss, _),) = rows(bowl, models[0], directions, [x], [y])
+        assert loss[0] == pytest.approx(bowl(each)[0], rel=1e-5)
 
 
 def test_a_flat_plane_has_the_margin_of_its_length() -> None:
