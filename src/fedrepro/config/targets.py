@@ -166,34 +166,27 @@ class FigureTarget(Target):
     figure: Figure
     seeds: tuple[int, ...]
 
+    def runs_in(self, setting: str, method: str) -> list[RunKey]:
+        """One run per seed that it shows, of a method in one of the system's settings."""
+        seeds = self.seeds[:1] if self.figure.first_seed_only else self.seeds
+        return [RunKey(f"{self.system}/{setting}", method, seed) for seed in seeds]
+
+    def analyses_in(self, setting: str, method: str, part: str = "") -> list[Path]:
+        """The files of the analyses of these runs, for a kind that draws them."""
+        kind = str(self.figure.analysis)
+        if self.figure.joins_seeds:
+            return [joint_analysis(kind, f"{self.system}/{setting}", method, self.seeds, part)]
+        return [run.analysis(kind, part) for run in self.runs_in(setting, method)]
+
     @cached_property
     def runs(self) -> tuple[RunKey, ...]:
-        runs = dict.fromkeys(self.figure.needs(self.scale))
-        seeds = self.seeds[:1] if self.figure.first_seed_only else self.seeds
-        return tuple(
-            RunKey(f"{self.system}/{setting}", method, seed)
-            for setting, method in runs
-            for seed in seeds
-        )
+        needs = dict.fromkeys(self.figure.needs(self.scale))
+        return tuple(run for need in needs for run in self.runs_in(*need))
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """The files of the analyses of its runs, for a kind that draws them."""
-        figure, kind = self.figure, self.figure.analysis
-        if kind is None:
-            return ()
-        parts = dict.fromkeys(figure.parts(self.scale))
-        if figure.joins_seeds:
-            return tuple(
-                joint_analysis(kind, f"{self.system}/{setting}", method, self.seeds, part)
-                for setting, method, part in parts
-            )
-        seeds = self.seeds[:1] if figure.first_seed_only else self.seeds
-        return tuple(
-            RunKey(f"{self.system}/{setting}", method, seed).analysis(kind, part)
-            for setting, method, part in parts
-            for seed in seeds
-        )
+        parts = dict.fromkeys(self.figure.parts(self.scale)) if self.figure.analysis else ()
+        return tuple(path for part in parts for path in self.analyses_in(*part))
 
     @property
     def study(self) -> Path | None:

@@ -36,7 +36,16 @@ NUMBER = r"-?\d+(?:\.\d+)?"
 
 
 def target(scale: str = "paper", seeds: tuple[int, ...] = SEEDS) -> Any:
-    return SimpleNamespace(scale=scale, seeds=seeds, system="own", runs=(), item="figure_1")
+    made = SimpleNamespace(scale=scale, seeds=seeds, system="own", runs=(), item="figure_1")
+
+    def runs_in(setting: str, method: str) -> list[RunKey]:
+        return [RunKey(f"own/{setting}", method, seeds[0])]
+
+    def analyses_in(setting: str, method: str, part: str = "") -> list[Path]:
+        return [run.analysis("landscapes", part) for run in runs_in(setting, method)]
+
+    made.runs_in, made.analyses_in = runs_in, analyses_in
+    return made
 
 
 def result(setting: str, method: str, values: Mapping[int, float]) -> Result:

@@ -25,12 +25,9 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
     for label, setting in distinct_settings(figure.panels, target):
         lines = []
         for column in figure.columns:
-            runs = [
-                RunKey(f"{target.system}/{setting}", method, seed)
-                for method in column.methods_at(target.scale)
-                for seed in target.seeds
-            ]
-            series = [made for run in runs if (made := points_of(workbench.root, run))]
+            each = (target.runs_in(setting, method) for method in column.methods_at(target.scale))
+            found = (points_of(workbench.root, run) for runs in each for run in runs)
+            series = [*filter(None, found)]
             line = curves.average(column.label, series)
             if line is None:
                 continue

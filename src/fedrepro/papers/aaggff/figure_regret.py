@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Regret
 from fedrepro.report.drawing import curves
@@ -45,8 +45,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
         names=names,
     )
     for label, setting in distinct_settings(figure.panels, target):
-        runs = (RunKey(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
-        analyses = (_read(workbench.root, run.analysis("regrets")) for run in runs)
+        paths = target.analyses_in(setting, figure.method)
+        analyses = (_read(workbench.root, path) for path in paths)
         accounts = [account for account in analyses if account and account.round]
         series: list[list[Points]] = [
             [list(zip(account.round, account.regret, strict=True)) for account in accounts],

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fedrepro.config.targets import FigureTarget, joint_analysis
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Averaging
 from fedrepro.report.drawing.curves import Line
@@ -47,9 +47,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
     )
     by_label: dict[str, list[After]] = {}
     for place in figure.panels:
-        full = f"{target.system}/{place.setting_at(target.scale)}"
-        samples = str(figure.samples)
-        path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
+        setting, samples = place.setting_at(target.scale), str(figure.samples)
+        (path,) = target.analyses_in(setting, figure.method, samples)
         analysis = read_as(Averages, workbench.root, path)
         if analysis is None:
             continue

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.targets import FigureTarget, joint_analysis
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Decomposition
 from fedrepro.report.drawing.curves import Line
@@ -29,9 +29,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
     drawn = Drawn("", ("Panel", "Round", *names), names=names)
     about: dict[str, None] = {}
     for place in figure.panels:
-        full = f"{target.system}/{place.setting_at(target.scale)}"
-        samples = str(figure.samples)
-        path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
+        setting, samples = place.setting_at(target.scale), str(figure.samples)
+        (path,) = target.analyses_in(setting, figure.method, samples)
         analysis = read_derived(workbench.root, path)
         if analysis is None:
             continue

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fedrepro.config.tables import Column
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.superfed.kinds import Mixtures
 from fedrepro.report.drawing.curves import Line
@@ -49,8 +49,7 @@ def _mixture(
 ) -> Line | None:
     by_weight: dict[float, list[float]] = {}
     for method in column.methods_at(target.scale):
-        for seed in target.seeds:
-            run = RunKey(f"{target.system}/{setting}", method, seed)
+        for run in target.runs_in(setting, method):
             table = find_run(workbench.root, run).mixtures
             for weight, accuracy in zip(
                 table.get("weight", ()), table.get("accuracy", ()), strict=True

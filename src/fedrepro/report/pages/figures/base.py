@@ -8,7 +8,7 @@ from typing import Any
 from fedrepro.config.figures import Charts, Shown
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result
@@ -69,7 +69,7 @@ class Drawn:
 def result_at(workbench: Workbench, target: FigureTarget, shown: Shown, summary: Summary) -> Result:
     """A number that a figure shows, over the seeds of its scale."""
     full = f"{target.system}/{shown.setting}"
-    runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in shown.methods}
+    runs = {name: target.runs_in(shown.setting, name) for name in shown.methods}
     return result_of(workbench, full, runs, shown.metric.quantity, summary)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.config.figures import Landscape
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
@@ -38,8 +38,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
     surfaces = []
     for column in figure.columns:
         for method in column.methods_at(target.scale):
-            run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
-            if surface := _read_landscape(workbench.root, run.analysis("landscapes")):
+            (path,) = target.analyses_in(setting, method)
+            if surface := _read_landscape(workbench.root, path):
                 surfaces.append((column.label, surface))
     if not surfaces:
         return drawn

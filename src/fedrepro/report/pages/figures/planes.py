@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.config.figures import AtHeight, Planes, View
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
@@ -100,9 +100,8 @@ def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tu
     """The panels whose analysis exists; panels of the same analysis are merged, with all labels."""
     grid, panels = figure.grid_at(target.scale), dict[Path, list[View]]()
     for view in figure.panels:
-        full = f"{target.system}/{view.setting_at(target.scale)}"
-        run = RunKey(full, view.method, target.seeds[0])
-        path = run.analysis("landscapes", view.part(target.scale, grid))
+        part = view.part(target.scale, grid)
+        (path,) = target.analyses_in(view.setting_at(target.scale), view.method, part)
         panels.setdefault(path, []).append(view)
     analyses = []
     for path, alike in panels.items():

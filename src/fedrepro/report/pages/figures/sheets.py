@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.figures import Sheets
-from fedrepro.config.targets import FigureTarget, RunKey
+from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
@@ -46,7 +46,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
         for column in figure.columns:
             setting = place.setting_for(column.label, target.scale, figure.column_settings)
             for method in column.methods_at(target.scale):
-                run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
+                (run,) = target.runs_in(setting, method)
                 record = find_run(workbench.root, run)
                 title = f"{where}, {column.label}" if len(places) > 1 else column.label
                 panels = list(_panels(workbench.root, record, title))
