@@ -1,6 +1,6 @@
 """Test the papers' claims on the tables of scale compact (docs/compact.md)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fedrepro.config.metrics import RoundsTo
@@ -131,15 +131,6 @@ def _check(table: Table, selector: CompactSelector, file: object, key: str) -> N
                 raise bad_value(file, f"{key}.{kind}", pattern, expected, labels)
 
 
-def lasts_of(workbench: Workbench, system: str, item: str) -> Sequence[float | None]:
-    """For each cell of a table of rounds until a target, the last round of its runs; else None."""
-    target = workbench.table(system, item, "compact")
-    return [
-        float(workbench.setting(cell.setting).rounds) if isinstance(cell.metric, RoundsTo) else None
-        for cell in target.cells
-    ]
-
-
 def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, float]]:
     """For each cell of a compact table, the numbers by seed that a claim counts.
 
@@ -147,9 +138,10 @@ def values_of(workbench: Workbench, table: ComputedTable) -> list[dict[int, floa
     its rounds in each: the seeds in which only the wrapper arrives are those that it helps most.
     """
     target = workbench.table(table.system, table.item, "compact")
-    lasts = lasts_of(workbench, table.system, table.item)
     values = []
-    for cell, computed, last in zip(target.cells, table.cells, lasts, strict=True):
+    for cell, computed in zip(target.cells, table.cells, strict=True):
+        is_of_rounds = isinstance(cell.metric, RoundsTo)
+        last = float(workbench.setting(cell.setting).rounds) if is_of_rounds else None
         both = rounds_of_both(workbench, cell)
         if both is None:
             values.append(computed.result.current_by_seed(last))
