@@ -21,7 +21,6 @@ from fedrepro.models import registry as models
 from fedrepro.papers.ima.decomposition import (
     covariances,
     decompose,
-    decompose_classes,
     distances,
     ensemble_gap,
     errors_by_number,
@@ -141,8 +140,8 @@ def test_trained_models() -> None:
         averaged = torch.stack([net(average_of(each, weights), x) for each in repeats])
         seen = torch.ones(3, len(y)).bool()
         seen[0, ::2] = False
-        found = decompose_classes(logits, averaged, y, weights, seen)
         one_hot = torch.eye(3)[y]
+        found = decompose(logits.softmax(-1), averaged.softmax(-1), one_hot, weights, seen)
         loss = float((averaged.softmax(-1) - one_hot).square().mean())
         assert found.total == pytest.approx(loss, abs=1e-10)
         assert found.variance > 0 and found.train_bias > 0 and found.heterogeneous_bias > 0

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedrepro.analysis.landscape import average_of
 from fedrepro.engine.method import Tree, tree
@@ -67,14 +66,6 @@ def decompose(
         float(shares.sum() - shares.diagonal().sum()),
         float((averaged - targets).square().mean() - (ensemble - targets).square().mean()),
     )
-
-
-def decompose_classes(
-    logits: Tensor, averaged: Tensor, labels: Tensor, weights: Tensor, seen: Tensor
-) -> Decomposition:
-    """:func:`decompose` on softmax outputs and one-hot ``labels`` [n] (discrepancy B16)."""
-    targets = functional.one_hot(labels, logits.shape[-1])
-    return decompose(logits.softmax(-1), averaged.softmax(-1), targets, weights, seen)
 
 
 def covariances(outputs: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.analysis.landscape import BATCH, average_of
@@ -19,7 +20,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.tree import Tree
 from fedrepro.papers.ima.decomposition import (
-    decompose_classes,
+    decompose,
     distances,
     ensemble_gap,
     error_of,
@@ -151,11 +152,11 @@ def _after(number: int, runs: Sequence[Finished], x: Tensor, y: Tensor) -> dict[
     for place, client in enumerate(clients):
         classes = torch.from_numpy(first.classes_of(client)).to(y.device)
         seen[place] = torch.isin(y, classes)
-    terms = decompose_classes(
-        torch.stack(outputs), torch.stack(averaged), y, weights.to(y.device), seen
-    )
-    one_hot = torch.nn.functional.one_hot(y, outputs[0].shape[-1])
-    loss = float((torch.stack(averaged).softmax(-1).double() - one_hot).square().mean())
+    # On softmax outputs and one-hot targets (discrepancy B16).
+    shares, average = (torch.stack(each).softmax(-1) for each in (outputs, averaged))
+    one_hot = functional.one_hot(y, outputs[0].shape[-1])
+    terms = decompose(shares, average, one_hot, weights.to(y.device), seen)
+    loss = float((average.double() - one_hot).square().mean())
     return {
         "round": number,
         "clients": len(clients),
