@@ -70,8 +70,8 @@ def draw(
         beside=beside,
     )
     styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
-    layers = (_levels, _raw, _begins, _range, _curve, _marks)
-    drawn = (layer(frame, line, styles[line.name]) for layer in layers for line in lines)
+    parts = (_layers(frame, line, styles[line.name]) for line in lines)
+    drawn = (part for layer in zip(*parts, strict=True) for part in layer)
     places = {at for line in lines for at in line.begins} if starts else set()
     return frame.svg([*drawn, *(_named(frame, at) for at in sorted(places))], description)
 
@@ -122,53 +122,37 @@ def _stroke(path: str, number: int, more: str) -> str:
     return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
 
 
-def _levels(frame: Frame, line: Line, number: int) -> str:
-    """The printed number, as a dotted line."""
-    if line.level is None:
-        return ""
-    path = f"M{frame.left:.1f},{frame.y(line.level):.1f}h{frame.width}"
-    return _stroke(path, number, 'stroke-dasharray="1,3" opacity="0.9"')
+def _layers(frame: Frame, line: Line, number: int) -> tuple[str, ...]:
+    """What is drawn of a line, from below: printed number, rounds, beginnings, range, curve, marks.
 
-
-def _raw(frame: Frame, line: Line, number: int) -> str:
-    if not line.raw:
-        return ""
-    return _stroke(frame.path(line.raw), number, 'stroke-width="0.8" opacity="0.45"')
-
-
-def _begins(frame: Frame, line: Line, number: int) -> str:
-    colour = SERIES_COLOURS[number]
-    return "".join(
+    A few points are marked, including the last; all of a short line.
+    """
+    colour, last = SERIES_COLOURS[number], len(line.points) - 1
+    level = raw = around = curve = marks = ""
+    if line.level is not None:
+        path = f"M{frame.left:.1f},{frame.y(line.level):.1f}h{frame.width}"
+        level = _stroke(path, number, 'stroke-dasharray="1,3" opacity="0.9"')
+    if line.raw:
+        raw = _stroke(frame.path(line.raw), number, 'stroke-width="0.8" opacity="0.45"')
+    begins = "".join(
         f'<line x1="{frame.x(at):.1f}" x2="{frame.x(at):.1f}" y1="8" y2="{8 + frame.height}" '
         f'stroke="{colour}" stroke-width="1.2" stroke-dasharray="4,3"/>'
         for at in line.begins
     )
-
-
-def _range(frame: Frame, line: Line, number: int) -> str:
-    if not line.low:
-        return ""
-    rounds = [at for at, _ in line.points]
-    around = [*zip(rounds, line.high, strict=True)]
-    around += [*zip(rounds[::-1], line.low[::-1], strict=True)]
-    colour = SERIES_COLOURS[number]
-    return f'<path d="{frame.path(around)}Z" fill="{colour}" opacity="0.16"/>' if around else ""
-
-
-def _curve(frame: Frame, line: Line, number: int) -> str:
-    if not line.points:
-        return ""
-    dash = f' stroke-dasharray="{",".join(map(str, DASHES[number]))}"' if number else ""
-    return _stroke(frame.path(line.points), number, f'stroke-width="1.8"{dash}')
-
-
-def _marks(frame: Frame, line: Line, number: int) -> str:
-    """A few points of a line, including the last; all of a short line."""
-    last = len(line.points) - 1
-    marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
-    chosen = sorted({round(last * index / max(marks - 1, 1)) for index in range(marks)})
-    path = "".join(f"{frame.path([line.points[index]])}{MARK_PATHS[number]}" for index in chosen)
-    return f'<path d="{path}" fill="{SERIES_COLOURS[number]}"/>' if path else ""
+    if line.points:
+        rounds = [at for at, _ in line.points]
+        if line.low:
+            ends = [*zip(rounds, line.high, strict=True)]
+            ends += [*zip(rounds[::-1], line.low[::-1], strict=True)]
+            around = f'<path d="{frame.path(ends)}Z" fill="{colour}" opacity="0.16"/>'
+        dash = f' stroke-dasharray="{",".join(map(str, DASHES[number]))}"' if number else ""
+        curve = _stroke(frame.path(line.points), number, f'stroke-width="1.8"{dash}')
+        marked = last + 1 if last < 2 * MARKS else MARKS
+        chosen = sorted({round(last * index / max(marked - 1, 1)) for index in range(marked)})
+        places = (frame.path([line.points[index]]) for index in chosen)
+        path = "".join(f"{place}{MARK_PATHS[number]}" for place in places)
+        marks = f'<path d="{path}" fill="{colour}"/>'
+    return level, raw, begins, around, curve, marks
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
