@@ -288,7 +288,7 @@ def test_a_plane_has_three_corners_and_the_least_is_best(monkeypatch: pytest.Mon
     )
     drawn = planes.draw(None, target(), SimpleNamespace(show=["loss", "error"]))  # type: ignore[arg-type]
     assert [panel.title for panel in drawn.panels] == ["P: loss", "Q: loss", "P: error", "Q: error"]
-    for (_, _, values, marks, shared), named in asked:
+    for ((_, _, values), marks, shared), named in asked:
         assert [mark.corner for mark in marks] == [True] * 3 + [False]
         kind = named["title"]
         assert (shared.least, shared.most, shared.logarithmic) == (

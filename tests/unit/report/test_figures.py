@@ -28,7 +28,7 @@ from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.drawing.curves import Line, smoothed
-from fedrepro.report.drawing.surface import contour
+from fedrepro.report.drawing.surface import Grid, contour
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published
@@ -552,7 +552,7 @@ def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
 def test_contours_of_a_cone_are_circles() -> None:
     grid = list(np.linspace(-1, 1, 41))
     values = [[math.hypot(a, b) for a in grid] for b in grid]
-    segments = contour(grid, grid, values, 0.5)
+    segments = contour(Grid(grid, grid, values), 0.5)
     radii = [math.hypot(*point) for segment in segments for point in segment]
     assert radii == pytest.approx([0.5] * len(radii), abs=2e-3)
     length = sum(math.dist(*segment) for segment in segments)
@@ -563,10 +563,10 @@ def test_contours_of_a_saddle_go_around_its_low_corners() -> None:
     """The middle, 0.5, lies above the level: the high corners are joined."""
     cases = (([[1, 0], [0, 1]], {(0, 1), (1, 0)}), ([[0, 1], [1, 0]], {(0, 0), (1, 1)}))
     for values, low in cases:
-        segments = contour([0, 1], [0, 1], values, 0.4)
+        segments = contour(Grid([0, 1], [0, 1], values), 0.4)
         middles = [tuple(np.mean(segment, axis=0).round()) for segment in segments]
         assert set(middles) == low and len(middles) == 2
-    assert contour([0, 1], [0, 1], [[0, 1], [math.inf, 1]], 0.5) == []
+    assert contour(Grid([0, 1], [0, 1], [[0, 1], [math.inf, 1]]), 0.5) == []
 
 
 def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:

@@ -104,7 +104,7 @@ MARKS = [Mark("first", -0.4, 1.2, True), Mark("", 1.0, 2.0, True), Mark("mean", 
 
 def plane() -> str:
     shared = Range(1.0, 10.0, logarithmic=False)
-    return planes.draw(X, Y, VALUES, MARKS, shared, title="loss", description="x")
+    return planes.draw(surface.Grid(X, Y, VALUES), MARKS, shared, title="loss", description="x")
 
 
 def test_a_plane_has_each_value_s_shade_around_its_place_and_its_marks_where_they_are() -> None:
@@ -143,7 +143,7 @@ def test_corners_are_named_below_their_marks_and_others_where_there_is_room() ->
     shared = Range(1.0, 10.0, logarithmic=False)
     near = [Mark("mean", 0.5, 1.5, False), Mark("corner", 0.55, 1.5, True)]
     for marks in (near, near[::-1]):
-        svg = planes.draw(X, Y, VALUES, marks, shared, title="loss", description="x")
+        svg = planes.draw(surface.Grid(X, Y, VALUES), marks, shared, title="loss", description="x")
         left, top, width, height = ground_of(svg)
         texts = {said: (float(x), float(y)) for x, y, said in LABEL.findall(svg)}
         place = left + width * (0.55 + 1.5) / 4, top + height * (1 - 1.5 / 3) + 20
@@ -155,7 +155,9 @@ def test_corners_are_named_below_their_marks_and_others_where_there_is_room() ->
 def test_the_numbers_of_a_colour_bar_do_not_cover_each_other(least: float, most: float) -> None:
     values = [[least, most], [most, least]]
     shared = Range(least, most, logarithmic=False)
-    svg = planes.draw([0, 1], [0, 1], values, [], shared, title="loss", description="x")
+    svg = planes.draw(
+        surface.Grid([0, 1], [0, 1], values), [], shared, title="loss", description="x"
+    )
     left, _, width, _ = ground_of(svg)
     beside = [float(y) for x, y, said in LABEL.findall(svg)
               if float(x) > left + width + 10 and said != "loss"]  # fmt: skip
@@ -232,7 +234,7 @@ def test_contours_are_labelled_by_their_level_near_their_line() -> None:
 def labelled_at_their_line(
     grid: list[float], values: Any, shared: Range, height_at: Callable[[float, float], float]
 ) -> None:
-    svg = planes.draw(grid, grid, values, [], shared, title="loss", description="x")
+    svg = planes.draw(surface.Grid(grid, grid, values), [], shared, title="loss", description="x")
     left, top, width, height = ground_of(svg)
     inside = [
         (float(said), float(x), float(y) - 4.5)

@@ -7,7 +7,7 @@ from html import escape
 
 from fedrepro.report.drawing.frame import TEXT, Frame, axis, text
 from fedrepro.report.drawing.style import HALO, HIGH, LOW, MARK_PATHS, ON_SURFACE, STRONG
-from fedrepro.report.drawing.surface import Point, areas, contour, shaded
+from fedrepro.report.drawing.surface import Grid, Point, areas, contour, shaded
 
 LEVELS = 8  # contours, of which no two have the same label
 SIZE = 226  # pixels of the plot
@@ -118,9 +118,7 @@ def _wide(words: str, size: int) -> float:
 
 
 def draw(
-    x: Sequence[float],
-    y: Sequence[float],
-    values: Values,
+    grid: Grid,
     marks: Sequence[Mark],
     shared: Range,
     *,
@@ -128,16 +126,16 @@ def draw(
     description: str,
     titles: tuple[str, str] = ("distance along the first direction", "along the second"),
 ) -> str:
-    """``values`` [y][x] as SVG: darker is more. ``title`` labels the colour bar."""
-    step = [(ends[-1] - ends[0]) / (len(ends) - 1) for ends in (x, y)]
+    """Values as SVG: darker is more. ``title`` labels the colour bar."""
+    step = [(ends[-1] - ends[0]) / (len(ends) - 1) for ends in grid[:2]]
     across, up = (
         axis(ends[0] - size / 2, ends[-1] + size / 2, count=4)
-        for ends, size in zip((x, y), step, strict=True)
+        for ends, size in zip(grid[:2], step, strict=True)
     )
     frame = Frame(across, up, titles[0], SIZE, SIZE, beside=titles[1], behind=BEHIND)
     shades = [
         [round(SHADES * shared.place(value)) if math.isfinite(value) else -1 for value in row]
-        for row in values
+        for row in grid.values
     ]
     paths = areas(frame, shades, (across.low, up.low), (step[0], step[1]))
     words = Words(frame)
@@ -148,7 +146,7 @@ def draw(
         [
             frame.ground,
             *shaded(paths, SHADES / STRONGEST),
-            *_contours(frame, x, y, values, shared, words),
+            *_contours(frame, grid, shared, words),
             *(_sign(frame, mark, number) for number, mark in enumerate(marks)),
             *names,
             _bar(frame, shared, title),
@@ -171,18 +169,11 @@ def _named(words: Words, mark: Mark) -> str:
     return words.write((mark.x, mark.y), mark.name, shifts, must=True)
 
 
-def _contours(
-    frame: Frame,
-    x: Sequence[float],
-    y: Sequence[float],
-    values: Values,
-    shared: Range,
-    words: Words,
-) -> Iterator[str]:
+def _contours(frame: Frame, grid: Grid, shared: Range, words: Words) -> Iterator[str]:
     """Contour lines, with one label per level at a free place."""
     labels = []
     for number, level in enumerate(shared.levels()):
-        segments = contour(x, y, values, level)
+        segments = contour(grid, level)
         if not segments:
             continue
         yield (

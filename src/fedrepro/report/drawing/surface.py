@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from fedrepro.report.drawing.frame import Frame
 from fedrepro.report.drawing.style import HIGH
@@ -9,6 +10,14 @@ from fedrepro.report.drawing.style import HIGH
 Point = tuple[float, float]
 Segment = tuple[Point, Point]
 Block = tuple[int, int, int, int, int]  # first row, row after the last, the same for columns, value
+
+
+class Grid(NamedTuple):
+    """Values over a plane: where they are along both axes, and themselves [y][x]."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    values: Sequence[Sequence[float]]
 
 
 def areas(frame: Frame, grid: Sequence[Sequence[int]], start: Point, size: Point) -> dict[int, str]:
@@ -61,14 +70,13 @@ def blocks(grid: Sequence[Sequence[int]]) -> list[Block]:
     return sorted(rectangles)
 
 
-def contour(
-    x: Sequence[float], y: Sequence[float], values: Sequence[Sequence[float]], level: float
-) -> list[Segment]:
-    """Short lines along which ``values`` [y][x], interpolated linearly, equal ``level``.
+def contour(grid: Grid, level: float) -> list[Segment]:
+    """Short lines along which values, interpolated linearly, equal ``level``.
 
     Squares with a corner that is not finite are skipped (marching squares).
     """
     segments: list[Segment] = []
+    x, y, values = grid
     for row in range(len(y) - 1):
         for column in range(len(x) - 1):
             places = ((row, column), (row, column + 1), (row + 1, column + 1), (row + 1, column))

@@ -10,6 +10,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
+from fedrepro.report.drawing.surface import Grid
 from fedrepro.report.pages.figures.base import Drawn, Panel
 from fedrepro.run.derived_files import damaged, read_as
 
@@ -53,9 +54,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
         middles[label], greatest[label] = middle, numbers[2]
         words = f"{label}: loss {numbers[0]:.3g} in the middle, {numbers[1]:.3g} to "
         svg = planes.draw(
-            x,
-            y,
-            loss,
+            Grid(x, y, loss),
             [Mark("", 0.0, 0.0, corner=True)],
             shared,
             title="loss",

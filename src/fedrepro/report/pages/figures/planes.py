@@ -11,6 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.drawing.summary_sentences import leaders
+from fedrepro.report.drawing.surface import Grid
 from fedrepro.report.pages.figures.base import Drawn, Panel, titled
 from fedrepro.run.derived_files import damaged, parsed, read_derived
 from fedrepro.support.printing import sentence_case
@@ -79,9 +80,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
             heights.append((label, {mark.name: value for mark, value in at}))
             shown = ", ".join(f"{mark.name} {value:.3g}" for mark, value in at)
             svg = planes.draw(
-                each.x,
-                each.y,
-                values,
+                Grid(each.x, each.y, values),
                 marks,
                 shared,
                 title=TITLES[kind],
