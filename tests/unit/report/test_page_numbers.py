@@ -729,8 +729,8 @@ def test_a_table_leads_to_those_that_test_its_claims(
         claim_of("s", ["table_3"], "compact_gone"), claim_of("s", ["table_1"], "compact_a_b"),
     ]  # fmt: skip
     papers: Any = SimpleNamespace(claims=claims, label_of=lambda _, name: f"label of {name}")
-    target, table = (SimpleNamespace(system="s", item=item), SimpleNamespace(scale=scale))
-    found = about.scales_of(bench, papers, target, table, demo=demo)  # type: ignore[arg-type]
+    target: Any = SimpleNamespace(system="s", item=item, scale=scale)
+    found = about.scales_of(bench, papers, target, demo=demo)
     assert [address for _, address in found] == scales
     names = {address: name for name, address in found}
     assert names[""] == ("compact" if scale == "compact" else "paper")

@@ -65,8 +65,7 @@ def compute(workbench: Workbench, target: SearchTarget) -> list[MethodSearch]:
     Raises:
         UserError: if a run's files are damaged.
     """
-    quantity = target.search.metric.quantity
-    return [_searched(workbench, target, trial, quantity) for trial in target.trials]
+    return [_searched(workbench, target, trial) for trial in target.trials]
 
 
 def as_far_as_it_went(workbench: Workbench, target: SearchTarget) -> SearchTarget:
@@ -95,17 +94,14 @@ def _gone_on(workbench: Workbench, target: SearchTarget, search: MethodSearch) -
     return gone_on if names <= workbench.settings.keys() else trial
 
 
-def _searched(
-    workbench: Workbench, target: SearchTarget, trial: Trial, quantity: Quantity
-) -> MethodSearch:
-    kept = on_validation(quantity)
-    tried = []
+def _searched(workbench: Workbench, target: SearchTarget, trial: Trial) -> MethodSearch:
+    quantity, tried = target.search.metric.quantity, []
     for candidate in trial.candidates:
         runs = {candidate.method: target.runs_of(candidate)}
         setting = target.setting + candidate.suffix
         validation, test = (
             result_of(workbench, setting, runs, each, target.search.summary)
-            for each in (kept, quantity)
+            for each in (on_validation(quantity), quantity)
         )
         tried.append(Tried(candidate, validation, test))
     published, seeds = trial.candidates.index(trial.published), len(target.seeds)
@@ -115,6 +111,8 @@ def _searched(
     if best is not None and trial.searched.keys and not trial.searched.paper_grid:
         selected = _smallest(tried, scores, best, [*trial.searched.keys])
     preferred = (published,) if selected is None else (selected, published)
+    own = _own_values(workbench, target, trial)
+    values = [candidate.values for candidate in trial.candidates]
     return MethodSearch(
         trial,
         tuple(tried),
@@ -126,7 +124,7 @@ def _searched(
             preferred,
         ),
         sum(candidate.validation.n < seeds and not candidate.diverged for candidate in tried),
-        _in_use(workbench, target, trial),
+        values.index(own) if own in values else None,
         best,
     )
 
@@ -170,13 +168,6 @@ def _own_values(workbench: Workbench, target: SearchTarget, trial: Trial) -> dic
     experiment = workbench.experiments[target.system]
     unpublished = trial.searched.model_copy(update={"published": {}})
     return experiment.choice(target.search, unpublished)
-
-
-def _in_use(workbench: Workbench, target: SearchTarget, trial: Trial) -> int | None:
-    """The candidate with the values that the searched setting has."""
-    own = _own_values(workbench, target, trial)
-    values = [candidate.values for candidate in trial.candidates]
-    return values.index(own) if own in values else None
 
 
 def on_validation(quantity: Quantity) -> Quantity:

@@ -4,7 +4,6 @@ from typing import Any
 
 from fedrepro.config.targets import TableTarget, Target
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, Spread, System, label_of, split_part
@@ -47,12 +46,7 @@ def use_of(target: Target, papers: Published) -> dict[str, str]:
 
 
 def scales_of(
-    workbench: Workbench,
-    published: Published,
-    target: TableTarget,
-    table: ComputedTable,
-    *,
-    demo: bool,
+    workbench: Workbench, published: Published, target: TableTarget, *, demo: bool
 ) -> list[tuple[str, str]]:
     """A table at all scales: names and addresses beside its page; "" is the address of the page.
 
@@ -62,7 +56,7 @@ def scales_of(
     Args:
         demo: whether the page has numbers of scale demo.
     """
-    system, compact = target.system, table.scale == "compact"
+    system, compact = target.system, target.scale == "compact"
     small = workbench.experiments[system].compact
     scales: dict[str, str] = {}
     if not compact:
@@ -79,6 +73,6 @@ def scales_of(
             scales[f"compact: {name}"] = f"{test.table}.html"
     if compact:
         scales["compact"] = ""
-    if demo and table.scale == "demo":
+    if demo and target.scale == "demo":
         scales["demo"] = "#demo"
     return [*scales.items()]

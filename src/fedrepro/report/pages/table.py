@@ -40,7 +40,7 @@ def table_page(
         "table": table,
         "compact": table.scale == "compact",
         "unprinted": table.scale == "compact" or not (counts["printed"] or uncovered),
-        "scales": scales_of(workbench, published, target, table, demo=counts["demo"] > 0),
+        "scales": scales_of(workbench, published, target, demo=counts["demo"] > 0),
         "rows": _rows(workbench, target, table, best_of_rows(target, table, [*shown, *folded])),
         "own": own,
         "shown": shown,
