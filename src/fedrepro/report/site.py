@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from fedrepro.config.targets import (
@@ -315,18 +315,13 @@ class Writer:
     def runs(self, records: Sequence[RunRecord]) -> None:
         """A page for each run. Runs with the same partition share its picture."""
         workbench = self.workbench
-        partitions: dict[Path, SimpleNamespace | None] = {}
+        drawn = cache(partial(draw_partition, workbench.root))
         wanted = {record.run for record in records}
         shown_in = _shown_in(workbench, self.published, wanted)
         for record in records:
             run, partition = record.run, None
             if setting := workbench.find_setting(run.setting):
-                path = setting.partition_path(run.seed)
-                path = path.with_suffix(".json")
-                if path not in partitions:
-                    there = (workbench.root / path).exists()
-                    partitions[path] = draw_partition(workbench.root, path) if there else None
-                partition = partitions[path]
+                partition = drawn(setting.partition_path(run.seed).with_suffix(".json"))
             inputs: dict[str, RunRecord] = {}
             with suppress(UserError):  # of a run that nothing needs, whose method has lost an input
                 for need, source in inputs_of(workbench, run).items():

@@ -905,7 +905,14 @@ def test_the_partition_of_the_first_seed_that_was_run_is_shown(
         setting=lambda _: SimpleNamespace(partition_path=lambda seed: Path(f"seed{seed}.npz")),
     )
     drawn: list[Path] = []
-    monkeypatch.setattr(row_figures, "draw_partition", lambda _, path: drawn.append(path))
+
+    def draw(root: Path, path: Path) -> Path | None:
+        if not (root / path).exists():
+            return None
+        drawn.append(path)
+        return path
+
+    monkeypatch.setattr(row_figures, "draw_partition", draw)
 
     def result(*seeds: int) -> Any:
         runs = [SimpleNamespace(seed=seed, page="x" if seed > 1 else None) for seed in seeds]

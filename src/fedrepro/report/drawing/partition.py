@@ -15,8 +15,8 @@ from fedrepro.support.errors import UserError, damaged
 FEW = 20  # with at most so many clients, each is named
 
 
-def draw_partition(root: Path, path: Path, width: int = 720) -> SimpleNamespace:
-    """Draw a partition's histogram and describe it in a sentence.
+def draw_partition(root: Path, path: Path, width: int = 720) -> SimpleNamespace | None:
+    """Draw a partition's histogram and describe it in a sentence; None without the file.
 
     Raises:
         UserError: if the file is damaged.
@@ -28,6 +28,8 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> SimpleNamespace:
         held = [sum(count > 0 for count in row) for row in counts]
         name, seed = str(histogram["name"]), int(histogram["seed"])
         classes = len(counts[0])
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise damaged(path, error) from None
     spread = _span(min(sizes), max(sizes))

@@ -162,9 +162,6 @@ def _heat_map(
 ) -> SimpleNamespace | None:
     """The partition of the first seed that was run, if its histogram exists."""
     runs = (run for result in results.values() for run in result.runs)
-    seeds = sorted({run.seed for run in runs if run.page})
-    for seed in seeds:
-        path = workbench.setting(setting).partition_path(seed).with_suffix(".json")
-        if (workbench.root / path).exists():
-            return draw_partition(workbench.root, path)
-    return None
+    seeds, its = sorted({run.seed for run in runs if run.page}), workbench.setting(setting)
+    paths = (its.partition_path(seed).with_suffix(".json") for seed in seeds)
+    return next(filter(None, (draw_partition(workbench.root, path) for path in paths)), None)

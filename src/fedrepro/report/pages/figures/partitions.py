@@ -19,8 +19,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Partitions) -> Draw
     for label, name in distinct_settings(figure.panels, target):
         setting = workbench.setting(f"{target.system}/{name}")
         path = setting.partition_path(seed).with_suffix(".json")
-        if (workbench.root / path).exists():
-            chart = draw_partition(workbench.root, path, WIDTH)
+        if chart := draw_partition(workbench.root, path, WIDTH):
             drawn.panels.append(Panel(label, chart.svg))
             drawn.say(f"{label}: {chart.summary}")
             drawn.rows.append((name, str(chart.seed), str(chart.most), chart.summary))
