@@ -25,7 +25,8 @@ class Costs:
 def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[PrintedCell]) -> Found:
     costs = _costs(workbench.root, target)
     if not costs:
-        return Found([hole(cell, NOT_COUNTED) for cell in printed if not _is_trained(cell)])
+        counted = (cell for cell in printed if cell.unit != "percent")  # accuracies are of runs
+        return Found([hole(cell, NOT_COUNTED) for cell in counted])
     keys = ((cell.table, cell.setting, cell.method, cell.metric) for cell in printed)
     return Found(
         [
@@ -39,11 +40,6 @@ def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[Prin
             if isinstance(cost.value, str)
         },
     )
-
-
-def _is_trained(cell: PrintedCell) -> bool:
-    """Return True if a cell of a table of costs is an accuracy, which comes from runs."""
-    return cell.unit == "percent"
 
 
 def _costing(cell: PrintedCell, cost: Cell) -> ComputedCell:

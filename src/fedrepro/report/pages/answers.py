@@ -21,11 +21,6 @@ from fedrepro.support.printing import decimals_for
 OWN = "at the method's own mixture"
 
 
-def anchor_of(row: int, column: int) -> str:
-    """The id of a cell on its table's page; both count from 0."""
-    return f"row-{row + 1}-{column + 1}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class CellUse(Cell):
     """One cell that uses a run; its seeds are those in its mean.
@@ -74,13 +69,14 @@ def _uses(
     about = use_of(target, published)
     for index, cell in enumerate(target.cells):
         row, column = divmod(index, len(target.table.columns))
+        anchor = f"row-{row + 1}-{column + 1}"  # on the table's page
         demo = target.scale == "demo" and cell.row.demo is not None
         use = CellUse(
             **vars(cell),
             table=about["label"],
             page=about["page"],
             place=f"{cell.row.label}, {cell.column.label}",
-            address=f"{about['page']}#{anchor_of(row, column)}",
+            address=f"{about['page']}#{anchor}",
             demo=demo,
             printed=None if demo else printed_cell(target, cell, published),
             result=cache(partial(result_in, workbench, cell)),  # once for all of its runs' pages

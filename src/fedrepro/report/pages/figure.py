@@ -1,6 +1,5 @@
 """The page of a figure: panels, key, the numbers as a table, and the runs."""
 
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +12,7 @@ from fedrepro.report.pages.about import about
 from fedrepro.report.pages.downloads import has_png
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
-from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.results import find_run
 from fedrepro.run.standing import of_another
 from fedrepro.support import papers
 
@@ -31,6 +30,8 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         kind = import_module(f"fedrepro.report.pages.figures.{figure.kind}")
     drawn: Drawn = kind.draw(workbench, target, figure)
     records = [find_run(workbench.root, run) for run in target.runs]
+    own = (record for record in records if record.state == "finished" and not record.reference)
+    reasons = {record.run.name: in_words(of_another(workbench, record)) for record in own}
     shared = dict.fromkeys(
         one.label
         for one in figure.shown(target.scale)
@@ -48,13 +49,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "records": [record for record in records if record.manifest],
         "holes": [record for record in records if record.state != "finished"],
         "printed_figure": published.figure_of(target.system, target.item),
-        "others": _others(workbench, records),
+        # This machine's results that are not of today's configuration and code.
+        "others": {name: why for name, why in reasons.items() if why},
         **about(published, target.system, target.item, ""),
     }
-
-
-def _others(workbench: Workbench, records: Iterable[RunRecord]) -> dict[str, str]:
-    """Results of this machine that are not of today's configuration and code, with the reason."""
-    own = (record for record in records if record.state == "finished" and not record.reference)
-    reasons = {record.run.name: in_words(of_another(workbench, record)) for record in own}
-    return {name: why for name, why in reasons.items() if why}

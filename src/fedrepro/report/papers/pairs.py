@@ -109,7 +109,8 @@ def judge_printed(
     rounding = math.fsum(pair.rounding for pair in pairs) / len(pairs)
     every = not claim.is_of_the_mean
     beyond: list[bool] | None = None
-    if spread and all(_has_spread(pair, spread) for pair in pairs):
+    spreads_of_both = (pair.left.std and pair.right.std for pair in pairs)
+    if spread and spread.over == "seeds" and all(spreads_of_both):
         beyond = [_is_beyond(claim, [pair], spread) for pair in pairs]
     word = PrintedWord.SUPPORTS
     if len(against) > ties if every else not leads(claim, mean, rounding):
@@ -128,10 +129,6 @@ def judge_printed(
         ties,
         None if beyond is None else sum(beyond),
     )
-
-
-def _has_spread(pair: Pair, spread: Spread) -> bool:
-    return spread.over == "seeds" and bool(pair.left.std) and bool(pair.right.std)
 
 
 def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
