@@ -364,13 +364,11 @@ class Writer:
         files = {content["name"]: f"{file}.html" for file, content in compared.items()}
         for method in methods:
             name = method.facts["name"]
-            reference = self.published.references.of_method(name)
-            standing = standings.get(name, InLeague())
-            work = reference[1] if reference else None
-            if reference:
-                bibtex = as_bibtex(reference[0], reference[1].fields)
-                self.renderer.write_file(Path("methods") / f"{name}.bib", bibtex)
+            page, standing = Path("methods", f"{name}.html"), standings.get(name, InLeague())
+            key, work = self.published.references.of_method(name) or ("", None)
+            if work:
+                self.renderer.write_file(page.with_suffix(".bib"), as_bibtex(key, work.fields))
             content = method_page(method, used.get(name, []), work, standing, files)
-            self.renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
+            self.renderer.write(page, "method.html.j2", content)
         listed = {"groups": by_kind(methods), "used": used}
         self.renderer.write(Path("methods/index.html"), "methods.html.j2", listed)
