@@ -7,7 +7,7 @@ from functools import cache, partial
 from types import SimpleNamespace
 
 from fedrepro.config.metrics import Metric
-from fedrepro.config.targets import Cell, RunKey, TableTarget
+from fedrepro.config.targets import Cell, RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
@@ -56,32 +56,24 @@ def cells_of_runs(
     uses_by_run: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
         for target in workbench.tables(scale, only).values():
-            if not wanted.isdisjoint(target.runs):
-                for use, runs in _uses(workbench, target, published):
-                    for run in wanted & set(runs):
-                        uses_by_run.setdefault(run, {})[use.address, use.demo] = use
+            if wanted.isdisjoint(target.runs):
+                continue
+            about, wide = use_of(target, published), len(target.table.columns)
+            for index, cell in enumerate(target.cells):
+                demo = scale == "demo" and cell.row.demo is not None
+                use = CellUse(
+                    **vars(cell),
+                    table=about["label"],
+                    page=about["page"],
+                    place=f"{cell.row.label}, {cell.column.label}",
+                    address=f"{about['page']}#row-{index // wide + 1}-{index % wide + 1}",
+                    demo=demo,
+                    printed=None if demo else printed_cell(target, cell, published),
+                    result=cache(partial(result_in, workbench, cell)),  # once for all runs' pages
+                )
+                for run in wanted & {run for method in cell.methods for run in cell.runs(method)}:
+                    uses_by_run.setdefault(run, {})[use.address, use.demo] = use
     return {run: list(uses.values()) for run, uses in uses_by_run.items()}
-
-
-def _uses(
-    workbench: Workbench, target: TableTarget, published: Published
-) -> Iterable[tuple[CellUse, list[RunKey]]]:
-    about = use_of(target, published)
-    for index, cell in enumerate(target.cells):
-        row, column = divmod(index, len(target.table.columns))
-        anchor = f"row-{row + 1}-{column + 1}"  # on the table's page
-        demo = target.scale == "demo" and cell.row.demo is not None
-        use = CellUse(
-            **vars(cell),
-            table=about["label"],
-            page=about["page"],
-            place=f"{cell.row.label}, {cell.column.label}",
-            address=f"{about['page']}#{anchor}",
-            demo=demo,
-            printed=None if demo else printed_cell(target, cell, published),
-            result=cache(partial(result_in, workbench, cell)),  # once for all of its runs' pages
-        )
-        yield use, [run for method in cell.methods for run in cell.runs(method)]
 
 
 def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[SimpleNamespace]:
