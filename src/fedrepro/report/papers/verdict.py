@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
-from fedrepro.report.papers.limits import Basis, Limit, in_words, least_seeds, limit_of
+from fedrepro.report.papers.limits import Basis, in_words, least_seeds, limit_of
 from fedrepro.report.papers.published import MOST, PrintedCell, Spread, Unit
 
 Word = Literal["agrees", "undecided", "differs", "not comparable"]
@@ -103,7 +103,8 @@ def judge(
     limit = limit_of(printed, ours, spread, paired, borrowed)
     if limit is None:
         return _without_a_spread(ours, margin)
-    rounded_limit = limit.value + rounding(printed)
+    half_a_digit, at = rounding(printed), limit.at
+    rounded_limit = limit.value + half_a_digit
     least_difference = tolerance(printed) if limit.basis == "borrowed" else 0.0
     difference = abs(ours.mean - printed.mean)
     word = word_of(difference, rounded_limit, margin, least_difference)
@@ -123,12 +124,15 @@ def judge(
     else:
         why = f"The difference of {apart} is at most {wide}, {limit.what}, so it may be chance."
         why += f" Both together are more than {within}." if within else " No effect is claimed."
-    if word == "undecided":
-        needs = _forecast(difference, limit, margin, rounding(printed), ours.n)
-        if needs:
-            why += f" If difference and spread stay as they are, {needs} seeds decide."
-        else:
-            why += " Further seeds do not help: the printed mean is over these."
+    if word == "undecided" and at:
+
+        def decides(seeds: int) -> bool:
+            return word_of(difference, at(seeds) + half_a_digit, margin) != "undecided"
+
+        needs = in_words(least_seeds(decides, ours.n))
+        why += f" If difference and spread stay as they are, {needs} seeds decide."
+    elif word == "undecided":
+        why += " Further seeds do not help: the printed mean is over these."
     return Verdict(word, why, rounded_limit, limit.basis, margin, ours.n, needs)
 
 
@@ -163,20 +167,6 @@ def _without_a_spread(ours: Estimate, margin: float | None) -> Verdict:
     if needs:
         why += " Two or more seeds give one."
     return Verdict("undecided", why, margin=margin, seeds=ours.n, needs=needs)
-
-
-def _forecast(
-    difference: float, limit: Limit, margin: float | None, rounding: float, have: int
-) -> str:
-    """How many seeds of ours decide if difference and spread stay; "" if no number can."""
-    at = limit.at
-    if at is None:
-        return ""
-    return in_words(
-        least_seeds(
-            lambda seeds: word_of(difference, at(seeds) + rounding, margin) != "undecided", have
-        )
-    )
 
 
 def judge_computed(printed: PrintedCell, value: float, std: float | None = None) -> Verdict:
