@@ -77,7 +77,7 @@ WHOSE = {
     "run/store.py ClientStore.settle file.unlink": HOLDER,
     "run/run_archive.py write (folder / name).unlink": LANDED,
     "run/run_archive.py _write write_atomically": LANDED,
-    "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
+    "analysis/landscape_of_run.py landscape_through partial.unlink": NAME,
     "api/surroundings.py remove_own shutil.rmtree": "a temporary folder that this call has made",
     "api/comparing.py Chart.save write_atomically": OUTPUT,
     # workflow

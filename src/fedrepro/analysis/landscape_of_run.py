@@ -1,7 +1,7 @@
 """Loss and accuracy around a finished run's model, and through models that it kept."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -114,18 +114,21 @@ def landscape_through(
     places = [landscape.coordinates(model, centre, directions) for model in params]
     xs, ys = landscape.axes(places, points)
     identity = fingerprint.of_text(json.dumps([about, xs, ys]))
-    loss, accuracy = _resumed(
-        partial,
-        identity,
-        ys,
-        lambda left: landscape.rows(score, centre, directions, xs, left),
-        progress,
-    )
+    done: list[tuple[landscape.Row, landscape.Row]] = []
+    with suppress(FileNotFoundError, UserError):  # unless the rows are of another plane
+        saved = checksummed_json.read(partial, identity)
+        done = [(loss, accuracy) for loss, accuracy in saved["rows"]]
+    for row in landscape.rows(score, centre, directions, xs, ys[len(done) :]):
+        done.append(row)
+        checksummed_json.write(partial, {"rows": done}, identity)
+        progress(len(done) / len(ys))
+    partial.unlink(missing_ok=True)
     marks = []
     for mark in marked:
         at = landscape.coordinates(mark.params, centre, directions)
         nearest = landscape.point(centre, directions, *at)
         marks.append(_mark(score, mark, at[0], at[1], nearest))
+    loss, accuracy = map(list, zip(*done, strict=True))
     return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
 
 
@@ -183,23 +186,3 @@ def _line(
     return {
         "x": xs, "loss": loss, "accuracy": accuracy, "marks": marks, "distance": length**0.5
     }  # fmt: skip
-
-
-def _resumed(
-    partial: Path,
-    identity: str,
-    ys: Sequence[float],
-    make: Callable[[Sequence[float]], Iterator[tuple[landscape.Row, landscape.Row]]],
-    progress: Progress,
-) -> tuple[list[landscape.Row], list[landscape.Row]]:
-    """All rows; reuses those in ``partial`` if they are of the same plane."""
-    done: list[tuple[landscape.Row, landscape.Row]] = []
-    with suppress(FileNotFoundError, UserError):
-        saved = checksummed_json.read(partial, identity)
-        done = [(loss, accuracy) for loss, accuracy in saved["rows"]]
-    for row in make(ys[len(done) :]):
-        done.append(row)
-        checksummed_json.write(partial, {"rows": done}, identity)
-        progress(len(done) / len(ys))
-    partial.unlink(missing_ok=True)
-    return [loss for loss, _ in done], [accuracy for _, accuracy in done]
