@@ -8,7 +8,6 @@ import base64
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,45 +17,36 @@ GAP = 2  # pixels between images
 SHADES, COLOURS = 15, 63  # besides the transparent one
 
 
-def draw(
-    images: NDArray[Any],
-    columns: int,
-    *,
-    description: str,
-    limits: tuple[float, float] = (0, 255),
-) -> str:
+def draw(images: NDArray[np.uint8], columns: int, *, description: str) -> str:
     """A sheet as an ``img`` element with embedded data.
 
     ``description`` is the text for screen readers; the rest is as in :func:`png`.
     """
     width, height = _size(images.shape, columns)
-    data = base64.b64encode(png(images, columns, limits=limits)).decode("ascii")
+    data = base64.b64encode(png(images, columns)).decode("ascii")
     return (
         f'<img class="sheet" width="{width}" height="{height}" '
         f'alt="{escape(description, quote=True)}" src="data:image/png;base64,{data}">'
     )
 
 
-def png(images: NDArray[Any], columns: int, *, limits: tuple[float, float] = (0, 255)) -> bytes:
+def png(images: NDArray[np.uint8], columns: int) -> bytes:
     """A sheet as a PNG file; equal images give equal bytes.
 
     Args:
         images: [n, channels, height, width] with one channel (grey) or three (red, green, blue),
             placed row by row; the last row may be incomplete.
         columns: images per row.
-        limits: the values of black and white, such as (-1, 1); values outside are clipped.
 
     Raises:
         ValueError: for another shape.
     """
     if images.ndim != 4 or images.shape[1] not in (1, 3) or not len(images):
         raise ValueError(f"images of shape {images.shape}")
-    low, high = limits
-    share = np.nan_to_num((images.astype(np.float64) - low) / (high - low)).clip(0, 1)
     width, height = _size(images.shape, columns)
     canvas = np.zeros((height, width, images.shape[1]))
     free = np.ones((height, width), dtype=bool)
-    for place, image in enumerate(share):
+    for place, image in enumerate(images / 255):
         row, column = divmod(place, columns)
         top, left = row * (image.shape[1] + GAP), column * (image.shape[2] + GAP)
         spot = slice(top, top + image.shape[1]), slice(left, left + image.shape[2])
