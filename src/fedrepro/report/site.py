@@ -1,6 +1,7 @@
 """The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -56,7 +57,8 @@ from fedrepro.support.terminal import say
 
 MADE_BY = '<meta name="generator" content="fedrepro">'
 HEAD = 2000  # characters of a page that have it
-OF_NO_PAPER = ("assets", "claims", "compare", "methods", "reference", "runs")
+OF_SITE = ("claims", "compare", "methods")  # folders whose pages are all written with the site
+OF_NO_PAPER = (*OF_SITE, "assets", "reference", "runs")
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -134,7 +136,6 @@ def write_site(
     reference = reference_runs(workbench.root)
     own = cost.runs_with_cost(workbench)
     known = {key for at in SCALES for key in workbench.targets(at)}
-    left_over = _left_over(workbench.root, known | {*published.tables})
     paged = [*own, *_no_longer_needed(workbench.root, {record.run for record in own})]
     due = _without_page(workbench, published, targets.values(), paged, written)
     writer.runs([*reference, *due])
@@ -162,23 +163,31 @@ def write_site(
     counts = coverage.count(readings)
     content = overview.start_page(readings, targets, counts, views, workbench.scale(scale))
     start = renderer.write(Path("index.html"), "index.html.j2", content)
-    for left in left_over:
+    for left in _left_over(workbench.root, known | {*published.tables}, renderer.written):
         say(f"fedrepro: {left}: of something that no experiment file has now: remove it")
     sync_disk()
     return start
 
 
-def _left_over(root: Path, known: Collection[tuple[str, str]]) -> list[Path]:
-    """The pages of tables, figures and searches that were renamed or deleted.
+def _left_over(
+    root: Path, known: Collection[tuple[str, str]], written: Collection[Path]
+) -> list[Path]:
+    """The pages of tables, figures, searches, methods and claims that were renamed or deleted.
 
     A page in the folder of a paper may also be the reader's own.
+
+    Args:
+        known: tables, figures and searches by (system, item).
+        written: the pages that the site has just written.
     """
     made = {(path.parent.name, path.stem) for path in root.glob("results/tables/*/*/*.json")}
     for page in root.glob(f"{SITE}/*/*.html"):
         system = page.parent.name
         with page.open(encoding="utf-8", errors="replace") as file:
-            if system not in OF_NO_PAPER and MADE_BY in file.read(HEAD):
-                made.add((system, page.stem))
+            ours = MADE_BY in file.read(HEAD)
+        stays = Path(system, page.name) in written if system in OF_SITE else system in OF_NO_PAPER
+        if ours and not stays:
+            made.add((system, page.stem))
     pages = (SITE / system / f"{item}.html" for system, item in sorted(made - {*known}))
     return [page for page in pages if (root / page).exists()]
 
@@ -290,15 +299,17 @@ class Writer:
             say(f"fedrepro: {SITE / page}: {line}")
         sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
         colours = light_colours(sheet)
+        files: dict[str, str | bytes] = {}
         for number, panel in enumerate(drawn.panels, start=1):
             if panel.svg.startswith("<svg"):  # without images
-                svg = standalone(panel.svg, colours)
-                place = page.with_name(f"{page.stem}-{number}.svg")
-                renderer.write_file(place, svg)
-                if png:
-                    renderer.write_file(place.with_suffix(".png"), as_png(svg))
+                name, svg = f"{page.stem}-{number}", standalone(panel.svg, colours)
+                files |= {f"{name}.svg": svg} | ({f"{name}.png": as_png(svg)} if png else {})
         if drawn.rows:
-            renderer.write_file(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
+            files[f"{page.stem}.csv"] = rows_as_csv(drawn.header, drawn.rows)
+        for name, content in files.items():
+            renderer.write_file(page.with_name(name), content)
+        ours = re.compile(rf"{re.escape(page.stem)}(-\d+\.(svg|png)|\.csv)")
+        renderer.remove_others(page.parent, files, ours)  # of panels that it no longer has
 
     def bibliography(self, system: str) -> None:
         if reference := self.published.references.of_paper(system):

@@ -16,6 +16,7 @@ from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
+from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.standalone import standalone
 from fedrepro.report.pages.table import table_page
@@ -309,6 +310,23 @@ def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
     assert "12.34" in page(bench, "mine/table_1.html")
 
 
+def test_files_of_panels_that_a_figure_has_no_more_go(bench: Workbench) -> None:
+    writer, place = site.Writer(bench, published.load(bench.root)), Path("ima/figure_9.html")
+    folder = bench.root / "reports/site/ima"
+    for panels, rows in ((3, [("a",)]), (1, [])):
+        drawn = Drawn("", ("x",), rows=rows)
+        for number in range(panels):
+            drawn.add_lines(str(number), [Line("a", [(1, 0.1), (2, 0.2)])], "")
+        writer._figure_downloads(place, drawn, png=False)
+        (folder / "figure_9-mine.svg").touch()
+        (folder / "figure_90-2.svg").touch()
+        made = {f"figure_9-{number + 1}.svg" for number in range(panels)}
+        made |= {"figure_9.csv"} if rows else set()
+        assert {file.name for file in folder.glob("figure_9*")} == made | {
+            "figure_9-mine.svg", "figure_90-2.svg",
+        }  # fmt: skip
+
+
 def test_a_page_of_a_table_that_no_file_has_any_more_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,9 +341,14 @@ def test_a_page_of_a_table_that_no_file_has_any_more_is_named(
         page.touch()
     figure = tmp_path / "reports/site/mine/old_figure.html"
     figure.write_text(f"<head>{site.MADE_BY}</head>")
-    left_over = site._left_over(tmp_path, {("mine", "known"), ("yours", "renamed")})
-    assert left_over == [
-        Path(f"reports/site/mine/{name}.html") for name in ("old_figure", "renamed")
+    for name in ("methods/deleted", "methods/known", "runs/index", "claims/mine-old"):
+        page = tmp_path / f"reports/site/{name}.html"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(f"<head>{site.MADE_BY}</head>")
+    known, written = {("mine", "known"), ("yours", "renamed")}, {Path("methods/known.html")}
+    assert site._left_over(tmp_path, known, written) == [
+        Path(f"reports/site/{name}.html")
+        for name in ("claims/mine-old", "methods/deleted", "mine/old_figure", "mine/renamed")
     ]
     runs: Any = [
         SimpleNamespace(run=n, page=Path(f"runs/{n}.html"), folder=Path(f"results/runs/{n}"))

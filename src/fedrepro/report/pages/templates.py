@@ -29,10 +29,14 @@ class Renderer:
 
     Args:
         league: whether the menu has the league, as the workbench has matches.
+
+    Attributes:
+        written: the pages that were written, relative to the site.
     """
 
     def __init__(self, root: Path, *, league: bool = False) -> None:
         self.root, self.league = root, league
+        self.written: set[Path] = set()
         self.templates = own_or_packaged(root, TEMPLATES).resolve()
         self.environment = environment(self.templates)
 
@@ -52,6 +56,7 @@ class Renderer:
             **content,
         )
         self.write_file(page, f"{text.strip()}\n")
+        self.written.add(page)
         return SITE / page
 
     def write_file(self, page: Path, content: str | bytes) -> None:
