@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from fedrepro.analysis import landscape
-from fedrepro.analysis.finished import Finished, KeptModel, open_run
+from fedrepro.analysis.finished import open_run
+from fedrepro.analysis.kept_models import KeptModel, KeptModels
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine import tree
@@ -64,7 +65,7 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
 
 
 def landscape_through(
-    finished: Finished,
+    finished: KeptModels,
     words: Sequence[str],
     points: int,
     samples: int,
@@ -75,7 +76,7 @@ def landscape_through(
     """Loss and accuracy on the line through two models, or on the plane through three.
 
     Args:
-        words: their names (:data:`fedrepro.analysis.finished.WORDS`).
+        words: their names (:data:`fedrepro.analysis.kept_models.WORDS`).
         points: along the line, or along each axis of the plane.
         samples: at most so many of the run's test samples.
         bfloat16: see :func:`fedrepro.analysis.landscape.scorer`.
@@ -132,7 +133,7 @@ def landscape_through(
     return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
 
 
-def _beside(finished: Finished, models: Sequence[KeptModel]) -> list[KeptModel]:
+def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel]:
     """Further marks: the models' average, and the server's model of the latest round."""
     latest = max(model.round for model in models)
     clients = [model.client for model in models]

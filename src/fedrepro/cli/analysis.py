@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.analysis.finished import open_run
+from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
 from fedrepro.analysis.quality_of_run import quality_of, synthetic_of
 from fedrepro.analysis.studies import make
@@ -43,7 +44,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     words = [_short(each) for each in arguments.through]
     part = Grid(points=arguments.points, samples=arguments.samples).part(words)
     path = run.analysis("landscapes", part)
-    finished = open_run(workbench, run)
+    finished = open_kept(workbench, run)
     with progress_bar(run.words) as progress:
         result = landscape_through(
             finished,

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.analysis.finished import open_run
+from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape import scorer
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
@@ -96,7 +96,7 @@ def test_a_plane_goes_through_its_models(bench: Path) -> None:
     assert [name.partition(",")[0] for name in names] == ["global"] * 3 + ["mean"]
     assert [len(row) for row in found["loss"]] == [5] * 5 and found["samples"] == 300
     assert found["precision"] == "float32"
-    run = open_run(load(bench), RunKey("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     context = run.plan.federation.context
     score = scorer(context.net, context.task, *run.samples(300))
     globals_ = [run.model(word).params for word in ("2", "3", "4")]
@@ -119,7 +119,7 @@ def test_clients_of_a_round_are_averaged_by_their_samples(bench: Path) -> None:
     names = [mark["name"] for mark in found["marks"]]
     assert names == ["client 0", "client 1", "client 4", "average", "global, round 4"]
     assert found["marks"][4]["away"] > 1e-2
-    run = open_run(load(bench), RunKey("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     every, server = run.model("4.average").params, run.model("4").params
     for name, leaf in server.items():
         torch.testing.assert_close(every[name], leaf)
@@ -211,7 +211,7 @@ def test_decomposition_of_two_runs(bench: Path) -> None:
     terms = ("train_bias", "heterogeneous_bias", "variance", "covariance", "locality")
     assert math.fsum(last[term] for term in terms) == pytest.approx(last["loss"], abs=1e-10)
     assert last["loss"] - last["ensemble_loss"] == pytest.approx(last["locality"], abs=1e-12)
-    run = open_run(load(bench), RunKey("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     x, y = run.samples(1000)
     losses = []
     for seed in (1, 2):

@@ -80,7 +80,7 @@ def test_each_argument_is_in_its_place(
         seen.extend(map(_plain, [*given, *named.values()]))
         raise Stopped
 
-    monkeypatch.setattr("fedrepro.cli.analysis.open_run", lambda *given: None)
+    monkeypatch.setattr("fedrepro.cli.analysis.open_kept", lambda *given: None)
     monkeypatch.setattr(function, record)
     monkeypatch.setattr("fedrepro.cli.report.Graph.definition_of", lambda *given: None)
     with suppress(Stopped):
@@ -174,7 +174,7 @@ def test_fewer_points_samples_or_gpus_than_any_are_refused(
     monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     """Before anything is looked for."""
-    for module, name in ((analysis, "open_run"), (plan, "load")):
+    for module, name in ((analysis, "open_kept"), (plan, "load")):
         monkeypatch.setattr(module, name, None)
     run = SimpleNamespace(setting="ima/a", method="fedavg", seed=1)
     monkeypatch.setattr(analysis, "requested", lambda _: (None, run))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.analysis.finished import Finished, open_run
+from fedrepro.analysis.kept_models import KeptModels, open_kept
 from fedrepro.analysis.landscape import BATCH, average_of
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
@@ -67,7 +67,7 @@ def decomposition_of(
     """
     if len(set(seeds)) < 2:
         raise bad_value("decomposition", "seeds", list(seeds), "at least two different")
-    runs = [open_run(workbench, RunKey(setting, method, seed)) for seed in seeds]
+    runs = [open_kept(workbench, RunKey(setting, method, seed)) for seed in seeds]
     for run in runs:
         run.require_kept()
     first = runs[0]
@@ -117,7 +117,7 @@ def _same_clients(one: Partition, other: Partition) -> bool:
     )
 
 
-def _after(number: int, runs: Sequence[Finished], x: Tensor, y: Tensor) -> dict[str, Any]:
+def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dict[str, Any]:
     """One entry of the rounds."""
     first = runs[0]
     clients = sorted(set.intersection(*(set(run.clients[number]) for run in runs)))
