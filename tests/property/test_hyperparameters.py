@@ -192,6 +192,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {
     "scaffnew": {"p": (None, "Mishchenko et al.: one over the mean number of steps of a round")},
     "scaffold": {
         "equal_weights": (False, OURS),
+        "from_gradients": (False, OURS),
         "after_momentum": (False, OURS),
         "decays_twice": (False, OURS),
     },

@@ -118,4 +118,4 @@ def test_exports_that_are_none(world: Path, capsys: pytest.CaptureFixture[str]) 
     images.write_bytes(whole)
     sheet.write_text("{}")
     line = refused(*prepare)
-    assert "datasheet.json: " in line and "'class_names'" in line
+    assert "datasheet.json: " in line and "class_names" in line
