@@ -230,7 +230,9 @@ def refuse_unscored(objects: Iterable[Object], share: float) -> None:
         UserError: for it.
     """
     for kind, name, each in objects:
-        if kind == "measures" and not share and each.per == "client" and each().from_outputs:
+        if kind != "measures" or share or each.per != "client":
+            continue
+        if each.of_outputs is not Measure.of_outputs:
             wanted = f"above 0 with measure {name}, which needs test samples of each client"
             raise bad_value(WHERE, "test_fraction", share, wanted)
 

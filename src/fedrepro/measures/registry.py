@@ -8,7 +8,7 @@ from typing import Any, get_args
 from fedrepro.measures import built_in
 from fedrepro.measures.base import Measure, Per
 from fedrepro.support import plugins
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import UserError, bad_value, refusal, text_of
 from fedrepro.support.old_names import warn_of_old_name
 
 CLIENTS, ROUNDS, SETS = built_in.CLIENTS, built_in.ROUNDS, built_in.SETS
@@ -115,8 +115,14 @@ def _checked(cls: type[Measure], name: str, file: object) -> Measure:
             raise bad_value(file, key, value, expected, choices)
     if (cls.per == "run") != (cls.of_run is not Measure.of_run):
         raise refusal(file, "of_run: define it in a measure per run, and only there", "of_run")
-    if cls.per == "run" and cls().from_outputs:
+    if cls.per == "run" and cls.of_outputs is not Measure.of_outputs:
         raise refusal(file, "of_outputs: a measure per run must not define it", "of_outputs")
     plugins.refuse_uncalled(cls, Measure, "of_")
-    measure: Measure = cls()
-    return measure
+    try:
+        with plugins.no_exit():
+            return cls()
+    except UserError:
+        raise
+    except Exception as error:  # of the user's code
+        why = f"__init__: {text_of(error)}"
+        raise refusal(f"measure {name}", why, "__init__") from error

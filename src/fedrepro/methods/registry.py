@@ -232,6 +232,7 @@ def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:
     return part.cls(**values)
 
 
+@plugins.blamed()
 def compose(
     composition: str,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,

@@ -47,6 +47,7 @@ from fedrepro.run.networks import (
 from fedrepro.run.schedules import schedule_of
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, missing_value, nobody, refusal
+from fedrepro.support.plugins import blamed
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def method_of(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     return method, server_optimizer
 
 
+@blamed()
 def make_plan(
     spec: RunSpec,
     dataset: Dataset,

@@ -130,7 +130,12 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _reported_by_server(plan, played)
-    state.rounds.put(row | reported(federation.method, ctx, state.server))
+    numbers = reported(federation.method, ctx, state.server)
+    columns = {*state.rounds.columns}
+    if odd := sorted((columns - {*row, *numbers}) | (numbers.keys() - columns)):
+        where, wanted = f"method {name_of(federation.method)}: metrics", "the names of every round"
+        raise bad_value(where, "name", odd[0], f"{wanted}: {', '.join(numbers)} now")
+    state.rounds.put(row | numbers)
     losses = [row["test_loss"], row.get("client_loss", 0.0)] if classifies else []
     if ctx.task.of_mean:  # which is NaN where no target counts
         losses = [loss for loss in losses if not math.isnan(loss)]

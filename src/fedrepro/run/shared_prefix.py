@@ -15,6 +15,7 @@ from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.provenance.numerics import Numerics
+from fedrepro.support import plugins
 
 KEPT = Path("results/trunks")
 
@@ -77,7 +78,8 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     from fedrepro.methods.registry import compose  # `clean` and `estimate` need no PyTorch
 
     method, server_optimizer = compose(*bench.composition_of(setting, run.method), bench.plugins)
-    first, rounds = method.shared_prefix(setting.rounds)
+    with plugins.blamed():
+        first, rounds = method.shared_prefix(setting.rounds)
     its = compose(*bench.composition_of(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
         return 0
