@@ -22,10 +22,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.check.traces import changes, frozen, generators, marks, outside
+from fedrepro.check.forms import (
+    Mistake,
+    Structure,
+    require_dict,
+    require_like,
+    require_pair,
+    require_structure,
+    require_tree,
+    require_weights,
+    shown,
+    structure_of,
+)
+from fedrepro.check.purity import HOOKS, Purity
+from fedrepro.check.server_optimizers import checked_optimizer, require_effects
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.executors import Outcome, Training, lone_sample, sequential, vectorised
+from fedrepro.engine.executors import (
+    Executor,
+    Outcome,
+    Training,
+    eager,
+    lone_sample,
+    sequential,
+    vectorised,
+)
 from fedrepro.engine.internals import is_mapped
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, choose_cohort, without_metrics
@@ -34,18 +55,11 @@ from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, refusal
 
 ROUNDS = 2  # in the second, clients and the server have states
-# The hooks that get a context.
-HOOKS = [
-    name
-    for name, hook in vars(Method).items()
-    if inspect.isfunction(hook) and "ctx" in inspect.signature(hook).parameters
-]
 EVERY_STEP = ("loss", "gradient")  # called so often that only the first call is checked
 
 # How a program asked for products of less precision, by what PyTorch then calls them.
 ASKED_FOR = {"tf32": "high", "bf16": "medium"}
 
-STATE = "return what must survive a round in `server` or `client_state`"
 # Remedies for two trees that differ in names, shapes or dtypes.
 AS_SENT = "give it the names and shapes of the `params` that were broadcast"
 AS_OTHERS = "let every client return the same names, shapes and dtypes"
@@ -54,28 +68,28 @@ AS_SERVER = (
     "keep the names, shapes and dtypes of the state from `init_server`, as in {**server, ...}"
 )
 
-Structure = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
-
-class Mistake(Exception):
-    """What a hook did wrong, and the remedy."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}: {remedy}")
-
-
-def watched(federation: Federation, every: bool = False) -> Federation:
+def watched(
+    federation: Federation, every: bool = False, server_optimizer: object = None
+) -> Federation:
     """The same federation with its plug-in methods (``every``: all methods) under checks.
+
+    Args:
+        server_optimizer: the part of the composition that made the context's; None without any.
 
     The hooks then raise:
         UserError: one line, about a mistake that the method's author has to fix.
     """
-    method = _watched(federation.method, every)
+    followed = server_optimizer is not None
+    if followed and (every or plugins.is_own(type(server_optimizer).__module__)):
+        context = checked_optimizer(server_optimizer, federation.context)
+        federation = replace(federation, context=context)
+    method = _watched(federation.method, every, followed)
     if method is federation.method:
         return federation
     execute = federation.execute
-    if execute is vectorised:  # compiled: it runs the hooks unchecked
-        execute = partial(_executed, federation.method, method)
+    if execute in (vectorised, eager):  # compiled: it runs the hooks unchecked
+        execute = partial(_executed, execute, federation.method, method)
     return replace(federation, method=method, execute=execute)
 
 
@@ -149,14 +163,17 @@ def refuse_lone_samples(federation: Federation) -> None:
                 raise lone_sample(width, sizes[client], f"client {client} (round {round + 1})")
 
 
-def _watched(method: Method, every: bool) -> Method:
+def _watched(method: Method, every: bool, followed: bool, weighed: bool = False) -> Method:
     attributes: dict[str, object] = {}
     # Of a wrapper: PFedMe's ``inner`` is a function.
-    if isinstance(method, Wrapper) and (inner := _watched(method.inner, every)) is not method.inner:
-        attributes["inner"] = inner
+    if isinstance(method, Wrapper):
+        cls, hook = type(method), "aggregation_weights"
+        weighs = weighed or cls.sets_weights or plugins.overrides(cls, hook)
+        if (inner := _watched(method.inner, every, followed, weighs)) is not method.inner:
+            attributes["inner"] = inner
     copied = copy.copy(method)
     if every or plugins.is_own(type(method).__module__):
-        checks = HookChecks(copied)
+        checks = HookChecks(copied, followed, weighed)
         # An attribute of the object takes precedence over a method of its class.
         attributes |= {name: checks.over(name) for name in HOOKS}
     for name, value in attributes.items():
@@ -164,15 +181,16 @@ def _watched(method: Method, every: bool) -> Method:
     return copied if attributes else method
 
 
-def _executed(method: Method, checked: Method, training: Training) -> Outcome:
+def _executed(execute: Executor, method: Method, checked: Method, training: Training) -> Outcome:
     """Clients side by side, trained by ``method`` itself after one of them by the checked one."""
-    if training.ctx.round < ROUNDS:
-        _check_one(training._replace(method=checked))
-    own = next(layer for layer in method.layers() if plugins.is_own(type(layer).__module__))
+    own = next((each for each in method.layers() if plugins.is_own(type(each).__module__)), method)
     file, name = sys.modules[type(own).__module__].__file__, "client_update"
+    place = int(training.ctx.sizes.argmin())
+    early = training.ctx.round < ROUNDS
+    alone = _check_one(training._replace(method=checked), place) if early else None
     try:
         with plugins.blamed():
-            updates, after = vectorised(training._replace(method=method))
+            updates, after = execute(training._replace(method=method))
         _require_delta(method, updates)
     except UserError:
         raise
@@ -188,29 +206,34 @@ def _executed(method: Method, checked: Method, training: Training) -> Outcome:
     return updates, after
 
 
-def _check_one(training: Training) -> None:
-    """Train the client with the fewest samples, whose hooks are checked.
+def _check_one(training: Training, place: int) -> Outcome | None:
+    """Train one client, whose hooks are checked; None if it fails.
 
     A method may work side by side only: what else fails is raised there, if it does.
 
     Raises:
         UserError: about a mistake.
     """
-    place = int(training.ctx.sizes.argmin())
     states, steps = [tree.copy(training.client_states[place])], [training.steps[place]]
     try:
-        sequential(training._replace(client_states=states, steps=steps))
+        return sequential(training._replace(client_states=states, steps=steps))
     except Exception as error:
         if isinstance(error, UserError) and not isinstance(error, plugins.PluginError):
             raise
+    return None
 
 
-class HookChecks:
-    """Checks one method's hooks."""
+class HookChecks(Purity):
+    """Checks one method's hooks.
 
-    def __init__(self, method: Method) -> None:
-        self.method, self.cls = method, type(method)
-        self.module = sys.modules[self.cls.__module__]
+    Args:
+        followed: whether a server optimizer is given, which its server has to follow.
+        weighed: whether a wrapper around it sets the aggregation weights.
+    """
+
+    def __init__(self, method: Method, followed: bool, weighed: bool) -> None:
+        super().__init__(method)
+        self.method, self.followed, self.weighed = method, followed, weighed
         self.traced: set[tuple[str, int]] = set()  # hooks and rounds that were checked in full
         self.reported: dict[int, Structure] = {}  # structure of a round's first update
         self.fresh: set[str] = set()
@@ -244,6 +267,8 @@ class HookChecks:
                     with self._unchanged(ctx, fixed) if looks else nullcontext():
                         result = hook(ctx, *given, **named)
                     self._require_form(name, ctx, arguments, result)
+                    if name == "server_update" and first and (self.followed or self.weighed):
+                        require_effects(ctx, hook, arguments, result, self.followed, self.weighed)
                 except Mistake as mistake:
                     raise refusal(self._where(name), f"{name}: {mistake}", name) from None
                 except KeyError as missing:
@@ -265,80 +290,23 @@ class HookChecks:
         )
         raise refusal(self._where(hook), f"{hook}: {why}", hook)
 
-    def _where(self, name: str) -> str:
-        """The file of a hook, and its line if it is in the method's own file."""
-        code = inspect.unwrap(getattr(self.cls, name)).__code__
-        file = str(self.module.__file__)
-        return f"{file}:{code.co_firstlineno}" if code.co_filename == file else file
-
-    @contextmanager
-    def _unchanged(self, ctx: Context, arguments: Mapping[str, Any]) -> Iterator[None]:
-        """A context that raises Mistake for what was changed in it, although no hook may."""
-        dtype = torch.get_default_dtype()
-        trees = {key: each for key, each in arguments.items() if isinstance(each, Tensor | dict)}
-        trees |= {"ctx.initial": ctx.initial, "ctx.sizes": ctx.sizes, "ctx.cohort": ctx.cohort}
-        # Kept alive, so that no new tensor reuses the memory address of an old one.
-        kept = [leaf for each in trees.values() for leaf in tree.leaves(each)]
-        before = self._traces(ctx, trees)
-        yield
-        after = self._traces(ctx, trees)
-        torch.set_default_dtype(dtype)
-        del kept
-        for (what, remedy), traces in before.items():
-            for key in changes(traces, after[what, remedy]):
-                raise Mistake(what.format(key), remedy)
-
-    def _traces(
-        self, ctx: Context, trees: Mapping[str, Tree | Tensor]
-    ) -> dict[tuple[str, str], dict[str, object]]:
-        """What no hook may change, by the words for a change and its remedy."""
-        # Not the package's classes that a plug-in's extends.
-        ours = __name__.partition(".")[0]
-        others = (each for each in self.cls.mro()[1:] if each.__module__.partition(".")[0] != ours)
-        own = [self.cls, *others]
-        owners = {"self.": vars(self.method)} | {f"{each.__name__}.": vars(each) for each in own}
-        # A class that a program gives: what else is in its module, such as data, is not looked at.
-        variables = {key: value for each in own for key, value in outside(each).items()}
-        owners["the module's variable "] = vars(self.module) | variables
-        return {
-            ("changed {} in place", "return new tensors and new dicts instead"): {
-                f"{name}[{key}]" if key else name: mark
-                for name, argument in trees.items()
-                for key, mark in marks(argument).items()
-            },
-            ("changed {}", STATE): {
-                f"{whose}{key}": frozen(value)
-                for whose, owner in owners.items()
-                for key, value in list(owner.items())
-                if not key.startswith("__") and key not in HOOKS and not isinstance(value, type)
-            },
-            ("set torch's default {}", "give `dtype` to what makes tensors"): {
-                "dtype": torch.get_default_dtype()
-            },
-            (
-                "drew from the global generator of {}",
-                "draw from `rng`, or on the server from ctx.stream(purpose), with generator=",
-                # Layers such as dropout draw from the generators, which are restored afterwards.
-            ): {} if ctx.draws else generators(ctx.net.device),
-        }
-
     def _require_form(self, name: str, ctx: Context, given: Mapping[str, Any], result: Any) -> None:
         """Raise Mistake unless a hook's result has the form that the engine expects."""
         match name:
             case "learning_rate":
                 if not isinstance(result, float | int) or not math.isfinite(result):
-                    raise Mistake(f"returned {_shown(result)}", "return a finite number")
+                    raise Mistake(f"returned {shown(result)}", "return a finite number")
             case "init_server":
-                _require_tree(result, "the server's state")
+                require_tree(result, "the server's state")
             case "init_client":
-                _require_dict(result, "a client's state")
+                require_dict(result, "a client's state")
             case "broadcast":
-                _require_dict(result, "what clients receive")
+                require_dict(result, "what clients receive")
             case "sample_round":
-                _require_dict(result, "what a client draws")
+                require_dict(result, "what a client draws")
                 self.fresh = set(result)
             case "sample_steps":
-                _require_dict(result, "what a client draws")
+                require_dict(result, "what a client draws")
                 for key, leaf in tree.named(result):
                     if leaf.shape[:1] != (given["steps"],):
                         remedy = f"return one entry for each of the {given['steps']} steps"
@@ -346,15 +314,15 @@ class HookChecks:
             case "loss":
                 if not isinstance(result, Tensor) or result.shape or not result.is_floating_point():
                     remedy = "return a scalar tensor, such as a mean"
-                    raise Mistake(f"returned {_shown(result)}", remedy)
+                    raise Mistake(f"returned {shown(result)}", remedy)
                 given_grad = any(leaf.requires_grad for leaf in tree.leaves(given["params"]))
                 if given_grad and not result.requires_grad:
                     remedy = "compute with the tensors of `params`, without detach() and no_grad"
                     raise Mistake("returned a tensor that no gradient follows from", remedy)
             case "gradient":
                 trained = ctx.net.trainable(given["params"])
-                _require_dict(result, "the direction")
-                _require_like(
+                require_dict(result, "the direction")
+                require_like(
                     {key: leaf for key, leaf in result.items() if key in trained},
                     trained,
                     "the direction",
@@ -363,34 +331,34 @@ class HookChecks:
             case "client_update":
                 self._require_update(ctx, given, result)
             case "aggregation_weights":
-                self._require_server(given, _require_weights(result, len(ctx.cohort)))
+                self._require_server(given, require_weights(result, len(ctx.cohort)))
             case "server_update" | "apply_server_optimizer":
                 # Metrics are removed before the next round.
                 split = without_metrics(result)[0] if isinstance(result, dict) else result
                 self._require_server(given, split)
             case "eval_model":
-                _require_tree(result, "the model")
+                require_tree(result, "the model")
                 if self.classifies:
                     remedy = "return all of the network's parameters"
-                    _require_like(result, ctx.initial, "the model", remedy)
+                    require_like(result, ctx.initial, "the model", remedy)
 
     def _require_update(self, ctx: Context, given: Mapping[str, Any], result: Any) -> None:
-        update, after = _require_pair(result, "two trees: the update and the client's state")
-        _require_dict(update, "the update")
-        _require_dict(after, "the client's state")
+        update, after = require_pair(result, "two trees: the update and the client's state")
+        require_dict(update, "the update")
+        require_dict(after, "the client's state")
         _require_delta(self.method, update)
         message = given["message"].get("params")
         if _sums_delta(self.method) and message is not None:
-            _require_like(update["delta"], message, "delta", AS_SENT)
-        structure = _structure(update)
+            require_like(update["delta"], message, "delta", AS_SENT)
+        structure = structure_of(update)
         usual = self.reported.setdefault(ctx.round, structure)
-        _require_structure(structure, usual, "the update", AS_OTHERS)
+        require_structure(structure, usual, "the update", AS_OTHERS)
         before = {key: leaf for key, leaf in given["client_state"].items() if key not in self.fresh}
-        _require_like(after, before, "the client's state", AS_CLIENT)
+        require_like(after, before, "the client's state", AS_CLIENT)
 
     def _require_server(self, given: Mapping[str, Any], state: Any) -> None:
-        _require_tree(state, "the server's state")
-        _require_like(state, given["server"], "the server's state", AS_SERVER)
+        require_tree(state, "the server's state")
+        require_like(state, given["server"], "the server's state", AS_SERVER)
 
 
 def _sums_delta(method: Method) -> bool:
@@ -405,68 +373,3 @@ def _require_delta(method: Method, update: Tree) -> None:
             "return the received parameters minus the trained ones as `delta`, or override "
             "server_update",
         )
-
-
-def _require_pair(result: Any, wanted: str) -> tuple[Any, Any]:
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise Mistake(f"returned {_shown(result)}", f"return {wanted}")
-    return result
-
-
-def _require_weights(result: Any, cohort: int) -> Any:
-    """Check the weights that a hook returned, and return the server's state beside them."""
-    wanted = "two things: the aggregation weights [cohort] and the server's state"
-    weights, server = _require_pair(result, wanted)
-    if not isinstance(weights, Tensor) or weights.shape != (cohort,):
-        raise Mistake(
-            f"the aggregation weights are {_shown(weights)}",
-            f"return one for each client of the cohort, [{cohort}]",
-        )
-    if not bool(weights.isfinite().all()):
-        raise Mistake("an aggregation weight is not finite", "return finite ones")
-    return server
-
-
-def _require_tree(result: Any, whose: str) -> None:
-    for key, leaf in tree.named(result):
-        if not isinstance(leaf, Tensor):
-            what = f"{whose}: {key}" if key else whose
-            raise Mistake(f"{what} is {_shown(leaf)}", "return tensors, in dicts by name")
-
-
-def _require_dict(result: Any, whose: str) -> None:
-    if not isinstance(result, dict):
-        raise Mistake(f"{whose} is {_shown(result)}", "return a dict of tensors by name")
-    _require_tree(result, whose)
-
-
-def _structure(what: Tree) -> Structure:
-    return {key: (tuple(leaf.shape), leaf.dtype) for key, leaf in tree.named(what)}
-
-
-def _require_like(result: Tree, wanted: Tree, whose: str, remedy: str) -> None:
-    """Raise Mistake unless two trees have the same names, shapes and dtypes."""
-    _require_structure(_structure(result), _structure(wanted), whose, remedy)
-
-
-def _require_structure(there: Structure, wanted: Structure, whose: str, remedy: str) -> None:
-    for key in {**wanted, **there}:
-        if key not in there:
-            raise Mistake(f"{whose} lacks {key}", remedy)
-        if key not in wanted:
-            raise Mistake(f"{whose} has an additional {key}", remedy)
-        if there[key] != wanted[key]:
-            kinds = f"{_kind(*there[key])}, not {_kind(*wanted[key])}"
-            raise Mistake(f"{whose}: {key} is {kinds}", remedy)
-
-
-def _kind(shape: tuple[int, ...], dtype: torch.dtype) -> str:
-    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
-
-
-def _shown(result: Any) -> str:
-    if isinstance(result, Tensor):
-        return f"a tensor of {_kind(tuple(result.shape), result.dtype)}"
-    if isinstance(result, float | int | str | None):
-        return repr(result)
-    return f"a {type(result).__name__}"

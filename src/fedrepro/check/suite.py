@@ -60,6 +60,7 @@ class Trial:
     make: Callable[..., Federation]
     stored: Callable[[Path, Tree, Mapping[int, Tree]], tuple[Tree, ClientStates]]
     single: bool = False
+    server_optimizer: object = None  # the part that the composition has, if it has one
 
     @cached_property
     def world(self) -> Federation:
@@ -72,7 +73,7 @@ class Trial:
         Raises:
             UserError: for what :func:`fedrepro.check.hooks.watched` refuses in any part.
         """
-        world = watched(self.world, every=True)
+        world = watched(self.world, every=True, server_optimizer=self.server_optimizer)
         states = [play(world, until=0)]
         for until in range(1, ROUNDS + 1):
             states.append(play(world, until=until, state=states[-1]))

@@ -2,7 +2,7 @@
 
 import inspect
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -81,13 +81,22 @@ def frozen(value: Any, depth: int = 4) -> object:
     return id(value)
 
 
-def outside(cls: type) -> dict[str, object]:
-    """The variables outside of a class that its functions name, and the functions these call."""
+def functions_of(cls: type) -> list[FunctionType]:
+    """The functions that a class defines."""
+    return [value for value in vars(cls).values() if inspect.isfunction(value)]
+
+
+def outside(functions: Iterable[Any]) -> dict[str, object]:
+    """The variables outside of some functions that they name, and the functions these call."""
     there: dict[str, object] = {}
-    waiting = [value for value in vars(cls).values() if inspect.isfunction(value)]
+    waiting = [*functions]
     while waiting:
         function = inspect.unwrap(waiting.pop())
+        if inspect.ismethod(function):
+            there |= vars(function.__self__)
+            function = function.__func__
         if not isinstance(function, FunctionType):
+            there |= getattr(function, "__dict__", {})  # of an object that can be called
             continue
         names = {name for code in codes_in(function.__code__) for name in code.co_names}
         space = function.__globals__

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from fedrepro.check import suite, world
+from fedrepro.check.server_optimizers import built
 from fedrepro.check.suite import Trial
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
+from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.run.store import stored
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_argument
@@ -57,8 +59,9 @@ def trial_of(composition: str, folders: plugins.Folders = plugins.NONE) -> "Tria
     parts = {name: part for name in names if (part := registry.part(name, folders))}
     quick = {name: world.quick(registry.hyperparameters_of(parts[name].cls)) for name in parts}
     method, optimizer = registry.compose(composition, quick, folders)
-    make = partial(world.federation, method, optimizer.build(), optimizer.lr)
-    return suite.Trial(make, stored, single=not {"+", "@"} & set(composition))
+    make = partial(world.federation, method, built(optimizer), optimizer.lr)
+    given = optimizer if type(optimizer) is not ServerOptimizer else None
+    return suite.Trial(make, stored, not {"+", "@"} & set(composition), given)
 
 
 def _composes(composition: str, folders: plugins.Folders) -> None:

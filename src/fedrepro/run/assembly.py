@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
+from fedrepro.check.server_optimizers import built
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
@@ -108,6 +109,12 @@ class Plan:
         """Names of the measures of clients' updates that the setting asks for."""
         wanted = measures_of(self.spec.setting, "client", self.spec.plugins)
         return [measure.name for measure in wanted if not measure.from_outputs]
+
+    @property
+    def optimizer(self) -> ServerOptimizer | None:
+        """The server optimizer that its composition names, if it names one."""
+        _, optimizer = method_of(self.spec)
+        return optimizer if type(optimizer) is not ServerOptimizer else None
 
     @property
     def distills(self) -> bool:
@@ -278,7 +285,7 @@ def _context(
         batch_size=setting.batch_size,
         cohort_size=max(1, int(setting.participation * clients + 1e-9)),
         optimizer=_optimizer(setting.optimizer),
-        server_optimizer=server_optimizer.build(),
+        server_optimizer=built(server_optimizer),
         schedule=schedule_of(setting),
         server_lr=server_optimizer.lr,
         nets=networks.nets,

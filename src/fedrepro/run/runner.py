@@ -160,7 +160,7 @@ def _ready(
     # By now, all code that counts has been imported, and its fingerprint taken.
     refuse_changed_code(spec)
     torch.set_num_threads(plan.threads)
-    return replace(plan, federation=watched(plan.federation))
+    return replace(plan, federation=watched(plan.federation, server_optimizer=plan.optimizer))
 
 
 def _take_folder(
