@@ -34,6 +34,7 @@ from fedrepro.check.forms import (
     shown,
     structure_of,
 )
+from fedrepro.check.padding import most_padded, refuse_padding
 from fedrepro.check.purity import HOOKS, Purity
 from fedrepro.check.server_optimizers import checked_optimizer, require_effects
 from fedrepro.engine import tree
@@ -185,13 +186,15 @@ def _executed(execute: Executor, method: Method, checked: Method, training: Trai
     """Clients side by side, trained by ``method`` itself after one of them by the checked one."""
     own = next((each for each in method.layers() if plugins.is_own(type(each).__module__)), method)
     file, name = sys.modules[type(own).__module__].__file__, "client_update"
-    place = int(training.ctx.sizes.argmin())
+    place = most_padded(training.ctx)
     early = training.ctx.round < ROUNDS
     alone = _check_one(training._replace(method=checked), place) if early else None
     try:
         with plugins.blamed():
             updates, after = execute(training._replace(method=method))
         _require_delta(method, updates)
+        if alone:
+            refuse_padding(training._replace(method=method), place, alone, (updates, after))
     except UserError:
         raise
     except Mistake as mistake:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.check.hooks import watched
+from fedrepro.check.padding import PADDED
 from fedrepro.check.world import (
     CLASSES,
     FEATURES,
@@ -38,8 +39,7 @@ class Failed(AssertionError):
     """A method lacks the property; the text says what was observed instead."""
 
 
-# The usual causes of what two checks find.
-PADDED = "if `loss` takes a mean of its own, it must leave out padding, which batch['real'] marks"
+# The usual cause of what a check finds.
 TESTING = "a model other than the client's own, such as a teacher, needs `with ctx.net.testing():`"
 
 
