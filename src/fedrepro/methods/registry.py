@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from fedrepro.check.source import Source, explain, refuse_class, refuse_text
 from fedrepro.engine.method import Method, Wrapper, name_of
+from fedrepro.methods._overridden import refused
 from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.support import plugins
@@ -287,7 +288,7 @@ def compose(
     for name, wrapper in reversed(wrappers):
         reason = "its clients share no model" if method.own_classifier else None
         reason = reason if method.classifies else "it trains no classifier"
-        reason = reason or wrapper.refuses(method)
+        reason = reason or wrapper.refuses(method) or refused(wrapper, method)
         if reason:
             inner = type(method).__name__
             raise bad_value(

@@ -216,6 +216,12 @@ def is_own(module: str) -> bool:
     return module.startswith(f"{PACKAGE}_")
 
 
+def overrides(cls: type, name: str) -> bool:
+    """Whether a class has an attribute from a user's class, and not from one of this package."""
+    owner = next((each for each in cls.__mro__ if name in vars(each)), object)
+    return owner.__module__.partition(".")[0] not in (__name__.partition(".")[0], "builtins")
+
+
 @contextmanager
 def blamed() -> Iterator[None]:
     """Turn plug-ins' exceptions into one line: file, line, function, error.
