@@ -1,4 +1,4 @@
-"""Refuse a wrapper for what a user's hooks would lose by it."""
+"""Refuse a wrapper for what a user's hooks would lose by it, or would get too early."""
 
 import inspect
 from collections.abc import Iterable
@@ -15,11 +15,15 @@ CALLS = {
     "aggregation_weights": {"aggregation_weights"},
     "server_update": {"server_update"},
 }
+OF_UPDATES = ("aggregation_weights", "server_update")
 
 
 def refused(wrapper: Wrapper, inner: Method) -> str | None:
     """Why a wrapper may not be around ``inner``, if hooks of either are a user's; else None."""
     cls, layers = type(wrapper), inner.layers()
+    private = next((layer for layer in layers if layer.mechanism), None)
+    if private and any(overrides(cls, hook) for hook in OF_UPDATES):
+        return f"it would get updates without its noise: name it after {name_of(private)}"
     if overrides(cls, "apply_server_optimizer") and not overrides(cls, "server_update"):
         return "its server_update would never call the wrapper's apply_server_optimizer"
     for hook in CALLS:

@@ -14,18 +14,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fedrepro.config.settings import Setting
+from fedrepro.data.dataset import Dataset
 from fedrepro.engine.method import GaussianMechanism, Method, name_of
+from fedrepro.support import plugins
 from fedrepro.support.errors import bad_value, refusal
 
 ACCOUNTANT = "dp-accounting"
 
 
-def refuse_unaccountable(method: Method, setting: Setting) -> None:
-    """Refuse a private run whose epsilon could not be told at its end.
+def refuse_unaccountable(method: Method, setting: Setting, dataset: Dataset) -> None:
+    """Refuse a private run whose epsilon could not be told at its end, or would not be true.
 
     Raises:
-        UserError: for cohorts that are not drawn as the accountant assumes, and if its package is
-            missing.
+        UserError: for cohorts that are not drawn as the accountant assumes, for what all clients'
+            data enter without noise, for a user's sum under the noise of another class, and if the
+            accountant's package is missing.
     """
     private = next((layer for layer in method.layers() if layer.mechanism), None)
     if private is None:
@@ -36,6 +39,19 @@ def refuse_unaccountable(method: Method, setting: Setting) -> None:
             wanted = f"none with method {name}, whose epsilon is known for fixed cohorts only"
             value = getattr(setting, key).model_dump(by_alias=False, exclude_defaults=True)
             raise bad_value(f"setting {setting.name}", key, value, wanted)
+    where = f"setting {setting.name}"
+    if setting.class_weights == "balanced":
+        wanted = f"numbers that no client's data decide, as method {name} puts no noise on counts"
+        raise bad_value(where, "class_weights", setting.class_weights, wanted)
+    if dataset.standardised or dataset.train.missing is not None:
+        # A client's own rows may scale them: each client then changes its own update alone.
+        wanted = f"false or per_client, and no gaps: method {name} puts no noise on columns' means"
+        raise bad_value(f"data set {dataset.name}", "standardise", True, wanted)
+    cls, hooks = type(private), ("aggregation_weights", "server_update")
+    own = next((hook for hook in hooks if plugins.overrides(cls, hook)), None)
+    if own and not plugins.overrides(cls, "mechanism"):
+        wanted = "a `mechanism` beside it that says its noise: the inherited one says another's"
+        raise bad_value(f"method {name}", "hook", own, wanted)
     try:
         version(ACCOUNTANT)
     except PackageNotFoundError:

@@ -153,7 +153,7 @@ def _ready(
         if spec.setting.precision == "tf32":
             devices.require_tf32(spec.execution.device)
         refuse_lone_samples(plan.federation)
-    privacy.refuse_unaccountable(plan.federation.method, spec.setting)
+    privacy.refuse_unaccountable(plan.federation.method, spec.setting, dataset)
     _refuse_no_shared_model(plan, note)
     if graphs := plan.federation.context.net.graphs:
         graphs.note = note

@@ -2,12 +2,16 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedrepro.cli.run import _privacy
 from fedrepro.config.loading import load
+from fedrepro.methods.dp import DP
+from fedrepro.methods.fedavg import FedAvg
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.run import privacy
@@ -15,7 +19,7 @@ from fedrepro.run.results import read_run
 from support.numbers_in_text import numbers_in
 from support.refusals import refused
 from support.report_world import make_world, write_run
-from support.tiny_run import CLIENTS, carry_out, run_spec
+from support.tiny_run import CLIENTS, carry_out, dataset, run_spec
 
 
 def test_a_private_run_records_its_epsilon_and_others_none(tmp_path: Path) -> None:
@@ -51,6 +55,18 @@ def test_cohorts_that_the_accountant_does_not_know_are_refused(tmp_path: Path, k
     ((name, given),) = key.items()
     with refused("value", key=name, value=given, names="epsilon"):
         carry_out(tmp_path / "x", run_spec("dp+fedavg", **key))
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["standardised", "filled"])
+def test_columns_that_all_rows_scaled_or_filled_are_refused(gaps: bool) -> None:
+    plain, method = dataset(), DP(inner=FedAvg())
+    setting = run_spec("dp+fedavg").setting
+    privacy.refuse_unaccountable(method, setting, replace(plain, client_standardised=(0,)))
+    there = replace(plain.train, missing=np.isnan(plain.train.x)) if gaps else plain.train
+    known = replace(plain, train=there, standardised=not gaps)
+    with refused("value", file="blobs", key="standardise"):
+        privacy.refuse_unaccountable(method, setting, known)
+    privacy.refuse_unaccountable(FedAvg(), setting, known)
 
 
 def test_a_missing_accountant_is_one_line_before_any_training(
