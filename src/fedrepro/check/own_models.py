@@ -1,4 +1,4 @@
-"""Try a model of the user's own on two samples, before it produces a wrong number.
+"""Try a model of the user's own on a few samples, before it produces a wrong number.
 
 What it draws, keeps and changes in training and in testing decides what travels with it; what
 cannot travel or be repeated is refused in one line.
@@ -24,8 +24,9 @@ from fedrepro.engine.modules import (
     replaced,
 )
 from fedrepro.engine.net import Net, Own, Precision
+from fedrepro.engine.trials import alike, moved
 from fedrepro.support.copies import copied
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import UserError, bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded
 
 SMALL = re.compile("Kernel size|too small")  # in torch's words for images that shrink to nothing
@@ -58,7 +59,7 @@ def own_net(
     Args:
         build: builds it, on the device of ``x``.
         rng: the global generators while it is built, for what does not change in training.
-        x: two samples.
+        x: samples, as many as in a mini-batch, or as one can afford: the first two are tried most.
         outputs: how many it needs at least; None if it does not map samples to outputs.
         task: whose outputs it needs: "binary" exactly one, "next_word" those of each place.
         own_loss: whether the loss is not the task's.
@@ -81,6 +82,7 @@ def own_net(
     own = Own(build)
     arguments = packing.arguments_for(module.forward) if packing else one_input
     if outputs is not None:
+        x, many = x[:2], x if len(x) > 2 else torch.cat([x, x])
         there = refuse_unaccepted(name, module, x, packing)
         if targets is not None and _long(there) != _long(targets):
             wanted = f"{[*targets]}, as targets have"
@@ -94,11 +96,18 @@ def own_net(
             raise bad_value(where, "outputs", there[-1], f"at least {outputs}, one for each class")
         end = PROBABILITIES.get(task, "")
         first = x[[0] * len(x)]  # what is kept of it shows in later outputs
-        beside = x[[-1] * len(x)], torch.cat([x, x])
-        calls = arguments(x), arguments(first), *map(arguments, beside)
-        end = "" if end == "Softmax" and own_loss else end
-        own = _observed(where, own, module, calls, end, decays)
-        own = own._replace(chained=_is_chained(module, arguments(x)))
+        calls = [arguments(each) for each in (x, first, x[[-1] * len(x)], many)]
+
+        def outputs_in_both() -> Tensor:
+            both = (_called(module, calls[0], training).outputs for training in (False, True))
+            return torch.cat([*both])
+
+        with moved(module, outputs_in_both):
+            own = _observed(where, own, module, calls, end, decays)
+            own = own._replace(chained=_is_chained(module, calls[0]))
+        if own.normalised and not (end == "Softmax" and own_loss):
+            wanted = f"logits, which classify samples: leave out its last {end.lower()}"
+            raise bad_value(where, "outputs", "probabilities", wanted)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
         raise refusal(where, "all of its parameters are frozen: expected some to train")
@@ -119,7 +128,7 @@ def _is_chained(module: nn.Module, given: _Given) -> bool:
         body, head = twin.get_submodule("body"), twin.get_submodule("head")
         parts = outputs_of(head(body(*positional, **named)))
         whole = outputs_of(twin(*positional, **named))
-        return parts.shape == whole.shape and torch.allclose(parts, whole, rtol=1e-4, atol=1e-6)
+        return parts.shape == whole.shape and alike(parts, whole)
     return False
 
 
@@ -258,12 +267,6 @@ def _differ(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
-def alike(one: Tensor, other: Tensor) -> bool:
-    """Return True for numbers that are the same but for rounding."""
-    largest = float(other.nan_to_num().abs().max())
-    return torch.allclose(one, other, rtol=1e-3, atol=1e-3 * largest, equal_nan=True)
-
-
 def _long(shape: Sequence[int]) -> list[int]:
     """A shape without axes of length 1."""
     return [length for length in shape if length > 1]
@@ -282,6 +285,7 @@ def refuse_unaccepted(
         x = x.to(torch.get_default_dtype())  # as a run's samples are
     where, sample = f"model {name}", str(packing or f"{[*x.shape[1:]]} of {x.dtype}")
     arguments = packing.arguments_for(module.forward) if packing else one_input
+    version = x._version
     try:
         tested = _called(module, arguments(x), training=False)
     except Exception as error:  # of any layer
@@ -296,6 +300,11 @@ def refuse_unaccepted(
     if changed := sorted(tested.written | tested.replaced):
         why = f"changes {changed[0]} in testing mode: change it only if self.training"
         raise refusal(where, why, changed[0])
+    if x._version != version:  # as a first `relu_` does, which finds no more to change
+        once = x.clone()
+        _called(module, arguments(x), training=False)
+        if _differ(once, x):
+            raise refusal(where, "changes its inputs in place: work on a copy of them")
     if not tested.outputs.is_floating_point():
         raise bad_value(where, "outputs", str(tested.outputs.dtype), "real numbers")
     shape = tuple(tested.outputs.shape)
@@ -312,9 +321,11 @@ def refuse_unaccepted(
 
 
 def _repeated(
-    where: str, module: nn.Module, given: _Given, first_alone: _Given
+    where: str, module: nn.Module, given: _Given, first_alone: _Given | None = None
 ) -> tuple[_Call, Tensor | None]:
     """The first pass in training, and the outputs of one with the first sample in all places.
+
+    Without the arguments of the latter, an error of the model itself is raised as it is.
 
     Raises:
         UserError: unless a later pass has the same outputs, whatever passes are between the two.
@@ -327,10 +338,14 @@ def _repeated(
         later, others = {}, {}
         for mode, training in modes.items():
             for between in modes.values():
+                if first_alone is None:
+                    continue
                 with suppress(Exception):  # of a model that needs samples that differ
                     others[between] = _called(module, first_alone, between).outputs
             later[mode] = _called(module, given, training)
     except Exception as error:
+        if first_alone is None:
+            raise
         raise refusal(where, f"cannot train on two samples: {error}") from error
     known = set(map(id, later["training"].strangers))  # not made in a pass, which all of them had
     for leaf in (leaf for leaf in first.strangers if id(leaf) in known):
@@ -353,16 +368,16 @@ def _mixes(module: nn.Module, whole: _Call, first_alone: Tensor | None, *beside:
     Args:
         whole: the pass of all samples.
         first_alone: the outputs with the first one in all places.
-        beside: the arguments with the last one in all places, and with all of them twice.
+        beside: the arguments with the last one in all places, and with more samples after them.
     """
     if first_alone is not None and not alike(first_alone[0], whole.outputs[0]):
         return True
-    last, twice = beside
+    last, many = beside
     with suppress(Exception):  # of a model that needs samples that differ
         if not alike(_called(module, last, training=True).outputs[-1], whole.outputs[-1]):
             return True
     with suppress(Exception):
-        again = _called(module, twice, training=True)
+        again = _called(module, many, training=True)
         # More samples draw other numbers.
         return not (again.drawn or alike(again.outputs[: len(whole.outputs)], whole.outputs))
     return False
@@ -380,20 +395,25 @@ def _observed(
 
     Args:
         calls: the arguments of a forward pass; and of others, with the first sample in all places,
-            with the last one, and with all samples twice.
-        probabilities: the name of the function that outputs may not come from.
+            with the last one, and with more samples after them.
+        probabilities: the name of the function whose results are no logits.
         decays: whether the optimizer has a weight decay.
     """
     first, first_alone = _repeated(where, module, *calls[:2])
     ends = [first.end]
     with suppress(Exception):  # of a model that takes no gradients in testing
         ends.append(_called(module, calls[0], training=False, graph=True).end)
-    if probabilities and any(end.startswith(probabilities) for end in ends):
-        wanted = f"logits, which classify samples: leave out its last {probabilities.lower()}"
-        raise bad_value(where, "outputs", "probabilities", wanted)
+    firsts = [first]
+    try:
+        firsts.append(_repeated(where, module, calls[3])[0])
+    except UserError:
+        raise
+    except Exception:  # of samples that it does not accept, or of too many: the run says so
+        firsts.append(first)
+    written = {name for call in firsts for name in call.written}
     buffers = dict(module.named_buffers())
     frozen = {name for name, leaf in module.named_parameters() if not leaf.requires_grad}
-    for name in sorted(first.replaced):
+    for name in sorted({name for call in firsts for name in call.replaced}):
         raise replaced(where, name)
     trained = dict(module.named_parameters()).keys() - frozen
     if trained and trained == first.unreached:
@@ -411,17 +431,18 @@ def _observed(
                 "alone would change it: freeze it with requires_grad_(False)"
             )
             raise refusal(where, why, name)
-    for name in sorted(first.written & buffers.keys()):
+    for name in sorted(written & buffers.keys()):
         layer = module.get_submodule(name.rpartition(".")[0])
         if not buffers[name].is_floating_point() and not isinstance(layer, Counted):
             why = f"which is {buffers[name].dtype} and cannot be averaged over clients"
             raise refusal(where, f"changes {name}, {why}: make it a float buffer", name)
-    moving = first.written | _declared(module)
+    moving = written | _declared(module)
     return own._replace(
-        draws=bool(first.drawn),
+        draws=any(call.drawn for call in firsts),
         mixes=_mixes(module, first, first_alone, *calls[2:]),
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
+        normalised=bool(probabilities) and any(end.startswith(probabilities) for end in ends),
     )
 
 

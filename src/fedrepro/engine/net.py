@@ -33,6 +33,7 @@ class Own(NamedTuple):
         constant: names of leaves that training does not change, besides frozen parameters.
         moving: names of frozen parameters that its forward passes change.
         chained: whether its outputs are those of its `head` on those of its `body`, if it has both.
+        normalised: whether its outputs are probabilities, where a task's are logits.
     """
 
     build: Callable[[], nn.Module]
@@ -41,6 +42,7 @@ class Own(NamedTuple):
     constant: frozenset[str] = frozenset()
     moving: frozenset[str] = frozenset()
     chained: bool = True
+    normalised: bool = False
 
 
 class Net:
@@ -66,6 +68,7 @@ class Net:
         arguments: how the module is called with inputs [n, ...], if they are several in one.
 
     Attributes:
+        own: the known facts of a model of the user's own; else None.
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
             global generators: see :meth:`drawing_from`.
         graphs: what a run on a GPU records of its steps; None: nothing is recorded.
@@ -89,7 +92,7 @@ class Net:
         self.precision = precision
         self.graphs: Graphs | None = None
         self._kept: dict[object, Tree] = {}
-        self._own = own
+        self.own = own
         self._arguments = arguments
         parameters, buffers = dict(module.named_parameters()), modules.float_buffers(module)
         frozen = {name for name, leaf in parameters.items() if not leaf.requires_grad}
@@ -128,9 +131,9 @@ class Net:
         with ``rng`` in place of the global generators.
         """
         with torch.no_grad():
-            if self._own:
+            if self.own:
                 with drawing_on(rng, self.device):
-                    fresh = leaves_of(self._own.build())
+                    fresh = leaves_of(self.own.build())
                 for name, leaf in self._bound.items():
                     leaf.copy_(fresh[name])
                 return tree.copy(self._bound)
@@ -156,8 +159,8 @@ class Net:
         Raises:
             UserError: at its end, if the model has changed a tensor that does not travel with it.
         """
-        if self.draws or others or self._own:
-            with seeded(seed, self.device, everything=self._own is not None):
+        if self.draws or others or self.own:
+            with seeded(seed, self.device, everything=self.own is not None):
                 yield
         else:
             yield
@@ -253,7 +256,7 @@ class Net:
     def require_chain(self) -> None:
         """Raises UserError for a model whose outputs are not ``head(body(x))``."""
         self._require_parts()
-        if self._own and not self._own.chained:
+        if self.own and not self.own.chained:
             why = "its outputs are not head(body(x)), which the method trains: let them be that"
             raise refusal(f"model {type(self.module).__name__}", why, "forward")
 
@@ -387,7 +390,7 @@ class Net:
     @property
     def mixes_samples(self) -> bool:
         """True if a sample's output or gradient depends on the other samples of its mini-batch."""
-        if self._own and self._own.mixes:
+        if self.own and self.own.mixes:
             return True
         return any(
             isinstance(layer, BatchNorm)
@@ -403,7 +406,7 @@ class Net:
         Args:
             part: the submodule to look at; "" for the whole model.
         """
-        if self._own and self._own.mixes:
+        if self.own and self.own.mixes:
             return True
         training = self.module.training
         self.module.train()
@@ -411,20 +414,6 @@ class Net:
         mixes = any(isinstance(layer, BatchNorm) and layer.training for layer in layers)
         self.module.train(training)
         return mixes
-
-    def mixes_when_testing(self, x: Tensor) -> bool:
-        """Return True if, for ``x`` in testing mode, an output depends on the other samples.
-
-        That of a BatchNorm without running statistics does, and perhaps that of a model of yours.
-        """
-        with torch.no_grad(), self.testing():
-            try:
-                alone = torch.cat([self.plain(sample) for sample in x.split(1)])
-            except ValueError:  # BatchNorm refuses a single sample
-                return True
-            together = self.plain(x)
-        largest = float(together.abs().max())
-        return not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * largest)
 
     def refuses_to_train_on(self, x: Tensor) -> bool:
         """Return True if BatchNorm cannot normalise a mini-batch ``x``; changes nothing."""

@@ -30,6 +30,7 @@ from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
 from fedrepro.engine.task import OfOutputs
+from fedrepro.engine.trials import mixes_when_testing
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -40,6 +41,7 @@ from fedrepro.run.given_artifacts import StoredArtifact, given_to
 from fedrepro.run.networks import (
     Networks,
     class_weights_of,
+    differing,
     measures_of,
     networks_of,
     tried,
@@ -49,6 +51,8 @@ from fedrepro.run.schedules import schedule_of
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, missing_value, nobody, refusal
 from fedrepro.support.plugins import blamed
+
+FEW = 8  # samples that are tried together and alone
 
 
 @dataclass(frozen=True)
@@ -338,8 +342,8 @@ def _with_test_samples(
         raise refusal("evaluate", why, "test_fraction", code="missing")
     together = personal and arithmetic.scores_together(setting, spec.data_size)
     if together:
-        inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
-        together = not plan.federation.context.net.mixes_when_testing(inputs)
+        rows = torch.tensor(differing(dataset.train.x)[:FEW], device=training.y.device)
+        together = not mixes_when_testing(plan.federation.context.net, training.at(rows)[0])
     device = spec.execution.device
     test = TensorSamples.of(dataset.test, plan.networks.scaling, device) if dataset.test else None
     chosen_on = partition.validation or []

@@ -20,6 +20,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.readers.arrays import as_type
 from fedrepro.data.readers.packing import ALONE, Packing
 from fedrepro.data.tensors.samples import Scaling
+from fedrepro.engine.evaluate import BATCH
 from fedrepro.engine.losses import Loss, with_loss
 from fedrepro.engine.method import Method
 from fedrepro.engine.modules import one_input
@@ -34,6 +35,8 @@ from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
 FIRST = 1000  # samples, among which two that differ are looked for
+
+MOST = 5 * 10**6  # numbers of samples, in a trial of a model
 
 OF_IDS = ("recurrent", "transformer")  # families of models that take the ids of words
 
@@ -81,19 +84,18 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
         model = models.build(setting.model, dataset.shapes, outputs, weights, spec.plugins)
         return laid_out(model.to(device), setting.model, spec.plugins, setting.precision)
 
+    def some(x: NDArray[Any], rows: list[int]) -> torch.Tensor:
+        return scaling(torch.from_numpy(np.array(x[rows])).to(device))
+
     targets = dataset.train.y[:2].shape if task.alike else None
     own_inputs = ""
     if models.find(setting.model, spec.plugins).own:
-        parts = dataset.packing.parts if dataset.packing else ()
-        if dataset.train.x.dtype == np.int64:
-            own_inputs = "int64"
-        elif len(parts) == 1 and parts[0].name == ALONE and parts[0].kind == "bool":
-            own_inputs = "bool"
+        own_inputs = _own_inputs(dataset)
         net = own_net(
             setting.model,
             build,
             stream(spec.seed, "init"),
-            scaling(torch.from_numpy(np.array(_two(dataset.train.x))).to(device)),
+            some(dataset.train.x, differing(dataset.train.x)[: max(2, setting.batch_size)]),
             outputs if method.classifies else None,
             task.name,
             bool(setting.loss),
@@ -109,26 +111,43 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
         net = Net(build(), setting.precision)
     if method.classifies:
         for split in filter(None, (dataset.train, dataset.test)):
-            rows = np.array(split.x[_telling(split.x, dataset.packing)])
-            x = scaling(torch.from_numpy(rows).to(device))
-            refuse_unaccepted(setting.model, net.module, x, dataset.packing)
+            scored = split is (dataset.test or dataset.train)
+            rows = _telling(split.x, dataset.packing, many=scored and bool(net.own))
+            refuse_unaccepted(setting.model, net.module, some(split.x, rows), dataset.packing)
     modules = method.nets(dataset.input_shape, outputs)
     nets = {name: Net(module.to(device)) for name, module in modules.items()}
     return Networks(net, nets, task, outputs, scaling, weights_sha256, own_inputs)
 
 
-def _two(x: NDArray[Any]) -> NDArray[Any]:
-    """Two samples that differ, if there are some among the first: equal ones hide much."""
+def _own_inputs(dataset: Dataset) -> str:
+    """The type of whole numbers or truth values alone, for a model of the user's own; or ""."""
+    parts = dataset.packing.parts if dataset.packing else ()
+    if dataset.train.x.dtype == np.int64:
+        return "int64"
+    alone = len(parts) == 1 and parts[0].name == ALONE and parts[0].kind == "bool"
+    return "bool" if alone else ""
+
+
+def differing(x: NDArray[Any]) -> list[int]:
+    """Rows of the first samples, as many as are scored at a time, if they are not too large.
+
+    The first two differ, if some do: equal ones hide much.
+    """
+    at_once = max(2, min(BATCH, MOST // max(1, x[0].size)))
     other = next((at for at in range(1, min(len(x), FIRST)) if not np.array_equal(x[at], x[0])), 1)
-    return x[[0, other]] if len(x) > 1 else x[:1]
+    rows = range(min(len(x), at_once))
+    return [0, other, *(row for row in rows if row not in (0, other))] if len(x) > 1 else [0]
 
 
-def _telling(x: NDArray[Any], packing: Packing | None) -> list[int]:
+def _telling(x: NDArray[Any], packing: Packing | None, many: bool) -> list[int]:
     """Rows that tell whether a model accepts all: of whole numbers, those of the extreme ones.
 
     An id may be beyond the model's vocabulary.
+
+    Args:
+        many: whether they are as many as are scored at a time, or two.
     """
-    rows = {*range(min(2, len(x)))}
+    rows = {*(differing(x) if many else range(min(2, len(x))))}
     if packing or x.dtype in (np.int32, np.int64):
         flat = x.reshape(len(x), -1)
         ends = packing.ends if packing else [flat.shape[1]]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fedrepro.engine import modules, tree
 from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.net import Net, differentiate
+from fedrepro.engine.trials import mixes_when_testing
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.rng import stream
 from support.refusals import refused
@@ -377,4 +378,4 @@ def test_outputs_that_depend_on_other_samples_are_seen_at_any_scale(scale: float
     for centre in (False, True):
         net = Net(Centred(centre))
         given(net)
-        assert net.mixes_when_testing(x_of(7)) == centre and net.module.training
+        assert mixes_when_testing(net, x_of(7)) == centre and net.module.training

@@ -25,6 +25,7 @@ from fedrepro.engine.executor_facts import PER_CLIENT
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
+from fedrepro.engine.trials import mixes_when_testing
 from fedrepro.provenance import arithmetic
 from fedrepro.run import scoring
 from fedrepro.run.assembly import Plan, make_plan
@@ -222,7 +223,7 @@ def test_models_that_mix_samples_are_scored_client_by_client(
 ) -> None:
     x = torch.rand(2, 1, 2, 2)
     net = Net(torch.nn.Sequential(*layers))
-    assert net.mixes_when_testing(x) == mixes and net.module.training
+    assert mixes_when_testing(net, x) == mixes and net.module.training
 
 
 def test_no_landed_run_scores_its_clients_together() -> None:
