@@ -454,12 +454,12 @@ def test_what_would_be_another_number_or_none_is_refused(given: dict[str, Any]) 
 
 
 def test_a_loss_of_some_samples_of_a_batch_is_refused() -> None:
-    """Even if it returns as many losses as the first samples, with which it is tried."""
+    """Even if it returns as many losses as there are few samples: it is tried with more."""
 
     def hardest(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(outputs, targets, reduction="none").topk(2).values
 
-    with refused("value", file="loss", key="result"):
+    with refused("value", file="loss hardest", key="result"):
         train(model=linear, loss=hardest)
 
 

@@ -29,8 +29,8 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
-from fedrepro.engine.task import OfOutputs
-from fedrepro.engine.trials import mixes_when_testing
+from fedrepro.engine.task import OfOutputs, Task
+from fedrepro.engine.trials import mixes_when_testing, moved
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -51,6 +51,7 @@ from fedrepro.run.schedules import schedule_of
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value, missing_value, nobody, refusal
 from fedrepro.support.plugins import blamed
+from fedrepro.support.rng import seeded
 
 FEW = 8  # samples that are tried together and alone
 
@@ -226,7 +227,9 @@ def make_plan(
 def _with_loss(
     name: str, federation: Federation, training: TensorSamples, stacked: bool
 ) -> Federation:
-    """The federation with what is known of a loss after a trial on the initial model's outputs.
+    """The federation with what is known of a loss after a trial on outputs of the model.
+
+    They are near those of the start, which themselves may all be the same.
 
     Raises:
         UserError: if it does not fit some samples and these outputs.
@@ -237,14 +240,22 @@ def _with_loss(
         rows = torch.linspace(0, len(training) - 1, samples, device=training.y.device).long()
         return ctx.net.predict(params, training.at(rows)[0])
 
+    def refuse_of(task: Task, stacked: bool) -> None:
+        for samples in sorted({few, max(few, min(ctx.batch_size, len(training))), more}):
+            rows = torch.arange(samples, device=training.y.device) % more
+            tried, y = outputs[rows], training.y[:samples]
+            if tried.shape[-1] == samples:  # [n] and [n, n] would fit each other by accident
+                tried, y = tried[:-1], y[:-1]
+            refuse_unfit(task, name, tried, y, stacked)
+
     few = min(3, len(training))
-    outputs, y = outputs_of(few), training.y[:few]
-    if outputs.shape[-1] == len(y):  # [n] and [n, n] would fit each other by accident
-        outputs, y = outputs[:-1], y[:-1]
-    refuse_unfit(ctx.task, name, outputs, y, stacked=False)
-    more = min(len(training), max(few, min(256, 10**6 // outputs[0].numel())))
-    task = with_own_mean(ctx.task, outputs_of(more), training.y)
-    refuse_unfit(task, name, outputs, y, stacked)
+    with moved(ctx.net.module, lambda: outputs_of(few)):
+        more = min(len(training), max(few, min(256, 10**6 // outputs_of(few)[0].numel())))
+        outputs = outputs_of(more)
+    with seeded(0, training.y.device):
+        refuse_of(ctx.task, stacked=False)
+        task = with_own_mean(ctx.task, outputs, training.y)
+        refuse_of(task, stacked)
     return replace(federation, context=replace(ctx, task=task))
 
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils import parametrizations
 
 import fedrepro as fr
 from fedrepro.check.own_models import own_net
+from fedrepro.engine.losses import with_loss, with_own_mean
 from fedrepro.engine.modules import leaves_of
 from fedrepro.engine.net import Net
+from fedrepro.engine.task import TASKS
 from fedrepro.engine.trials import mixes_when_testing, moved
 from fedrepro.run.networks import differing
 from fedrepro.support.rng import stream
@@ -214,3 +217,103 @@ def test_weights_are_moved_only_where_the_model_works_with_them() -> None:
         with moved(module, partial(module, torch.ones(2, 5))):
             assert same() == at
         assert same()
+
+
+# --- losses ---------------------------------------------------------------------------------------
+def hinged(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """The mean over samples with a loss above 0: at the start, over all."""
+    each = (functional.cross_entropy(outputs, targets, reduction="none") - 0.3).clamp(min=0)
+    return each if reduction == "none" else each.sum() / (each > 0).sum().clamp(min=1)
+
+
+def hardest(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    each = functional.mse_loss(outputs, targets, reduction="none")
+    return each if reduction == "none" else each.flatten().topk(len(each) // 4).values.mean()
+
+
+def confident(outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    each = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+    sure = outputs.abs() > 2
+    return each if reduction == "none" else torch.where(sure, each, 0.5 * each).mean()
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize(
+    ("task", "loss", "alone"),
+    [
+        ("classification", hinged, True),
+        ("regression", hardest, True),
+        ("multi_label", confident, True),
+        ("binary", confident, True),
+        ("classification", nn.CrossEntropyLoss(), False),
+        ("classification", nn.CrossEntropyLoss(label_smoothing=0.1), False),
+        ("classification", nn.MultiMarginLoss(), False),
+        ("classification", nn.NLLLoss(), False),
+        ("regression", nn.MSELoss(), False),
+        ("regression", nn.HuberLoss(), False),
+        ("regression", nn.PoissonNLLLoss(), False),
+        ("regression", nn.KLDivLoss(), False),
+        ("regression", nn.BCELoss(), False),  # of probabilities alone
+        ("multi_label", nn.BCEWithLogitsLoss(), False),
+        ("multi_label", nn.MultiLabelSoftMarginLoss(), False),
+        ("binary", nn.BCEWithLogitsLoss(), False),
+    ],
+)
+def test_a_mean_is_the_loss_s_own_if_outputs_of_any_size_tell(
+    task: str, loss: Any, alone: bool
+) -> None:
+    """Those of the initial model, which are all the same here, do not."""
+    kinds = {
+        "classification": (3, torch.as_tensor(Y)),
+        "binary": (1, torch.as_tensor(Y > 0).long()),
+        "multi_label": (2, torch.as_tensor(X[:, :2] > 0).float()),
+        "regression": (2, torch.full((60, 2), 0.5)),
+    }
+    width, targets = kinds[task]
+    outputs = torch.full((32, width), 0.5)
+    made = with_own_mean(with_loss(TASKS[task], "mine", loss, "cpu"), outputs, targets)
+    assert made.of_mean == alone
+
+
+def sampled(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of one class, at most eight samples count."""
+    each = functional.cross_entropy(outputs, targets, reduction="none")
+    many = torch.nonzero(targets == 0).flatten()
+    if len(many) <= 8:
+        return each
+    out = many[torch.randperm(len(many))[8:]]
+    return each * torch.ones(len(targets)).index_fill(0, out, 0.0)
+
+
+def of_whole_batches(outputs: Tensor, targets: Tensor) -> Tensor:
+    each = functional.cross_entropy(outputs, targets, reduction="none")
+    return each * torch.rand(()) if len(targets) == SIZE else each
+
+
+class Average(nn.Module):
+    """A moving average of outputs, which clients would share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.mean.mul_(0.9).add_(0.1 * outputs.detach().mean(0))  # type: ignore[operator]
+        return functional.cross_entropy(outputs - self.mean, targets, reduction="none")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"), [(each.__name__, each) for each in (sampled, of_whole_batches, Average)]
+)
+def test_a_loss_that_draws_or_keeps_is_seen_whatever_the_samples(name: str, loss: Any) -> None:
+    states, name = torch.get_rng_state(), loss.__name__
+    loss = loss() if isinstance(loss, type) else loss
+    with refused(file=f"loss {name}"):
+        trained(lambda: zeros(nn.Linear(5, 3)), loss=loss)
+    assert torch.equal(torch.get_rng_state(), states)
+
+
+def zeros(layer: nn.Module) -> nn.Module:
+    for leaf in layer.parameters():
+        nn.init.zeros_(leaf)
+    return layer
