@@ -93,6 +93,14 @@ def calibrations(
     return np.where(undefined, np.nan, [expected, largest])
 
 
+def of_logs(
+    each: Each, probabilities: Array, targets: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> Array:
+    """Measures of logits, for outputs that are their softmax."""
+    least = np.finfo(np.float64).tiny
+    return each(np.log(np.maximum(probabilities, least, dtype=np.float64)), targets, bounds)
+
+
 def mse(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
     """The mean squared error of outputs, in the shape of the targets."""
     return float(((outputs.astype(np.float64) - targets) ** 2).mean())

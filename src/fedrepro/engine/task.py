@@ -117,6 +117,18 @@ class Task(NamedTuple):
             }
         )
 
+    def of_probabilities(self) -> "Task":
+        """This task for outputs that are probabilities already, which calibration asks for."""
+        takes = {
+            name: measure
+            for name, measure in self.measures.items()
+            if isinstance(measure, AtOnce) and name.startswith(tuple(CALIBRATION))
+        }
+        logs = {each: partial(metrics.of_logs, each) for each in {m.each for m in takes.values()}}
+        return self.with_measures(
+            {name: AtOnce(logs[measure.each], measure.place) for name, measure in takes.items()}
+        )
+
     def measured(
         self, outputs: NDArray[np.float64], targets: NDArray[np.int64], bounds: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:

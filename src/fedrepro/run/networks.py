@@ -104,6 +104,8 @@ def networks_of(spec: RunSpec, method: Method, dataset: Dataset) -> Networks:
             targets,
             dataset.packing,
         )
+        if net.own and net.own.normalised:
+            task = task.of_probabilities()
     elif targets and len(targets) > 2:
         wanted = f"one of your own, as targets are {[*targets[1:]]}, and its outputs [{outputs}]"
         raise bad_value(f"setting {setting.name}", "model", setting.model, wanted)

@@ -317,3 +317,18 @@ def zeros(layer: nn.Module) -> nn.Module:
     for leaf in layer.parameters():
         nn.init.zeros_(leaf)
     return layer
+
+
+def test_calibration_of_probabilities_is_that_of_their_logits() -> None:
+    def nll(p: Tensor, targets: Tensor) -> Tensor:
+        return functional.nll_loss(p.clamp_min(1e-9).log(), targets, reduction="none")
+
+    def net(*end: nn.Module) -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 3), *end)
+
+    keys: dict[str, Any] = {"rounds": 10, "lr": 1.0, "test": None, "test_fraction": 0.5}
+    logits = trained(lambda: net(), **keys).clients
+    made = trained(lambda: net(nn.Softmax(1)), loss=nll, **keys).clients
+    for name in ("accuracy", "loss", "ece", "mce"):
+        assert made[name].to_numpy() == pytest.approx(logits[name].to_numpy(), abs=1e-4)
