@@ -113,7 +113,7 @@ WHOSE = {
     "cli/analysis.py make_export atomic_folder": "there was no such folder",
     "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
-    "papers/aaggff/command_replay.py _write write_atomically": RESULT,
+    "papers/aaggff/command_replay.py handle atomic_folder": "there was no such folder",
     # the site
     "report/pages/standalone.py write_standalone write_atomically": RESULT,
     "report/pages/standalone.py without_dead_links write_atomically": RESULT,

@@ -26,6 +26,10 @@ STYLE = "body{font:1rem/1.5 sans-serif;margin:2rem}td,th{padding:0 .8rem 0 0;tex
 
 def handle(arguments: argparse.Namespace) -> None:
     _, named = requested(arguments)
+    page: Path | None = arguments.page
+    if page and page.is_file() and not read_bytes(page).startswith(HEAD.encode()):
+        wanted = "a new file, or an earlier page of `fedrepro curve`"
+        raise bad_argument("--page", str(page), wanted)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         run = fedrepro.load(named.setting, named.method, named.seed)
@@ -42,8 +46,8 @@ def handle(arguments: argparse.Namespace) -> None:
             else f"{run.method} records no score"
         )
         raise refusal(run.folder, f"nothing to draw: {why}", code="missing")
-    if arguments.page:
-        _write_page(arguments.page, run, column, [str(warning.message) for warning in said])
+    if page:
+        _write_page(page, run, column, [str(warning.message) for warning in said])
         return
     rounds, values = run.rounds["round"].tolist(), run.rounds[column].tolist()
     if sys.stdout.isatty():
@@ -59,9 +63,6 @@ def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[
     parts = [f"<h1>{title}</h1>", *(f"<p>{escape(remark)}</p>" for remark in remarks)]
     parts += [fedrepro.plot([run], of=column).svg, run.rounds.to_html(index=False, border=0)]
     head = f"{HEAD}<title>{title}</title><style>{STYLE}</style>"
-    if file.is_file() and not read_bytes(file).startswith(HEAD.encode()):
-        wanted = "a new file, or an earlier page of `fedrepro curve`"
-        raise bad_argument("--page", str(file), wanted)
     with write_atomically(file) as temporary:
         temporary.write_text("\n".join([head, *parts, "</html>\n"]), encoding="utf-8")
     say(str(file))

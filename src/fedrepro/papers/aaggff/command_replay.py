@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
-import pandas as pd
-
+from fedrepro.cli.arguments import refuse_existing
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.requested import values_of
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import atomic_folder
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 
 SHOWN = 12  # rows of the printed table
@@ -18,23 +18,21 @@ SHOWN = 12  # rows of the printed table
 def handle(arguments: argparse.Namespace) -> None:
     values: dict[str, object] = {} if arguments.cdf is None else {"cdf": arguments.cdf}
     values |= values_of(arguments.set)
+    folder: Path | None = arguments.out
+    if folder is not None:
+        refuse_existing("--out", folder)
     rule = rule_of(arguments.rule, arguments.fidelity, values)
     log = read_log(arguments.losses, arguments.participants, arguments.sizes, arguments.clients)
     result = replay(rule, log.clients, log.observed())
-    if arguments.out is not None:
-        for name, table in (("clients", result.clients), ("rounds", result.rounds)):
-            path = arguments.out / f"{name}.{arguments.format}"
-            _write(table, path, arguments.format)
-            say(path)
+    if folder is not None:
+        names = [f"{name}.{arguments.format}" for name in ("clients", "rounds")]
+        with exclusive_lock(folder), atomic_folder(folder) as made:
+            for name, table in zip(names, (result.clients, result.rounds), strict=True):
+                write = table.to_csv if name.endswith(".csv") else table.to_parquet
+                write(made / name, index=False)
+        for name in names:
+            say(str(folder / name))
     _show(result, log.clients)
-
-
-def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
-    with write_atomically(path) as temporary:
-        if kind == "csv":
-            table.to_csv(temporary, index=False)
-        else:
-            table.to_parquet(temporary, index=False)
 
 
 def _show(result: "Replay", clients: int) -> None:
