@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from fedrepro.config.config_file import Config
 from fedrepro.config.experiment import CompactFile, Experiment
 from fedrepro.data.catalogue.catalogue import Catalogue
+from fedrepro.support.files import write_atomically
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "config.json": Config,
@@ -45,8 +46,8 @@ EACH: Schema = {
 def write_schemas(arguments: argparse.Namespace) -> None:
     for name, model in SCHEMAS.items():
         path = Path("config/schema") / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text_of(model), encoding="utf-8")
+        with write_atomically(path) as temporary:
+            temporary.write_text(text_of(model), encoding="utf-8")
         print(path)
 
 
