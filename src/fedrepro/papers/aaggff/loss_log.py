@@ -1,12 +1,16 @@
 """Logs of losses in files: CSV, Parquet, or numpy's npy without pickle.
 
-A log has one row per round and one column per client (client 0 first), or the columns ``round``
-(from 1), ``client`` (from 0) and ``loss``, one row per client that took part.
+A log has one row per round and one column per client, or the columns ``round`` (from 1),
+``client`` (from 0) and ``loss``, one row per client that took part. Columns of clients are named by
+their ids from 0, such as ``0`` or ``client_0``, or by other words in the order of the ids.
 """
 
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,20 +18,32 @@ from numpy.typing import NDArray
 
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Observed
-from fedrepro.support.errors import bad_value, refusal, unreadable
+from fedrepro.support.errors import UserError, bad_value, refusal, unreadable
 
 MOST_CLIENTS = 10**6
 LONG = ("round", "client", "loss")
+# Names of a row's number, or of a column of the other kind of log.
+NO_CLIENT = re.compile(r"unnamed: .*|index|level_\d+|round|client|loss|")
 
 
-def _read_npy(path: Path) -> pd.DataFrame:
-    array = np.load(path, allow_pickle=False)
-    return pd.DataFrame(array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1))
+def _read_csv(path: Path) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # more cells than names
+        return pd.read_csv(path, index_col=False)
 
 
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": pd.read_csv,
-    ".parquet": pd.read_parquet,
+def _read_parquet(path: Path) -> pd.DataFrame:
+    table = pd.read_parquet(path)
+    return table if table.index.names == [None] else table.reset_index()
+
+
+def _read_npy(path: Path) -> Any:
+    return np.load(path, allow_pickle=False)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
     ".npy": _read_npy,
 }
 
@@ -51,22 +67,61 @@ class Log:
             yield Observed(number, self.clients, cohort, losses, self.sizes[cohort])
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """A table of numbers.
+def read_table(path: Path, losses: bool = False) -> pd.DataFrame:
+    """A table of numbers, with the columns of clients in the order of their ids.
+
+    Args:
+        losses: whether it is a log of losses, which may have columns ``LONG`` instead.
 
     Raises:
-        UserError: for a file that is missing, damaged, of another kind, or not numeric.
+        UserError: for a file that is missing, damaged, of another kind, or not numeric, and for
+            columns whose names are row numbers, or other numbers than the ids.
     """
     if path.suffix not in READERS:
         raise bad_value(path, "name", path.name, f"one that ends in {', '.join(READERS)}")
     try:
-        table = READERS[path.suffix](path)
+        content = READERS[path.suffix](path)
+        if losses and isinstance(content, np.ndarray) and content.ndim == 1 > len(content.dtype):
+            raise ValueError("it has one axis: expected rounds and clients")
+        table = _ordered(path, pd.DataFrame(content), losses)
+        words = table.select_dtypes("object").items()
+        kinds = {dtype.kind for dtype in table.dtypes} - set("iufO")
+        if kinds or any(pd.api.types.infer_dtype(column) == "boolean" for _, column in words):
+            raise ValueError("expected real numbers")
         return table.astype(np.float64)
     except FileNotFoundError:
         raise refusal(path, "there is no such file", code="missing") from None
+    except UserError:
+        raise
     except Exception as error:  # any error of pandas, pyarrow or numpy for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(path, reason, "a table of numbers") from None
+
+
+def _ordered(path: Path, table: pd.DataFrame, losses: bool) -> pd.DataFrame:
+    names = [str(name).strip("# ").lower() for name in table.columns]
+    if losses and set(LONG) <= set(names):
+        table = table.iloc[:, [place for place, name in enumerate(names) if name in LONG]]
+        if len(LONG) < table.shape[1]:
+            raise refusal(path, f"expected each of the columns {', '.join(LONG)} once", "columns")
+        return table.rename(columns=lambda name: str(name).strip("# ").lower())
+    bare = [name if _is_number(name) else re.sub(r"^\D+", "", name) for name in names]
+    by_id = set(bare) == {str(client) for client in range(len(names))}
+    for given, name in zip(table.columns, names, strict=True):
+        if NO_CLIENT.fullmatch(name) or (_is_number(name) and not by_id):
+            wanted = "a first line (header) that names each client, by its id"
+            wanted += f" from 0 to {len(names) - 1} or by a word, and no column of row numbers"
+            other = f"; or columns {', '.join(LONG)}" if losses else ""
+            raise bad_value(path, "columns", str(given), wanted + other)
+    return table.iloc[:, np.argsort([int(number) for number in bare])] if by_id else table
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def read_log(
@@ -86,7 +141,7 @@ def read_log(
     Raises:
         UserError: one line naming file, row and what was expected.
     """
-    table = read_table(losses)
+    table = read_table(losses, losses=True)
     if set(LONG) <= set(table.columns):
         if participants is not None:
             raise refusal(participants, f"not needed: {losses} names the clients; leave it out")
@@ -145,9 +200,10 @@ def _wide(
 def _sizes(path: Path | None, clients: int) -> Array:
     if path is None:
         return np.ones(clients)
-    values = read_table(path).to_numpy().ravel()
-    if len(values) != clients:
-        why = f"{len(values)} numbers: expected one for each client, {clients}"
+    table = read_table(path)
+    values = table.to_numpy().ravel()
+    if len(values) != clients or 1 not in table.shape:
+        why = f"{len(values)} numbers: expected a row or a column, one for each client, {clients}"
         raise refusal(path, why, "sizes", len(values))
     if not (np.isfinite(values) & (values > 0)).all():
         raise refusal(path, "expected positive numbers of training samples", "sizes")
