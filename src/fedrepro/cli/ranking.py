@@ -53,6 +53,7 @@ from fedrepro.workflow.league import (
     obstacle,
     refuse_unknown,
     searches_of,
+    suffix_of,
 )
 
 SEARCHES = ("own", "each", "alike")
@@ -101,17 +102,48 @@ class Request:
                     runs[run] = runs.get(run, False) or match.judged
         return {run: asks for run, asks in runs.items() if not is_there(self.bench, run, asks)}
 
+    @property
+    def costliest(self) -> Chosen:
+        """By setting and method, what a search may choose that leaves the most runs to train.
+
+        A search of which no candidate gets a score chooses what is there without it.
+        """
+        chosen: dict[tuple[str, str], tuple[str, str]] = {}
+        for search in self.searches:
+            setting, judged = search.match.setting, search.match.judged
+            of_it = [
+                match.seeds[: self.seeds] for match in self.matches if match.setting == setting
+            ]
+            seeds, most = {seed for some in of_it for seed in some}, -1
+            places = [
+                (setting + suffix_of(self.bench, setting, suffix), name)
+                for suffix, name in search.candidates
+            ]
+            for place in (*places, (setting, search.method)):
+                runs = (RunKey(*place, seed) for seed in seeds)
+                missing = sum(not is_there(self.bench, run, judged) for run in runs)
+                if missing > most:
+                    chosen[setting, search.method], most = place, missing
+                if missing == len(seeds):
+                    break
+        return chosen
+
 
 def rank(arguments: argparse.Namespace) -> int:
     """Print the cost, train, and print and write the league. Returns 1 if a run failed."""
     request = _requested(arguments)
     bench, candidates = request.bench, request.candidates
-    # Before a search has ended its choice is not known: a run with the defaults costs as much.
+    # Before a search has ended its choice is not known.
     choices = [] if candidates else _choices(request)
-    runs = {**candidates, **request.runs(_chosen(request, choices))}
+    chosen = request.costliest if candidates else _chosen(request, choices)
+    runs = {**candidates, **request.runs(chosen)}
     lines = _cost_lines(bench, [*runs], request.cores)
     if arguments.plan:
-        content = {"lines": lines, "cannot_run": dict(request.unable)}
+        content = {
+            "lines": lines,
+            "at_most": bool(candidates),
+            "cannot_run": dict(request.unable),
+        }
         if printed_as_json(arguments, content):
             return 0
         cells = [
@@ -119,7 +151,7 @@ def rank(arguments: argparse.Namespace) -> int:
             for line in lines[:-1]
         ]
         print_rows(("setting", "runs", "CPU_minutes"), cells)
-    _say_cost(lines[-1], request.cores)
+    _say_cost(lines[-1], request.cores, at_most=bool(candidates))
     _say_unable(request.unable)
     if request.search == "own":
         _say_without_baseline(request)
@@ -210,14 +242,16 @@ def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[di
     return lines
 
 
-def _say_cost(total: Mapping[str, Any], cores: int) -> None:
+def _say_cost(total: Mapping[str, Any], cores: int, at_most: bool) -> None:
     left = total["runs"] - total["done"]
     if not left:
         say("Nothing to train: all runs are there.")
         return
     unknown = f"; {total['unknown']} of them at unknown cost" if total["unknown"] else ""
     hours, wall = span(total["hours"], "CPU "), span(total["wall"])
-    say(f"{counted(left, 'run')} to train: {hours}, {wall} with {cores} at a time{unknown}.")
+    most = "; at most, as runs of what the search chooses may be there" if at_most else ""
+    cost = f"{hours}, {wall} with {cores} at a time{unknown}{most}"
+    say(f"{counted(left, 'run')} to train: {cost}.")
 
 
 def span(hours: float, of: str = "") -> str:

@@ -254,10 +254,14 @@ def _choice(
         return Choice(match.setting, method, len(scores), 0, None, None, why)
     tried = sum(score is not None for score in scores)
     (suffix, name), values = [*search.candidates.items()][best]
-    ours = workbench.setting(match.setting).scalars
-    if workbench.setting(match.setting + suffix).scalars == ours:
-        suffix = ""  # the setting as it is: its runs may be there
+    suffix = suffix_of(workbench, match.setting, suffix)
     return Choice(match.setting, name, len(scores), tried, values, scores[best], suffix=suffix)
+
+
+def suffix_of(workbench: Workbench, setting: str, suffix: str) -> str:
+    """What follows a setting's name in that of a candidate's runs that count, if it is chosen."""
+    ours, tried = (workbench.setting(name).scalars for name in (setting, setting + suffix))
+    return "" if tried == ours else suffix  # the setting as it is: its runs may be there
 
 
 def is_there(workbench: Workbench, run: RunKey, judged: bool = False) -> bool:

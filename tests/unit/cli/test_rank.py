@@ -206,6 +206,35 @@ def test_the_cost_of_a_search_by_all_methods(
     assert "--search" in capsys.readouterr().err
 
 
+def test_no_plan_is_less_than_what_is_trained_then(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if runs with the defaults are there, as after a first `rank`."""
+    rivals(1)
+    assert main(["run", "own/compact-b", "shrink", "--seed", "1"]) == 0
+    common = ("shrink", "--on", "other", "--seeds", "1", "--grid")
+
+    def planned(*words: str) -> tuple[int, bool]:
+        status, plan, said = asked(capsys, *common, *words, "--plan")
+        assert status == 0, said
+        return plan["lines"][-1]["runs"] - plan["lines"][-1]["done"], plan["at_most"]
+
+    # Two candidates of each method, and what each chooses: one of them is the setting as it is.
+    assert planned("lr=0.5,2.0", "--search", "each") == (9, True)
+    assert planned("lr=0.5", "--search", "each") == (3, True)
+    assert planned("part=0.0,0.5") == (3, True)
+    trained, train = [], ranking.train
+
+    def counting(here: Any, runs: Any, cores: int) -> int:
+        trained.append(len(runs))
+        return train(here, runs, cores)
+
+    monkeypatch.setattr(ranking, "train", counting)
+    assert asked(capsys, *common, "part=0.0,0.5")[0] == 0
+    assert trained == [2, 1]
+    assert planned("part=0.0,0.5") == (0, False)
+
+
 def test_without_others_there_is_no_rank(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "own/compact-b", "shrink", "--seed", "1"]) == 0
     capsys.readouterr()
