@@ -35,6 +35,8 @@ from fedrepro.support.terminal import Unfailing, say
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
 TYPES = {"float": float, "int": whole_number, "path": Path}
+# The argument has an effect with another option only, or only without it.
+RULES = ("needs", "without")
 
 # Words of earlier releases, which go on working: old word -> command.
 ALIASES = {"why": "explain", "plan": "estimate"}
@@ -117,8 +119,10 @@ def _add(
         parser.set_defaults(**{key: entry.get(key) for key in ("handler", "computes", "writes")})
         arguments = (shared if entry.get("names_a_run") else {}) | entry.get("arguments", {})
         groups: dict[str | None, argparse._ArgumentGroup | argparse.ArgumentParser] = {None: parser}
+        ruled: list[tuple[argparse.Action, str, str, Any]] = []
         for argument, keys in arguments.items():
-            options = {key: value for key, value in keys.items() if key not in ("type", "group")}
+            ours = ("type", "group", *RULES)
+            options = {key: value for key, value in keys.items() if key not in ours}
             if "type" in keys:
                 options["type"] = TYPES[keys["type"]]
             if "help" in keys:
@@ -126,10 +130,31 @@ def _add(
             title = keys.get("group")
             if title not in groups:
                 groups[title] = parser.add_argument_group(title)
-            groups[title].add_argument(argument, **options)
+            action = groups[title].add_argument(argument, **options)
+            for rule in (rule for rule in RULES if rule in keys):
+                ruled.append((action, rule, keys[rule], action.default))
+                action.default = None
+        parser.set_defaults(ruled=ruled)
         if "actions" in entry:
             actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
             _add(actions, entry["actions"], shared)
+
+
+def _apply_rules(chosen: argparse.Namespace) -> None:
+    """Give the arguments that have a rule their defaults, unless they are given.
+
+    Raises:
+        UserError: for one that is given and has no effect.
+    """
+    for action, rule, other, default in chosen.ruled:
+        value = getattr(chosen, action.dest)
+        is_there = getattr(chosen, other.lstrip("-")) not in (None, False)
+        if value is None:
+            setattr(chosen, action.dest, default)
+        elif is_there != (rule == "needs"):
+            name = next(iter(action.option_strings), action.metavar)
+            with_it = f"none {'without' if rule == 'needs' else 'with'} {other}: it has no effect"
+            raise bad_argument(str(name), value, with_it)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -173,6 +198,7 @@ def _carry_out(chosen: argparse.Namespace, words: Sequence[str]) -> int:
                 where, "PYTHONOPTIMIZE", given, "0 or 1: pages and lists show docstrings"
             )
         root = _root(chosen.root)
+        _apply_rules(chosen)
     except UserError as error:
         say(f"fedrepro: {error}")
         return 2

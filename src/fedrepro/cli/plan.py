@@ -10,7 +10,7 @@ from fedrepro.config.loading import load
 from fedrepro.cost.estimate import CellTarget, CostEstimate, chosen
 from fedrepro.cost.model import CostModel
 from fedrepro.run import cards
-from fedrepro.support.errors import COMMAND_LINE, UserError
+from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.resources import estimated, save_estimates
@@ -23,6 +23,9 @@ def handle(arguments: argparse.Namespace) -> None:
     if arguments.gpus is not None:
         require_at_least("--gpus", arguments.gpus, 1)
     bench = load(overrides=validate(Overrides, {"device": arguments.device}, COMMAND_LINE))
+    if arguments.gpus is not None and bench.config.device == "cpu":
+        wanted = "none on the device cpu: it has no effect without --device cuda"
+        raise bad_argument("--gpus", arguments.gpus, wanted)
     targets = chosen(bench, arguments.targets, arguments.scale)
     gpus = arguments.gpus or len(cards.known(bench.config.device)) or 1
     estimate = CostEstimate(CostModel(bench, targets), gpus)

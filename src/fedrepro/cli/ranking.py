@@ -195,9 +195,12 @@ def _requested(arguments: argparse.Namespace) -> Request:
         why = f"can't run in any setting of the league: {title}: {why}"
         raise refusal(f"method {name}", why)
     grid, search = _grid(name, arguments.grid) if arguments.grid else None, arguments.search
-    if search not in SEARCHES or (search != "own" and not grid):
-        wanted = f"one of {', '.join(SEARCHES)}; other than own with --grid"
-        raise bad_argument("--search", search, wanted, SEARCHES)
+    if search not in SEARCHES:
+        raise bad_argument("--search", search, f"one of {', '.join(SEARCHES)}", SEARCHES)
+    if search != "own" and not grid:
+        raise bad_argument(
+            "--search", search, "own without --grid: no other method has what to try"
+        )
     searches = searches_of(bench, able, name, grid, search != "own") if grid else []
     cores = arguments.cores or max(1, usable_cores() // bench.config.threads)
     return Request(bench, name, able, unable, searches, search, arguments.seeds, cores)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.cli import analysis, arguments, plan
-from fedrepro.cli.main import main
+from fedrepro.cli.main import main, parser
 from fedrepro.config.workbench import Workbench
 from support.places import ROOT
 from support.refusals import refused
@@ -180,6 +180,18 @@ def test_fewer_points_samples_or_gpus_than_any_are_refused(
     monkeypatch.setattr(analysis, "requested", lambda _: (None, run))
     monkeypatch.setattr(analysis.cards, "with_place", lambda bench: bench)
     assert main(words.split()) == 2
+
+
+def test_gpus_are_for_a_device_that_has_them(bench: Path) -> None:
+    """Which the configuration may say, too."""
+    estimate = ["ima/table_1", "--gpus", "3", "--device"]
+    for device, fault in (("cpu", True), ("cuda", False)):
+        chosen = parser().parse_args(["estimate", *estimate, device, "--json"])
+        if fault:
+            with refused(key="--gpus", value=3, names="cuda"):
+                plan.handle(chosen)
+        else:
+            plan.handle(chosen)
 
 
 def test_models_of_files_have_names_of_their_own() -> None:

@@ -97,6 +97,16 @@ def test_rules_that_make_no_sense(rule: str, values: dict[str, object], fault: F
         replay(rule_of(rule, "paper", values), 3, log([[1.0, 2.0, 3.0]]))
 
 
+def test_a_name_and_an_option_may_say_the_same_fidelity() -> None:
+    released = rule_of("term@released")
+    for name, fidelity in (("term", "released"), ("term@released", "released")):
+        assert rule_of(name, fidelity) == released != rule_of("term")
+    assert rule_of("term") == rule_of("term@paper", "paper")
+    for said, given in (("paper", "released"), ("released", "paper")):
+        with refused(key="fidelity", value=given, names=said):
+            rule_of(f"term@{said}", given)
+
+
 def test_regret_is_reckoned_after_every_round() -> None:
     rng = np.random.default_rng(0)
     losses = rng.exponential(size=(20, 4)).tolist()
@@ -329,6 +339,7 @@ def test_the_command_shows_the_last_rounds_and_their_largest_weights(
         (["--set", "tilt"], "--set: 'tilt': expected NAME=VALUE"),
         (["--set", "tilt=1=2"], "tilt: '1=2': expected"),
         (["--cdf", "gumbel"], "hyperparameter: 'cdf'"),
+        (["--cdf", "gumbel", "--set", "cdf=normal"], "--set: 'cdf=normal'"),
         (["--participants", "none.csv"], "none.csv:"),
     ],
 )

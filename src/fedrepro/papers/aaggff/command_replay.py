@@ -16,8 +16,8 @@ SHOWN = 12  # rows of the printed table
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    values: dict[str, object] = {} if arguments.cdf is None else {"cdf": arguments.cdf}
-    values |= values_of(arguments.set)
+    cdf = [] if arguments.cdf is None else [f"cdf={arguments.cdf}"]
+    values = values_of([*cdf, *arguments.set])
     folder: Path | None = arguments.out
     if folder is not None:
         refuse_existing("--out", folder)

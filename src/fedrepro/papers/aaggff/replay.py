@@ -5,7 +5,7 @@ thousands of rounds; :func:`replay` takes a whole log and adds regret and its bo
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
@@ -60,21 +60,26 @@ class Replay:
 
 
 def rule_of(
-    name: str, fidelity: str = "paper", hyperparameters: dict[str, object] | None = None
+    name: str, fidelity: str | None = None, hyperparameters: Mapping[str, object] | None = None
 ) -> Decider:
     """A rule by name.
 
+    Args:
+        fidelity: "paper" or "released"; by default as the name says, or as the paper.
+
     Raises:
-        UserError: for an unknown name or hyperparameter, or a method that does not decide from
-            losses alone.
+        UserError: for an unknown name or hyperparameter, a fidelity that is not the name's, or a
+            method that does not decide from losses alone.
     """
     parts = registry.parts()
     rules = [each for each, part in parts.items() if issubclass(part.cls, Decider)]
-    plain = name.partition("@")[0]
+    plain, at, said = name.partition("@")
     if plain not in rules:
-        known = "it needs more than losses: " if plain in parts else ""
-        raise bad_value("replay", "rule", name, f"{known}one of {', '.join(rules)}", rules)
-    text = name if "@" in name else f"{name}@{fidelity}"
+        other = ", which decide from losses alone" if plain in parts else ""
+        raise bad_value("replay", "rule", name, f"one of {', '.join(rules)}{other}", rules)
+    if at and fidelity not in (None, said):
+        raise bad_value("replay", "fidelity", fidelity, f"none, or {said}, as the rule {name} says")
+    text = name if at else f"{name}@{fidelity or 'paper'}"
     method: Method = registry.compose(text, {plain: hyperparameters or {}})[0]
     return cast(Decider, method)
 
