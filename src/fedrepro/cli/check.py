@@ -7,6 +7,7 @@ from functools import partial
 from fedrepro.check import suite, world
 from fedrepro.check.server_optimizers import built
 from fedrepro.check.suite import Trial
+from fedrepro.config.experiment import without_values
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
@@ -18,11 +19,11 @@ from fedrepro.support.names import Composition
 
 def handle(arguments: argparse.Namespace) -> int:
     name, folders = arguments.method, folders_here()
-    method, _ = registry.compose(name, folders=folders)
+    method, _ = registry.compose(*without_values(name, folders), folders)
     if not all(layer.classifies for layer in method.layers()):
         expectation = "a method that trains a classifier: the check's samples are for classifiers"
         raise bad_argument("METHOD", name, expectation)
-    names = Composition.parse(name).names
+    names = Composition.parse(without_values(name, folders)[0]).names
     kinds = {part.kind for each in names if (part := registry.part(each, folders))}
     name = name if kinds & {"method", "wrapper"} else f"fedavg+{name}"
     others = [] if "server optimizer" in kinds else [f"{name}+fedadam"]
@@ -55,10 +56,12 @@ def trial_of(composition: str, folders: plugins.Folders = plugins.NONE) -> "Tria
     Raises:
         UserError: if its parts cannot be composed.
     """
-    names = Composition.parse(composition).names
+    plain, said = without_values(composition, folders)
+    names = Composition.parse(plain).names
     parts = {name: part for name in names if (part := registry.part(name, folders))}
     quick = {name: world.quick(registry.hyperparameters_of(parts[name].cls)) for name in parts}
-    method, optimizer = registry.compose(composition, quick, folders)
+    values = {name: {**quick[name], **said.get(name, {})} for name in parts}
+    method, optimizer = registry.compose(plain, values, folders)
     make = partial(world.federation, method, built(optimizer), optimizer.lr)
     given = optimizer if type(optimizer) is not ServerOptimizer else None
     return suite.Trial(make, stored, not {"+", "@"} & set(composition), given)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, printed_as_json
 from fedrepro.cli.meanings import meanings_of
+from fedrepro.config.experiment import without_values
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
 from fedrepro.methods.files import part_files
@@ -22,11 +23,13 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 def list_methods(arguments: argparse.Namespace) -> None:
     folders = folders_here()
     if arguments.name is not None:
-        part = registry.part(arguments.name, folders)
+        name, values = without_values(arguments.name, folders)
+        part = registry.part(name, folders)
         if part is None:
             known = part_files(folders)
             raise bad_argument("NAME", arguments.name, "a method", known)
         row, said = registry.describe(part), meanings_of(part.cls)
+        row["hyperparameters"] |= values.get(name, {})
         meanings = {name: said[name] for name in row["hyperparameters"]}
         if not printed_as_json(arguments, {**row, "meanings": meanings}):
             said_of_it = "\n\n".join(without_equations(part.documentation))

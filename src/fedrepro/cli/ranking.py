@@ -181,7 +181,7 @@ def _requested(arguments: argparse.Namespace) -> Request:
     """
     bench, name = load(), arguments.method
     matches = chosen_matches(bench, arguments.on)
-    refuse_unknown(bench, name)
+    refuse_unknown(bench, matches, name)
     most = max(len(match.seeds) for match in matches)
     if arguments.seeds is not None and not 1 <= arguments.seeds <= most:
         wanted = f"a whole number from 1 to {most}: other methods have no more"

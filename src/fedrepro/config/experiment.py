@@ -248,6 +248,25 @@ class Experiment(Typed):
         return values
 
 
+def without_values(
+    composition: str, folders: Folders = NONE
+) -> tuple[str, dict[str, Hyperparameters]]:
+    """A composition of parts, and by part the values that its name says: ``fedprox_mu0.1``.
+
+    As in an experiment that has no variants. A name that is none of these stays as it is.
+    """
+    known, parts = part_files(folders), []
+    said: dict[str, Hyperparameters] = {}
+    for part in Composition.parse(composition).parts:
+        for base in [] if part.name in known else _beginnings(part.name):
+            own = defaults_of(base, folders) if base in known else {}
+            if values := values_in(part.name.removeprefix(base), own):
+                part, said[base] = part.named(base), values
+                break
+        parts.append(part)
+    return str(Composition.of(parts)), said
+
+
 def _beginnings(name: str) -> list[str]:
     """The possible names before a candidate's values; the longest first."""
     parts = name.split("_")

@@ -376,7 +376,7 @@ class Workbench:
             if len(name) > LONGEST:
                 wanted = f"values that make a name of at most {LONGEST} characters"
                 raise bad_argument(option, name, wanted)
-        self._refuse_misread(setting, keys, changed_setting)
+        self._refuse_misread(setting, keys, changed_setting, option)
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
             if experiment.has_another(setting, name, variant):
@@ -388,12 +388,16 @@ class Workbench:
         experiments = {**self.experiments, experiment.system: changed}
         return replace(self, experiments=experiments), changed_setting, candidate.method
 
-    def _refuse_misread(self, setting: Setting, keys: Mapping[str, Scalar], name: str) -> None:
+    def _refuse_misread(
+        self, setting: Setting, keys: Mapping[str, Scalar], name: str, option: str
+    ) -> None:
         """Raise UserError if a changed setting's name does not say which keys it has."""
         known, changed = self.find_setting(name), setting.with_keys(keys, self.plugins)
         if known is None or known.model_dump() != changed.model_dump():
             wanted = "numbers, true, false or words, which name a setting of its own"
-            raise bad_argument("--set", name, wanted)
+            if name in self.settings:
+                wanted = "values whose name no other setting of the experiment file has"
+            raise bad_argument(option, name, wanted)
 
     def parent_of(self, run: RunKey) -> RunKey | None:
         """The run whose first rounds a run may share: its parent run.

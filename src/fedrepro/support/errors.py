@@ -110,11 +110,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def nearest(value: object, choices: Iterable[str], most: int = 1) -> str:
-    """``; did you mean 'x'?`` with the ``most`` choices that resemble ``value`` best, or ""."""
+    """``; did you mean 'x'?`` with the ``most`` others that resemble ``value`` best, or ""."""
     text = value if isinstance(value, str) else brief(value)
     if len(text) > LONGEST:  # not a typo, and slow to compare
         return ""
-    close = [f"'{name}'" for name in get_close_matches(text, list(choices), n=most, cutoff=0.5)]
+    others = [name for name in choices if name != value]
+    close = [f"'{name}'" for name in get_close_matches(text, others, n=most, cutoff=0.5)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

@@ -53,13 +53,18 @@ def chosen_matches(workbench: Workbench, group: str | None) -> list[Match]:
     return [match for match in matches if group in (None, match.group)]
 
 
-def refuse_unknown(workbench: Workbench, method: str) -> None:
-    """Raise UserError if no experiment file or plug-in has a part of a composition."""
+def refuse_unknown(workbench: Workbench, matches: Iterable[Match], method: str) -> None:
+    """Raise UserError if no experiment file or plug-in has a part of a composition.
+
+    It may be one with values, such as ``fedprox_mu0.1``, in the setting of a match.
+    """
     experiments = workbench.experiments.values()
     variants = (name for experiment in experiments for name in experiment.methods)
     known = {*part_files(workbench.plugins), *variants}
+    settings = {match.setting: workbench.setting(match.setting) for match in matches}.values()
     for part in Composition.parse(method).parts:
-        if part.name not in known:
+        bases = (workbench.composition_of(setting, part.name)[0] for setting in settings)
+        if part.name not in known and known.isdisjoint(bases):
             raise bad_argument("METHOD", str(part), "a method", known)
 
 

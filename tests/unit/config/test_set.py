@@ -1,14 +1,24 @@
 """Hyperparameters on the command line: another run, filed under a name that says them."""
 
+import json
+from argparse import Namespace
+from pathlib import Path
+
 import pytest
 
+from fedrepro.cli import check
 from fedrepro.cli import requested as command
-from fedrepro.cli.main import parser
+from fedrepro.cli.listing import list_methods
+from fedrepro.cli.main import main, parser
+from fedrepro.config.experiment import without_values
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
+from fedrepro.report.cells.league import matches_of
+from fedrepro.workflow.league import refuse_unknown
 from support.places import ROOT
 from support.refusals import Fault, refused
+from support.report_world import make_world
 
 SETTING = "ima/fmnist-shards2-demo"
 
@@ -180,3 +190,44 @@ def test_a_key_that_is_given_in_two_ways_is_refused(keys: tuple[str, str]) -> No
     sets = [word for at, key in enumerate(keys) for word in ("--set", f"{key}=0.{at + 1}")]
     with refused(names=(keys[1], "once")):
         requested("fedprox", *sets)
+
+
+def test_a_name_that_a_setting_has_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The values are no fault then."""
+    monkeypatch.chdir(make_world(tmp_path))
+    file, name = Path("config/experiments/ima.yaml"), SETTING.partition("/")[2]
+    other = f"settings:\n  {name}_rounds7: {{ extends: {name}, rounds: 8 }}\n"
+    text = file.read_text(encoding="utf-8").replace("settings:\n", other, 1)
+    file.write_text(text, encoding="utf-8")
+    assert requested("fedavg", "--set", "rounds=6")[1].setting.rounds == 6
+    with refused(key="--set", value=f"{SETTING}_rounds7", names="setting") as fault:
+        requested("fedavg", "--set", "rounds=7")
+    assert "numbers" not in str(fault.value), "7 is one"
+
+
+def test_every_command_reads_the_name_that_values_make(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a run, of a method and of the league."""
+    run, spec = requested("fedprox", "--set", "mu=0.3")
+    again, same = requested(run.method)
+    assert (again, same.hyperparameters) == (run, spec.hyperparameters)
+    bench, both = load(ROOT), f"ima+{run.method}+fedadam_lr0.5"
+    refuse_unknown(bench, matches_of(bench), both)
+    values = {"fedprox": {"mu": 0.3}, "fedadam": {"lr": 0.5}}
+    assert without_values(both) == ("ima+fedprox+fedadam", values)
+    assert without_values("fedprox_mu0.3@released")[0] == "fedprox@released"
+    trial = check.trial_of(both)
+    assert trial.make.args[0].inner.mu == 0.3 and trial.make.args[2] == 0.5  # type: ignore[attr-defined]
+    assert main(["methods", run.method, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hyperparameters"]["mu"] == 0.3
+    for wrong in ("fedprox_nu0.3", "fedprox_mu0.30", "fedprox_mu", "fedprx_mu0.3", "fedprox_"):
+        assert without_values(wrong) == (wrong, {})
+        for refuse in (
+            lambda name: requested(name, "--set", "mu=1"),
+            lambda name: refuse_unknown(bench, matches_of(bench), name),
+            lambda name: check.handle(Namespace(method=name)),
+            lambda name: list_methods(Namespace(name=name, json=False)),
+        ):
+            with refused("value", value=wrong):
+                refuse(wrong)

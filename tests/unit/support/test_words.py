@@ -53,8 +53,10 @@ def test_of_many_names_twelve_are_listed_and_the_rest_counted() -> None:
 def test_the_nearest_names_are_said_if_they_resemble_it() -> None:
     known = ["fedavg", "fedprox", "scaffold", "feddyn"]
     assert errors.nearest("fedavgg", known).endswith(" 'fedavg'?")
-    assert errors.nearest("x" * 120, ["x" * 120]) != ""
-    assert errors.nearest("zzzz", known) == errors.nearest("x" * 121, ["x" * 121]) == ""
+    assert errors.nearest("x" * 120, ["x" * 119]) != ""
+    assert errors.nearest("zzzz", known) == errors.nearest("x" * 121, ["x" * 120]) == ""
+    assert errors.nearest("fedavg", ["fedavg"]) == "", "it is what was given"
+    assert errors.nearest("fedavg", ["fedavg", "fedavgm"]).endswith(" 'fedavgm'?")
     two = errors.nearest("feddy", known, most=2)
     assert " 'feddyn' or 'fed" in two and two.count("'") == 4
     said = str(errors.bad_value("file", "key", "scafold", "a method", known))
