@@ -102,11 +102,15 @@ def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
 def _unknown(content: dict[str, Any]) -> list[str]:
     """Lines about the runs whose hours no sum includes."""
     reasons = sorted(content["without_hours"].items(), key=lambda item: -item[1])
-    lines = [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
+    lines = [f"Hours unknown: {_runs(number)}: {why}" for why, number in reasons[:REASONS]]
     if reasons[REASONS:]:
         rest = sum(number for _, number in reasons[REASONS:])
-        lines.append(f"Hours unknown: {rest:,} more runs; --json lists all reasons.")
+        lines.append(f"Hours unknown: {_runs(rest, 'more ')}; --json lists all reasons.")
     return lines
+
+
+def _runs(number: int, more: str = "") -> str:
+    return f"{number:,} {more}run{'' if number == 1 else 's'}"
 
 
 def _remarks(content: dict[str, Any]) -> list[str]:
@@ -123,15 +127,15 @@ def _remarks(content: dict[str, Any]) -> list[str]:
         f"{where}, {content['at_once']} at a time: {_wall(total)}, if all of them fit in memory.",
     ]
     if total["done"]:
-        lines.append(f"Left out because they are finished: {total['done']:,} runs.")
+        lines.append(f"Left out because they are finished: {_runs(total['done'])}.")
     if content["estimated_partitions"]:
         lines.append(
             f"Estimated from the catalogue because data are not partitioned yet: "
-            f"{content['estimated_partitions']:,} runs."
+            f"{_runs(content['estimated_partitions'])}."
         )
     if content["at_most"]:
         lines.append(
-            f"At most: {content['at_most']:,} runs may stop before their last round (`stop`)."
+            f"At most: {_runs(content['at_most'])} may stop before the last round (`stop`)."
         )
     if total["hours"] >= HOURS:
         measured = abs(total["hours"] - total["landed"] - total["predicted"])  # no -0.0
@@ -142,7 +146,7 @@ def _remarks(content: dict[str, Any]) -> list[str]:
             "(docs/cluster.md)."
         )
     lines += [
-        f"Trained in {name}, and estimated at the speed of float32: {number:,} runs."
+        f"Trained in {name}, and estimated at the speed of float32: {_runs(number)}."
         for name, number in sorted(content["precisions"].items())
         if name != "float32"
     ]

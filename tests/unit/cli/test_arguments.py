@@ -151,6 +151,7 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     assert "5.0 are by runs that this machine has finished" in lines[-3]
     assert [line.split(",")[0] for line in lines[-2:]] == ["Trained in bfloat16", "Trained in tf32"]
     assert "float32: 2 runs" in lines[-2]
+    assert lines[-1].endswith(" 1 run.")
 
 
 @pytest.mark.parametrize("least", [1, 2])
