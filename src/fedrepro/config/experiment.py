@@ -260,7 +260,7 @@ def without_values(
     for part in Composition.parse(composition).parts:
         for base in [] if part.name in known else _beginnings(part.name):
             own = defaults_of(base, folders) if base in known else {}
-            if values := values_in(part.name.removeprefix(base), own):
+            if values := searches.values_in(part.name.removeprefix(base), own):
                 part, said[base] = part.named(base), values
                 break
         parts.append(part)
