@@ -138,10 +138,14 @@ class Adapted(nn.Module):
         return self.head.parameters(recurse)
 
 
-def test_other_parameters_than_the_named_ones_are_refused() -> None:
+def test_other_parameters_than_the_named_ones_are_refused_unless_they_are_frozen() -> None:
     x = DRAWS.random((30, 5)).astype("float32")
     with refused("value", key="parameters()"):
         fr.train("fedavg", Adapted(), [(x, CLASSES)], rounds=1)
+    frozen = Adapted()
+    frozen.body.requires_grad_(False)
+    run = fr.train("fedavg", frozen, [(x, CLASSES)], rounds=1, weights="keep")
+    assert torch.equal(run.model.body.weight, frozen.body.weight)
 
 
 def test_features_of_truth_values_are_0_and_1_to_a_model_that_takes_fractions() -> None:

@@ -303,7 +303,7 @@ def _called(model: Any, changed: bool) -> str:
 def _spec_of(
     said: SimpleNamespace, method: str, content: dict[str, Any], dataset: Dataset, plugins: Folders
 ) -> RunSpec:
-    if dataset.task == "regression" and isinstance(content["stop"], Mapping):
+    if dataset.task == "regression" and isinstance(content["stop"], Mapping) and content["stop"]:
         content = {**content, "stop": {"measure": "loss", **content["stop"]}}
     written = with_new_keys("experiment", {"settings": {"": given.as_in_files(content)}}, WHERE)
     setting = validate(Setting, written["settings"][""], WHERE, plugins)

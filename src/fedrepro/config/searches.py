@@ -87,6 +87,8 @@ class Searched(Typed):
     def _something_to_try(self) -> Self:
         if not self.all_values:
             raise ValueError("`grid`, `keys` or both")
+        if self.paper_grid and not self.keys:
+            raise ValueError("`keys` with `paper_grid`: of a method's own grid the best is taken")
         if both := self.grid.keys() & self.keys.keys():
             raise ValueError(f"{min(both)} in `grid` or in `keys`, not in both")
         return self

@@ -25,7 +25,11 @@ def refuse_unusable(module: nn.Module) -> None:
     if any(isinstance(layer, torch.jit.ScriptModule) for layer in module.modules()):
         raise refusal(where, "scripted: pass the module that was scripted instead")
     named = [*module.named_parameters()]
-    if {*map(id, module.parameters())} != {id(leaf) for _, leaf in named}:
+    trained, known = (
+        {id(leaf) for leaf in leaves if leaf.requires_grad}
+        for leaves in (module.parameters(), (leaf for _, leaf in named))
+    )
+    if trained != known:
         wanted = "those of named_parameters(): freeze others by `requires_grad_(False)`"
         raise bad_value(where, "parameters()", "others", wanted)
     for path, leaf in (*named, *module.named_buffers()):

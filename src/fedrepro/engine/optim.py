@@ -16,6 +16,7 @@ from fedrepro.engine import internals, tree
 from fedrepro.engine.tree import Tree
 
 Rate = float | Tensor
+Moved = tuple[Tree, Tree]  # a name, as PyTorch's compiler can't make this type within a client
 
 
 class Optimizer(NamedTuple):
@@ -93,7 +94,7 @@ def shifted(optimizer: Optimizer) -> Optimizer:
     def init(params: Tree) -> Tree:
         return {"inner": optimizer.init(params), "shift": tree.zeros(params)}
 
-    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> Moved:
         change, inner = optimizer.update(gradient, state["inner"], params, rate)
         moved = tree.apply(lambda a, shift: a - rate * shift, change, state["shift"])
         return moved, {"inner": inner, "shift": state["shift"]}
@@ -111,7 +112,7 @@ def summing(optimizer: Optimizer) -> Optimizer:
     def init(params: Tree) -> Tree:
         return {"sum": tree.zeros(params), "inner": optimizer.init(params)}
 
-    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> Moved:
         change, inner = optimizer.update(gradient, state["inner"], params, rate)
         return change, {"sum": tree.add(state["sum"], gradient), "inner": inner}
 

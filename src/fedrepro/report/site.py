@@ -57,8 +57,8 @@ from fedrepro.support.terminal import say
 
 MADE_BY = '<meta name="generator" content="fedrepro">'
 HEAD = 2000  # characters of a page that have it
-OF_SITE = ("claims", "compare", "methods")  # folders whose pages are all written with the site
-OF_NO_PAPER = (*OF_SITE, "assets", "reference", "runs")
+OF_SITE = ("claims", "methods")  # folders whose pages are all written with the site
+OF_NO_PAPER = (*OF_SITE, "assets", "compare", "reference", "runs")
 MANY = 500  # runs of a target; their pages take most of its time
 
 
@@ -300,16 +300,18 @@ class Writer:
         sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
         colours = light_colours(sheet)
         files: dict[str, str | bytes] = {}
+        panels: set[str] = set()  # a PNG of one may be the user's, where none is drawn
         for number, panel in enumerate(drawn.panels, start=1):
             if panel.svg.startswith("<svg"):  # without images
                 name, svg = f"{page.stem}-{number}", standalone(panel.svg, colours)
                 files |= {f"{name}.svg": svg} | ({f"{name}.png": as_png(svg)} if png else {})
+                panels |= {f"{name}.svg", f"{name}.png"}
         if drawn.rows:
             files[f"{page.stem}.csv"] = rows_as_csv(drawn.header, drawn.rows)
         for name, content in files.items():
             renderer.write_file(page.with_name(name), content)
         ours = re.compile(rf"{re.escape(page.stem)}(-\d+\.(svg|png)|\.csv)")
-        renderer.remove_others(page.parent, files, ours)  # of panels that it no longer has
+        renderer.remove_others(page.parent, panels | {*files}, ours)
 
     def bibliography(self, system: str) -> None:
         if reference := self.published.references.of_paper(system):

@@ -136,9 +136,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         where, wanted = f"method {name_of(federation.method)}: metrics", "the names of every round"
         raise bad_value(where, "name", odd[0], f"{wanted}: {', '.join(numbers)} now")
     state.rounds.put(row | numbers)
-    losses = [row["test_loss"], row.get("client_loss", 0.0)] if classifies else []
-    if ctx.task.of_mean:  # which is NaN where no target counts
-        losses = [loss for loss in losses if not math.isnan(loss)]
+    losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 

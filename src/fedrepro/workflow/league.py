@@ -189,9 +189,8 @@ def _search_of(
         _refuse_other_conditions(setting, tried)
         composition = changed.composition_of(tried, name)
         compose(*composition, workbench.plugins)
-        if (
-            workbench.composition_of(tried, name) != composition
-        ):  # as the run's own process reads it
+        as_its_own_process_reads_it = workbench.composition_of(tried, name)
+        if as_its_own_process_reads_it != composition:
             wanted = "numbers, true, false or words, which make names of runs"
             raise bad_argument("--grid", ", ".join(map(str, row)), wanted)
         candidates[other.removeprefix(setting.name), name] = values

@@ -191,6 +191,8 @@ def test_of_a_papers_own_grid_the_best_is_selected_and_no_value_is_added(tmp_pat
     rate_of = found(bench)
     assert rate_of.selected == rate_of.best == 2 and len(tried(bench)) == 3
     assert [*at_an_end(bench, bench.search("own", "grid", "demo"))]  # the setting has 0.1
+    page = search_page(bench, bench.search("own", "grid", "demo"), published.load(bench.root))
+    assert (page["keys"], page["paper_keys"]) == ([], ["optimizer.lr"])
 
 
 def test_of_equally_small_values_the_best_is_selected(tmp_path: Path) -> None:

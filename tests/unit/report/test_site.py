@@ -318,12 +318,13 @@ def test_files_of_panels_that_a_figure_has_no_more_go(bench: Workbench) -> None:
         for number in range(panels):
             drawn.add_lines(str(number), [Line("a", [(1, 0.1), (2, 0.2)])], "")
         writer._figure_downloads(place, drawn, png=False)
+        (folder / "figure_9-1.png").touch()  # drawn by the user, as the program draws none
         (folder / "figure_9-mine.svg").touch()
         (folder / "figure_90-2.svg").touch()
         made = {f"figure_9-{number + 1}.svg" for number in range(panels)}
         made |= {"figure_9.csv"} if rows else set()
         assert {file.name for file in folder.glob("figure_9*")} == made | {
-            "figure_9-mine.svg", "figure_90-2.svg",
+            "figure_9-1.png", "figure_9-mine.svg", "figure_90-2.svg",
         }  # fmt: skip
 
 

@@ -44,7 +44,8 @@ class MethodSearch:
         published, selected, test_selected: indices into ``tried``; the latter two are None until
             some candidate has a score with every seed.
         in_use: the index of the values that the setting has; None if they were not tried.
-        best: the index of the best validation score, which is selected unless keys are searched.
+        best: the index of the best validation score, which is selected unless keys are searched,
+            and not in a paper's own grid.
         waiting: how many candidates lack a seed and have not diverged; until it is 0, another one
             may still be selected.
     """

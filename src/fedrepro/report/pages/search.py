@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+from fedrepro.config.searches import Search
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
@@ -45,12 +46,19 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         "target": target,
         "views": views,
         "measure": _words(target),
-        "keys": list(dict.fromkeys(key for method in search.methods for key in method.keys)),
+        "keys": _keys_of(search, paper_grid=False),
+        "paper_keys": _keys_of(search, paper_grid=True),
         "stands_in": target.scale == "demo" and search.demo is not None,
         "seeds": {scale: workbench.seeds(scale, target.system, search.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         **about(published, target.system, target.item, ""),
     }
+
+
+def _keys_of(search: Search, *, paper_grid: bool) -> list[str]:
+    """The setting's keys that methods search, in a paper's own grid or not."""
+    methods = (method for method in search.methods if method.paper_grid is paper_grid)
+    return list(dict.fromkeys(key for method in methods for key in method.keys))
 
 
 def _rows(search: MethodSearch, *, small: bool) -> list[SimpleNamespace]:

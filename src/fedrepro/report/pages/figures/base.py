@@ -100,7 +100,7 @@ def with_study(
     """
     assert study is not None
     try:
-        if content := read_derived(root, study):
+        if (content := read_derived(root, study)) is not None:
             add(drawn, content)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise damaged(study, error) from None
