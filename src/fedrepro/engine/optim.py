@@ -6,7 +6,7 @@ object per client is what makes other simulators slow.
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import NamedTuple
 
 import torch
@@ -83,12 +83,23 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
     return Optimizer(init, update, in_place, momentum, weight_decay)
 
 
-@lru_cache
+def _kept(make: Callable[[Optimizer], Optimizer]) -> Callable[[Optimizer], Optimizer]:
+    """``make`` with its results kept: a compiled step is recompiled for every new object."""
+    kept = lru_cache(make)
+
+    @wraps(make)
+    def made(optimizer: Optimizer) -> Optimizer:
+        # The compiler warns of a cache within what it traces, and traces through it.
+        return make(optimizer) if torch.compiler.is_compiling() else kept(optimizer)
+
+    return made
+
+
+@_kept
 def shifted(optimizer: Optimizer) -> Optimizer:
     """``optimizer`` with an additional step along ``state["shift"]`` after each of its steps.
 
-    The additional step uses the same learning rate, but neither momentum nor weight decay. Cached,
-    because a compiled step is recompiled for every new optimizer object.
+    The additional step uses the same learning rate, but neither momentum nor weight decay.
     """
 
     def init(params: Tree) -> Tree:
@@ -102,12 +113,9 @@ def shifted(optimizer: Optimizer) -> Optimizer:
     return Optimizer(init, update, None, optimizer.momentum, optimizer.weight_decay)
 
 
-@lru_cache
+@_kept
 def summing(optimizer: Optimizer) -> Optimizer:
-    """``optimizer`` with ``state["sum"]``, the sum of the gradients that it was given.
-
-    Cached, as :func:`shifted` is.
-    """
+    """``optimizer`` with ``state["sum"]``, the sum of the gradients that it was given."""
 
     def init(params: Tree) -> Tree:
         return {"sum": tree.zeros(params), "inner": optimizer.init(params)}

@@ -687,6 +687,31 @@ def test_rounds_of_many_lengths_under_the_compiler(monkeypatch: pytest.MonkeyPat
     assert counter.frame_count == 2 + 1
 
 
+@pytest.mark.parametrize("key", ["from_gradients", "after_momentum"])
+def test_an_optimizer_that_a_client_makes_is_traced_by_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The tracing backend runs no C++ compiler. Clients with one and with many mini-batches."""
+    from functools import partial
+
+    from fedrepro.engine import descent, executors
+    from support.closeness import assert_close
+
+    tracing = partial(torch.compile, backend=lambda graph, inputs, options: graph.forward)
+    monkeypatch.setattr(torch, "compile", tracing)
+    for batch in (64, 4):
+        base = federation("scaffold", {"scaffold": {key: True}}, rounds=2, lr=0.01)
+        base = replace(base, context=replace(base.context, batch_size=batch))
+        for cached in (descent._compiled_step, executors._compiled):
+            cached.cache_clear()
+        try:
+            compiled, _, _ = play(replace(base, execute=executors.vectorised))
+        finally:
+            for cached in (descent._compiled_step, executors._compiled):
+                cached.cache_clear()
+        assert_close(compiled["params"], play(base)[0]["params"])
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_one_number_that_is_not_finite_is_noticed_wherever_it_stands(
