@@ -245,7 +245,7 @@ def _cost_lines(bench: Workbench, runs: Sequence[RunKey], cores: int) -> list[di
     return lines
 
 
-def _say_cost(total: Mapping[str, Any], cores: int, at_most: bool) -> None:
+def _say_cost(total: Mapping[str, Any], cores: int, at_most: bool = False) -> None:
     left = total["runs"] - total["done"]
     if not left:
         say("Nothing to train: all runs are there.")

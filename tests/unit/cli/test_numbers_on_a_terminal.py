@@ -331,10 +331,12 @@ def test_what_is_to_be_trained_is_said_once(capsys: pytest.CaptureFixture[str]) 
     ranking._say_cost(total, 2)
     ranking._say_cost({**total, "unknown": 2}, 2)
     ranking._say_cost({**total, "done": 5}, 2)
-    first, second, third = capsys.readouterr().err.splitlines()
+    ranking._say_cost(total, 2, at_most=True)
+    first, second, third, most = capsys.readouterr().err.splitlines()
     assert first == "3 runs to train: 30.0 CPU minutes, 15.0 minutes with 2 at a time."
     assert second == f"{first[:-1]}; 2 of them at unknown cost."
     assert "Nothing to train" in third
+    assert most.startswith(f"{first[:-1]}; at most, ")
     ranking._say_unable({"a": "x", "b": "x", "c": "x", "d": "x", "e": "y"})
     assert capsys.readouterr().err.splitlines() == [
         "can't run in a; b; c and 1 more: x", "can't run in e: y"
@@ -445,7 +447,7 @@ def test_a_league_is_of_what_a_search_chose_and_says_that_a_run_failed(
 
     request = SimpleNamespace(
         bench=None, candidates=candidates, runs=runs, unable={"x": "no"}, search="each",
-        searches=searches, cores=3,
+        searches=searches, cores=3, costliest={},
     )  # fmt: skip
     line = {"name": "own/s", "runs": 5, "done": 2, "unknown": 0, "hours": 0.5, "wall": 0.25}
     monkeypatch.setattr(ranking, "_requested", lambda _: request)
@@ -485,7 +487,7 @@ def test_a_plan_of_a_league_trains_nothing(
     assert ranking.rank(argparse.Namespace(plan=True, json=json_asked)) == 0
     out, said = capsys.readouterr()
     if json_asked:
-        assert json.loads(out) == {"lines": lines, "cannot_run": {"x": "no"}}
+        assert json.loads(out) == {"lines": lines, "at_most": False, "cannot_run": {"x": "no"}}
         return
     cells = [row.split("\t") for row in out.splitlines()]  # of a setting each, in minutes
     assert cells[1:] == [["own/s", "3", "30.0"], ["own/t", "3", "120.0"]]

@@ -101,10 +101,9 @@ def read_table(path: Path, losses: bool = False) -> pd.DataFrame:
 def _ordered(path: Path, table: pd.DataFrame, losses: bool) -> pd.DataFrame:
     names = [str(name).strip("# ").lower() for name in table.columns]
     if losses and set(LONG) <= set(names):
-        table = table.iloc[:, [place for place, name in enumerate(names) if name in LONG]]
-        if len(LONG) < table.shape[1]:
+        if any(names.count(name) > 1 for name in LONG):
             raise refusal(path, f"expected each of the columns {', '.join(LONG)} once", "columns")
-        return table.rename(columns=lambda name: str(name).strip("# ").lower())
+        return table.set_axis(names, axis=1)[[*LONG]]
     bare = [name if _is_number(name) else re.sub(r"^\D+", "", name) for name in names]
     by_id = set(bare) == {str(client) for client in range(len(names))}
     for given, name in zip(table.columns, names, strict=True):
