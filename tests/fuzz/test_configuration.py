@@ -140,7 +140,7 @@ def project(root: Path) -> Iterator[Path]:
     # Without landed runs: no command here asks for them, and the watch looks at every file.
     without = shutil.ignore_patterns("site", "reference", "compact")
     shutil.copytree(ROOT / "reports", root / "reports", ignore=without)
-    (root / "losses.csv").write_text("1,2\n0.5,1.5\n", encoding="utf-8")
+    (root / "losses.csv").write_text("0,1\n0.5,1.5\n", encoding="utf-8")
     before = sys.stderr
     yield root
     assert sys.stderr is before

@@ -384,7 +384,8 @@ def by_part(
             such = f", as {', '.join(choices)}" * bool(choices)
             choices += arguments
             wanted = f"an argument of train, or a hyperparameter of one part{such}"
-            close = nearest(ELSEWHERE.get(key, key), choices)
+            ours = ELSEWHERE.get(key, key)
+            close = f"; did you mean {ours!r}?" if ours in choices else nearest(ours, choices)
             why = f"hyperparameter: {key!r}: expected {wanted}{close}"
             raise refusal(WHERE, why, key, code="unknown_key")
         ((part, field),) = having

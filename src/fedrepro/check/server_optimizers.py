@@ -12,11 +12,11 @@ from fedrepro.check.forms import Mistake, require_like, require_pair, require_tr
 from fedrepro.check.purity import Purity
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.fidelity import Faithful, name_of
-from fedrepro.engine.optim import Optimizer, Rate
+from fedrepro.engine.fidelity import Faithful
+from fedrepro.engine.optim import Rate
 from fedrepro.engine.tree import Tree
 from fedrepro.support import plugins
-from fedrepro.support.errors import bad_value, refusal
+from fedrepro.support.errors import refusal
 
 CALLS = 2  # of each function that are checked: in the second, there is a state
 FOLLOW = (
@@ -24,21 +24,6 @@ FOLLOW = (
     "with `uses_server_optimizer: ClassVar[bool] = False` in the class"
 )
 WEIGH = "sum the updates with `weights`, or leave out the wrapper that sets them"
-
-
-def built(server_optimizer: Any) -> Optimizer:
-    """What a server optimizer builds.
-
-    Raises:
-        UserError: if that is no optimizer of this package, such as one of torch.optim.
-    """
-    with plugins.blamed():
-        optimizer = server_optimizer.build()
-    if not isinstance(optimizer, Optimizer):
-        where, given = f"server optimizer {name_of(server_optimizer)}", type(optimizer).__name__
-        wanted = "an Optimizer of fedrepro.engine.optim, with its functions init and update"
-        raise bad_value(where, "build", given, wanted)
-    return optimizer
 
 
 class OptimizerChecks(Purity):

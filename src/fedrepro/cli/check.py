@@ -5,12 +5,11 @@ from collections.abc import Callable
 from functools import partial
 
 from fedrepro.check import suite, world
-from fedrepro.check.server_optimizers import built
 from fedrepro.check.suite import Trial
 from fedrepro.config.experiment import without_values
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
-from fedrepro.methods.server.base import ServerOptimizer
+from fedrepro.methods.server.base import ServerOptimizer, built
 from fedrepro.run.store import stored
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_argument

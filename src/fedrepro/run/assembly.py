@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.check.own_losses import refuse_unfit
-from fedrepro.check.server_optimizers import built
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset
@@ -33,7 +32,7 @@ from fedrepro.engine.task import OfOutputs, Task
 from fedrepro.engine.trials import mixes_when_testing, moved
 from fedrepro.measures.base import Measure
 from fedrepro.methods import registry
-from fedrepro.methods.server.base import ServerOptimizer
+from fedrepro.methods.server.base import ServerOptimizer, built
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices

@@ -154,7 +154,7 @@ def test_without_gain_a_target_counts_as_not_reached(
 ) -> None:
     bench, run = load(world(tmp_path, {"rounds_to": 80}, patience=2)), RunKey("own/s", "fedavg", 1)
     monkeypatch.chdir(tmp_path)
-    assert main(["estimate"]) == 0 and "At most: 1 runs" in capsys.readouterr().out
+    assert main(["estimate"]) == 0 and "At most: 1 run" in capsys.readouterr().out
     write_run(bench, run, [0.5, 0.7, 0.7, 0.7], stopped="no gain")
     (cell,) = compute(bench, bench.table("own", "t"), Published()).cells
     assert cell.result.mean is None and "it stopped" in str(cell.result.hole)

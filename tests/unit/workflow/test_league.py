@@ -159,10 +159,10 @@ def test_variants_and_plug_ins_are_known_and_other_names_are_not(bench: Workbenc
     own = variants - {*league.part_files(bench.plugins)}
     assert own
     for name in own:
-        league.refuse_unknown(bench, f"ima+{name}")
+        league.refuse_unknown(bench, [], f"ima+{name}")
     for name in ("fedprx", "ima+fedprx", "fedprx+fedavg"):
         with pytest.raises(UserError, match="METHOD: 'fedprx':"):
-            league.refuse_unknown(bench, name)
+            league.refuse_unknown(bench, [], name)
 
 
 def searched(bench: Workbench, match: Match, **grid: list[Any]) -> league.Search:

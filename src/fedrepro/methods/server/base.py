@@ -5,9 +5,12 @@ The server uses the weighted mean of the clients' updates as a gradient (Reddi e
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from fedrepro.engine.fidelity import Faithful, Positive
+from fedrepro.engine.fidelity import Faithful, Positive, name_of
 from fedrepro.engine.optim import Optimizer, sgd
+from fedrepro.support import plugins
+from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -18,3 +21,18 @@ class ServerOptimizer(Faithful):
 
     def build(self) -> Optimizer:
         return sgd()
+
+
+def built(server_optimizer: Any) -> Optimizer:
+    """The functions that a server optimizer builds.
+
+    Raises:
+        UserError: if that is no optimizer of this package, such as one of torch.optim.
+    """
+    with plugins.blamed():
+        optimizer = server_optimizer.build()
+    if not isinstance(optimizer, Optimizer):
+        where, given = f"server optimizer {name_of(server_optimizer)}", type(optimizer).__name__
+        wanted = "an Optimizer of fedrepro.engine.optim, with its functions init and update"
+        raise bad_value(where, "build", given, wanted)
+    return optimizer
