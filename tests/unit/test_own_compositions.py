@@ -2,8 +2,9 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -499,3 +500,55 @@ def test_code_that_raises_before_or_between_rounds_is_one_line(
 ) -> None:
     with refused(**fault):
         train(**keys)
+
+
+class Steps(NamedTuple):
+    """Functions of an object that has slots alone."""
+
+    rate: float
+
+    def init(self, params: Tree) -> Tree:
+        return {"taken": torch.zeros(())}
+
+    def update(self, gradient: Tree, state: Tree, params: Tree, rate: Any) -> tuple[Tree, Tree]:
+        # Every second step is none.
+        factor = -self.rate * (state["taken"] % 2)
+        return tree.apply(lambda g: factor * g, gradient), {"taken": state["taken"] + 1}
+
+
+@dataclass(frozen=True)
+class EverySecond(ServerOptimizer):
+    def build(self) -> Optimizer:
+        return Optimizer(Steps(0.9).init, Steps(0.9).update)
+
+
+@dataclass(frozen=True)
+class OnceComputed(ServerOptimizer):
+    @cached_property
+    def rates(self) -> list[float]:
+        return [0.9**power for power in range(3)]
+
+    def build(self) -> Optimizer:
+        def update(gradient: Tree, state: Tree, params: Tree, rate: Any) -> tuple[Tree, Tree]:
+            return tree.scale(gradient, -self.rates[1]), state
+
+        return Optimizer(lambda params: {}, update)
+
+
+@dataclass(frozen=True)
+class Decayed(Method):
+    """It follows the server optimizer, and decays the weights besides."""
+
+    def server_update(self, ctx: Any, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        after = super().server_update(ctx, server, updates, weights)
+        return {**after, "params": tree.scale(after["params"], 0.999)}
+
+
+@pytest.mark.parametrize("parts", [[EverySecond], [OnceComputed], [Decayed, EverySecond]])
+def test_pure_server_optimizers_train_whatever_their_functions_are_of(parts: list[Any]) -> None:
+    method = parts if issubclass(parts[0], Method) else ["fedavg", *parts]
+    assert len(losses(method)) == 3
+
+
+def test_a_server_that_decays_follows_an_optimizer_that_begins_at_0() -> None:
+    assert len(losses([Decayed, "fedavgm"], lr_schedule=[0.0, 0.1, 0.1])) == 3

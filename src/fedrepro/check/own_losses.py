@@ -1,5 +1,7 @@
 """Try a loss of the user's own on a few samples (:mod:`fedrepro.engine.losses`)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -7,6 +9,8 @@ from fedrepro.check.traces import changes, generators, marks
 from fedrepro.engine.losses import Loss, aligned
 from fedrepro.engine.task import Task
 from fedrepro.support.errors import bad_value, refusal
+
+FEW = 16  # samples at most on which a sum is told from a mean
 
 
 def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacked: bool) -> None:
@@ -24,12 +28,16 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     where, function = f"loss {name}", getattr(task.losses, "function")  # noqa: B009  # an OwnLoss
     outputs = outputs.detach().requires_grad_()
     before = generators(targets.device), marks(targets)
-    try:
-        with torch.enable_grad():
-            losses = function(*aligned(task, outputs, targets))
-    except Exception as error:  # of the user's code
-        shapes = f"outputs {[*outputs.shape]} and targets {[*targets.shape]}"
-        raise refusal(where, f"{shapes}: {type(error).__name__}: {error}") from error
+
+    def called(outputs: Tensor, targets: Tensor) -> Any:
+        try:
+            return function(*aligned(task, outputs, targets))
+        except Exception as error:  # of the user's code
+            shapes = f"outputs {[*outputs.shape]} and targets {[*targets.shape]}"
+            raise refusal(where, f"{shapes}: {type(error).__name__}: {error}") from error
+
+    with torch.enable_grad():
+        losses = called(outputs, targets)
     if drawn := changes(before[0], generators(targets.device)):
         why = f"draws random numbers ({', '.join(drawn)}), which no seed would repeat"
         raise refusal(where, f"{why}: draw in the model, in training")
@@ -40,11 +48,11 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         raise bad_value(where, "result", type(losses).__name__, wanted)
     if not losses.is_floating_point():
         raise bad_value(where, "result", str(losses.dtype), "real numbers")
-    if not losses.ndim and losses:
+    if not losses.ndim and losses and len(targets) <= FEW:
         double = (each.repeat_interleave(2, 0) for each in (outputs, targets))
-        if torch.allclose(function(*aligned(task, *double)), 2 * losses):
+        if torch.allclose(called(*double), 2 * losses):
             raise bad_value(where, "result", "a sum over samples", wanted)
-    again = function(*aligned(task, outputs, targets))
+    again = called(outputs, targets)
     rounding = 0.0 if targets.device.type == "cpu" else 1e-5
     if not torch.allclose(again, losses, rtol=rounding, atol=0, equal_nan=True):
         why = "gives another value for the same outputs and targets when it is called again"
@@ -53,13 +61,13 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:
         raise refusal(where, "no gradient follows from it: compute with tensors only")
-    if stacked and not (losses.ndim and _of_each(function, task, outputs, targets, losses)):
+    if stacked and not (losses.ndim and _of_each(called, outputs, targets, losses)):
         wanted = "'sequential' or 'parallel', or a loss that returns each sample's own number"
         raise bad_value(where, "executor", "vectorised", wanted)
 
 
-def _of_each(function: Loss, task: Task, outputs: Tensor, targets: Tensor, losses: Tensor) -> bool:
+def _of_each(called: Loss, outputs: Tensor, targets: Tensor, losses: Tensor) -> bool:
     """Return True if the first sample's loss is the same beside others, such as padding."""
     first = [0] * len(targets)
-    beside = function(*aligned(task, outputs[first], targets[first]))
+    beside = called(outputs[first], targets[first])
     return torch.allclose(beside[0], losses[0], rtol=1e-3, equal_nan=True)

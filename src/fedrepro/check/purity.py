@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from fedrepro.check.forms import Mistake
-from fedrepro.check.traces import changes, frozen, functions_of, generators, marks, outside
+from fedrepro.check.traces import (
+    attributes_of,
+    changes,
+    frozen,
+    functions_of,
+    generators,
+    marks,
+    outside,
+)
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
@@ -72,11 +80,13 @@ class Purity:
         ours = __name__.partition(".")[0]
         others = (each for each in self.cls.mro()[1:] if each.__module__.partition(".")[0] != ours)
         own = [self.cls, *others]
-        owners = {"self.": vars(self.part)} | {f"{each.__name__}.": vars(each) for each in own}
+        owners = {"self.": attributes_of(self.part)} | {
+            f"{each.__name__}.": vars(each) for each in own
+        }
         # A class that a program gives: what else is in its module, such as data, is not looked at.
         inside = (outside(functions_of(each)) for each in own)
         variables = dict(ChainMap(outside(self.functions), *inside))
-        owners["the module's variable "] = vars(self.module) | variables
+        owners["the variable "] = vars(self.module) | variables
         return {
             ("changed {} in place", "return new tensors and new dicts instead"): {
                 f"{name}[{key}]" if key else name: mark

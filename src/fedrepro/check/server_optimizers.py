@@ -94,8 +94,11 @@ def require_effects(
     """
     optimizer, weights = ctx.server_optimizer, given["weights"]
 
+    steps: list[bool] = []  # whether each moves anything: a warm-up may begin at 0
+
     def twice(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
         change, state = optimizer.update(gradient, state, params, rate)
+        steps.append(any(bool(leaf.any()) for leaf in tree.leaves(change)))
         return tree.scale(change, 2.0), state
 
     def leaves(state: Tree) -> list[Tensor]:
@@ -108,9 +111,11 @@ def require_effects(
         return
     if followed:
         other = replace(ctx, server_optimizer=optimizer._replace(update=twice))
-        if same(after, hook(other, given["server"], given["updates"], weights)):
+        unmoved = same(after, hook(other, given["server"], given["updates"], weights))
+        if unmoved and (any(steps) or not steps):
             raise Mistake("moves the model without regard to the server optimizer", FOLLOW)
-    if weighed and len(weights) > 1 and weights.min() < weights.max():
+    moving = any(bool(leaf.any()) for leaf in tree.leaves(given["updates"].get("delta", {})))
+    if weighed and moving and len(weights) > 1 and weights.min() < weights.max():
         others = weights * (1 + weights.new_ones(len(weights)).cumsum(0))
         if same(after, hook(ctx, given["server"], given["updates"], others)):
             raise Mistake("moves the model without regard to `weights`", WEIGH)

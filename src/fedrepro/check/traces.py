@@ -3,7 +3,7 @@
 import inspect
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -77,8 +77,15 @@ def frozen(value: Any, depth: int = 4) -> object:
         return repr(value)
     own = plugins.is_own(module) or module == "__main__"
     if own and hasattr(value, "__dict__") and not isinstance(value, Method):
-        return id(value), inside(vars(value))
+        return id(value), inside(attributes_of(value))
     return id(value)
+
+
+def attributes_of(value: object) -> dict[str, object]:
+    """The attributes of an object, without what is only computed once from the others."""
+    cls, kept = type(value), getattr(value, "__dict__", {})
+    once = {key for key in kept if isinstance(getattr(cls, key, None), cached_property)}
+    return {key: each for key, each in kept.items() if key not in once}
 
 
 def functions_of(cls: type) -> list[FunctionType]:
@@ -93,7 +100,7 @@ def outside(functions: Iterable[Any]) -> dict[str, object]:
     while waiting:
         function = inspect.unwrap(waiting.pop())
         if inspect.ismethod(function):
-            there |= vars(function.__self__)
+            there |= attributes_of(function.__self__)
             function = function.__func__
         if not isinstance(function, FunctionType):
             there |= getattr(function, "__dict__", {})  # of an object that can be called

@@ -154,7 +154,8 @@ def _apply_rules(chosen: argparse.Namespace) -> None:
         elif is_there != (rule == "needs"):
             name = next(iter(action.option_strings), action.metavar)
             with_it = f"none {'without' if rule == 'needs' else 'with'} {other}: it has no effect"
-            raise bad_argument(str(name), value, with_it)
+            shown = str(value) if isinstance(value, Path) else value
+            raise bad_argument(str(name), shown, with_it)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

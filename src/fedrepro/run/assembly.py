@@ -53,6 +53,7 @@ from fedrepro.support.plugins import blamed
 from fedrepro.support.rng import seeded
 
 FEW = 8  # samples that are tried together and alone
+MOST_TRIED = 4096  # samples of a mini-batch that a loss is tried on
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,8 @@ def make_plan(
         attack=attack,
     )
     if setting.loss and method.classifies:
-        federation = _with_loss(setting.loss, federation, training, about.arithmetic == STACKED)
+        stacked, most = about.arithmetic == STACKED, max(map(len, partition.train))
+        federation = _with_loss(setting.loss, federation, training, stacked, most)
     return _with_test_samples(
         Plan(
             spec,
@@ -224,11 +226,14 @@ def make_plan(
 
 
 def _with_loss(
-    name: str, federation: Federation, training: TensorSamples, stacked: bool
+    name: str, federation: Federation, training: TensorSamples, stacked: bool, most: int
 ) -> Federation:
     """The federation with what is known of a loss after a trial on outputs of the model.
 
     They are near those of the start, which themselves may all be the same.
+
+    Args:
+        most: the samples of the client that has most.
 
     Raises:
         UserError: if it does not fit some samples and these outputs.
@@ -240,7 +245,7 @@ def _with_loss(
         return ctx.net.predict(params, training.at(rows)[0])
 
     def refuse_of(task: Task, stacked: bool) -> None:
-        for samples in sorted({few, max(few, min(ctx.batch_size, len(training))), more}):
+        for samples in sorted({few, max(few, min(ctx.batch_size, most, MOST_TRIED)), more}):
             rows = torch.arange(samples, device=training.y.device) % more
             tried, y = outputs[rows], training.y[:samples]
             if tried.shape[-1] == samples:  # [n] and [n, n] would fit each other by accident

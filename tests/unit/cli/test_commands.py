@@ -4,6 +4,7 @@ import argparse
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,7 +82,8 @@ def test_an_argument_without_effect_is_refused(command: str) -> None:
                 _apply_rules(given)
                 assert getattr(given, action.dest) == value
             else:
-                with refused(key=name, value=value, names=other):
+                shown = str(value) if isinstance(value, Path) else value
+                with refused(key=name, value=shown, names=other):
                     _apply_rules(given)
 
 

@@ -108,10 +108,11 @@ def _ordered(path: Path, table: pd.DataFrame, losses: bool) -> pd.DataFrame:
     by_id = set(bare) == {str(client) for client in range(len(names))}
     for given, name in zip(table.columns, names, strict=True):
         if NO_CLIENT.fullmatch(name) or (_is_number(name) and not by_id):
-            wanted = "a first line (header) that names each client, by its id"
-            wanted += f" from 0 to {len(names) - 1} or by a word, and no column of row numbers"
-            other = f"; or columns {', '.join(LONG)}" if losses else ""
-            raise bad_value(path, "columns", str(given), wanted + other)
+            wanted = "a first line (header) with words, and no column of row numbers"
+            if losses:
+                wanted = f"{wanted}: names of clients, or their ids from 0 to {len(names) - 1}; or"
+                wanted = f"{wanted} columns {', '.join(LONG)}"
+            raise bad_value(path, "columns", str(given), wanted)
     return table.iloc[:, np.argsort([int(number) for number in bare])] if by_id else table
 
 
