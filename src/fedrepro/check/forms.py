@@ -12,7 +12,7 @@ Structure = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 class Mistake(Exception):
-    """What a hook did wrong, and the remedy."""
+    """A mistake of a hook, and its remedy."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what}: {remedy}")

@@ -49,7 +49,7 @@ def refuse_padding(training: Training, place: int, alone: Outcome, together: Out
 
 
 def _numbers(update: Tree, state: Tree) -> dict[str, Tensor]:
-    """What a client returns, each tree as one vector, but for what is only recorded of it."""
+    """The trees that a client returns, each as one vector, without those that are only recorded."""
     trees = {name: branch for name, branch in update.items() if name != METRICS}
     vectors = {name: tree.leaves(each) for name, each in (trees | {"the state": state}).items()}
     return {

@@ -1,4 +1,4 @@
-"""What no hook may change, compared before and after a call of it."""
+"""Compare all that no hook may change before and after a call of it."""
 
 import inspect
 import sys
@@ -75,7 +75,7 @@ class Purity:
     def _traces(
         self, ctx: Context, trees: Mapping[str, Tree | Tensor]
     ) -> dict[tuple[str, str], dict[str, object]]:
-        """What no hook may change, by the words for a change and its remedy."""
+        """Traces of all that no hook may change, by the words for a change and its remedy."""
         # Not the package's classes that a plug-in's extends.
         ours = __name__.partition(".")[0]
         others = (each for each in self.cls.mro()[1:] if each.__module__.partition(".")[0] != ours)

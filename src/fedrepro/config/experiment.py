@@ -251,9 +251,9 @@ class Experiment(Typed):
 def without_values(
     composition: str, folders: Folders = NONE
 ) -> tuple[str, dict[str, Hyperparameters]]:
-    """A composition of parts, and by part the values that its name says: ``fedprox_mu0.1``.
+    """Split a composition such as ``ima+fedprox_mu0.1`` into parts and, by part, named values.
 
-    As in an experiment that has no variants. A name that is none of these stays as it is.
+    Variants of experiment files are not known here. A name without values stays as it is.
     """
     known, parts = part_files(folders), []
     said: dict[str, Hyperparameters] = {}

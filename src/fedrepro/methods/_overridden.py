@@ -19,7 +19,7 @@ OF_UPDATES = ("aggregation_weights", "server_update")
 
 
 def refused(wrapper: Wrapper, inner: Method) -> str | None:
-    """Why a wrapper may not be around ``inner``, if hooks of either are a user's; else None."""
+    """Return why a wrapper may not be around ``inner``: a hook of a user's would be lost."""
     cls, layers = type(wrapper), inner.layers()
     private = next((layer for layer in layers if layer.mechanism), None)
     if private and any(overrides(cls, hook) for hook in OF_UPDATES):
@@ -39,7 +39,7 @@ def refused(wrapper: Wrapper, inner: Method) -> str | None:
 
 
 def _defines(layer: Method, hook: str) -> bool:
-    """Whether a layer depends on a hook of its own."""
+    """Return True if a layer depends on a hook of its own."""
     cls = type(layer)
     if hook == "aggregation_weights":
         # An author may say that other weights will do.
@@ -51,7 +51,7 @@ def _defines(layer: Method, hook: str) -> bool:
 
 
 def _calls_inner(cls: type[Wrapper], hook: str) -> bool:
-    """Whether a wrapper's hook may call that inside: False only if its code has no name for it."""
+    """Return False if a wrapper's hook can't call that inside, as its code has no name for it."""
     own = [each for each in cls.__mro__ if not issubclass(Wrapper, each)]
     functions = [
         each

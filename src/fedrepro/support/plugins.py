@@ -217,7 +217,7 @@ def is_own(module: str) -> bool:
 
 
 def overrides(cls: type, name: str) -> bool:
-    """Whether a class has an attribute from a user's class, and not from one of this package."""
+    """Return True if a class has an attribute from a user's class, not from this package's."""
     owner = next((each for each in cls.__mro__ if name in vars(each)), object)
     return owner.__module__.partition(".")[0] not in (__name__.partition(".")[0], "builtins")
 

@@ -263,7 +263,7 @@ def _choice(
 
 
 def suffix_of(workbench: Workbench, setting: str, suffix: str) -> str:
-    """What follows a setting's name in that of a candidate's runs that count, if it is chosen."""
+    """The end of a setting's name in the runs of a chosen candidate; "" if it changes no key."""
     ours, tried = (workbench.setting(name).scalars for name in (setting, setting + suffix))
     return "" if tried == ours else suffix  # the setting as it is: its runs may be there
 

@@ -73,7 +73,7 @@ class HoldingOut:
         return kept, test
 
     def _divided(self, clients: list[Indices], choose: Callable[[str, Indices], Mask]) -> Halves:
-        """What ``choose`` chooses of a client, by its name and its samples, is held out."""
+        """Hold out the samples that ``choose`` chooses of a client, by its name and its samples."""
         masks = [choose(name, rows) for name, rows in zip(self.names, clients, strict=True)]
         pairs = [*zip(clients, masks, strict=True)]
         return [rows[~mask] for rows, mask in pairs], [rows[mask] for rows, mask in pairs]

@@ -141,7 +141,7 @@ class Source:
     progress: Progress = lambda share: None
 
     def counted(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
-        """What a reader reads one after another, with its places; each is one step of progress."""
+        """A reader's items one after another, with their places; each is one step of progress."""
         for place, item in enumerate(items):
             yield place, item
             self.progress((place + 1) / len(items))

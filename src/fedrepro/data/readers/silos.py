@@ -105,8 +105,8 @@ def read_isic(spec: Isic, source: Source) -> Content:
     known["centre"] = prefix + known["dataset"].fillna("")
     table = labels.merge(known[["image", "centre"]], on="image")
     table = table[~table["image"].isin(spec.leave_out)].reset_index(drop=True)
-    found = sorted(set(table["centre"]))
-    refuse_unknown(source.path, "centre", found, spec.centres, "one of `centres`")
+    centres = sorted(set(table["centre"]))
+    refuse_unknown(source.path, "centre", centres, spec.centres, "one of `centres`")
     archive = source.path / files.images.name
     images = {path.stem: path for path in sorted(opened(archive, source.scratch).rglob("*.jpg"))}
     paths = [images.get(name, source.scratch / f"{name}.jpg") for name in table["image"]]

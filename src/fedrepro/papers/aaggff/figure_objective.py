@@ -26,8 +26,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
         lines = []
         for column in figure.columns:
             each = (target.runs_in(setting, method) for method in column.methods_at(target.scale))
-            found = (points_of(workbench.root, run) for runs in each for run in runs)
-            series = [*filter(None, found)]
+            points = (points_of(workbench.root, run) for runs in each for run in runs)
+            series = [*filter(None, points)]
             line = curves.average(column.label, series)
             if line is None:
                 continue

@@ -90,7 +90,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
     paired = paired_spreads(workbench, printed, own, published)
     borrowed = borrowed_spreads(workbench, target, printed, own)
     spreads = [(paired.get(index), borrowed.get(index)) for index in range(len(own))]
-    found = zip(printed, results, spreads, strict=True)
+    beside = zip(printed, results, spreads, strict=True)
     return ComputedTable(
         system=target.system,
         item=target.item,
@@ -101,7 +101,7 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
         rows=tuple(rows),
         columns=tuple(map(_column, table.columns)),
         cells=tuple(
-            _cell(workbench, target, published, index, *each) for index, each in enumerate(found)
+            _cell(workbench, target, published, index, *each) for index, each in enumerate(beside)
         ),
     )
 

@@ -123,7 +123,7 @@ def _stroke(path: str, number: int, more: str) -> str:
 
 
 def _layers(frame: Frame, line: Line, number: int) -> tuple[str, ...]:
-    """What is drawn of a line, from below: printed number, rounds, beginnings, range, curve, marks.
+    """The layers of a line, from below: printed number, rounds, beginnings, range, curve, marks.
 
     A few points are marked, including the last; all of a short line.
     """
