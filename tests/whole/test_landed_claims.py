@@ -33,6 +33,8 @@ from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import Readings
+from fedrepro.report.cells.search import as_far_as_it_went
+from fedrepro.report.cells.search import compute as search_results
 from fedrepro.report.pages import claim as one_claim
 from fedrepro.report.pages.claim import FORM
 from fedrepro.report.pages.claims import claims_page, summary, views_of
@@ -555,6 +557,26 @@ def verdict_in(markup: str) -> str:
     """The word of the first verdict."""
     found = re.search(r'<span class="verdict[^"]*"><span[^>]*>[^<]*</span> ([^<]*)</span>', markup)
     return found[1] if found else ""
+
+
+def test_settings_have_what_their_searches_select(made: tuple[Path, Workbench]) -> None:
+    """A setting's `methods` replaces its parent's, so each setting is looked at by itself."""
+    _, bench = made
+    compared = 0
+    for system, experiment in bench.experiments.items():
+        for item in experiment.compact_search:
+            target = as_far_as_it_went(bench, bench.search(system, item, "compact"))
+            for method in search_results(bench, target):
+                if method.selected is None or method.waiting:
+                    continue
+                selected = method.tried[method.selected].candidate.values
+                searched = method.trial.searched.model_copy(update={"published": {}})
+                for name in (target.search.setting, *target.search.selects_for):
+                    search = target.search.model_copy(update={"setting": name})
+                    has = experiment.choice(search, searched)
+                    assert has == selected, (system, item, searched.method, name)
+                    compared += 1
+    assert compared >= 30
 
 
 def test_claims_show_what_printed_numbers_and_small_runs_say(
