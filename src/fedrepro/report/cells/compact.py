@@ -9,10 +9,16 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell, kinds_of_machine
 from fedrepro.report.cells.findings import CompactPair, Finding, Side, finding_of
 from fedrepro.report.cells.tables import rounds_of_both
-from fedrepro.report.papers.claim import Claim, CompactTest
+from fedrepro.report.papers.claim import (
+    OTHERS,
+    Claim,
+    CompactSelector,
+    CompactTest,
+    patterns_of,
+    star_in,
+)
 from fedrepro.report.papers.leads import Word
 from fedrepro.report.papers.published import CLAIMS, Unit
-from fedrepro.report.papers.selectors import OTHERS, CompactSelector, patterns_of, star_in
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import bad_value, refusal
 
