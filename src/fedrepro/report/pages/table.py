@@ -19,9 +19,8 @@ from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.pages.run_files import landed_files, setting_beside, unpaged
-from fedrepro.report.papers.limits import MOST
 from fedrepro.report.papers.published import Printed, Published
-from fedrepro.report.papers.verdict import ERRORS, TWINS
+from fedrepro.report.papers.verdict import ERRORS, MOST_SEEDS, TWINS
 from fedrepro.support.names import Composition
 
 
@@ -50,7 +49,8 @@ def table_page(
         "counts": counts,
         "further": _further(table.cells),
         "unit": units.pop() if len(units) == 1 else None,
-        "rule": system and {"spread": system.spread, "most_seeds": MOST, "twins": TWINS["percent"]},
+        "rule": system
+        and {"spread": system.spread, "most_seeds": MOST_SEEDS, "twins": TWINS["percent"]},
         "tested": _tested(table.cells),
         "other_arithmetic": _other_arithmetic(table),
         "mixed": kinds_of_machine(table.cells),
