@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
-from fedrepro.report.cells.cell import CellRun, Result
-from fedrepro.report.cells.last_rounds import series_of
+from fedrepro.report.cells.cell import CellRun, Result, series_of
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import TWINS, Verdict, judge

@@ -28,6 +28,10 @@ from fedrepro.report.cells.cell import (
     TableCell,
     TableColumn,
     TableRow,
+    cut,
+    fewer,
+    last,
+    series_of,
 )
 from fedrepro.report.cells.cell_verdict import (
     Spreads,
@@ -37,7 +41,6 @@ from fedrepro.report.cells.cell_verdict import (
     seeds_in_words,
     verdict_of,
 )
-from fedrepro.report.cells.last_rounds import cut, fewer, last, series_of
 from fedrepro.report.cells.readings import Readings
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.published import PrintedCell, Published, load

@@ -10,8 +10,7 @@ from fedrepro.config.metrics import Metric
 from fedrepro.config.targets import Cell, RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.last_rounds import value_of
+from fedrepro.report.cells.cell import Result, value_of
 from fedrepro.report.cells.tables import printed_cell, result_in
 from fedrepro.report.pages.about import use_of
 from fedrepro.report.papers.published import PrintedCell, Published

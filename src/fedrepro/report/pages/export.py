@@ -5,8 +5,7 @@ import json
 import fedrepro
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.row_best import best_of_rows
+from fedrepro.report.cells.cell import ComputedTable, best_of_rows
 from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex, rows_as_csv
 from fedrepro.report.pages.footer import repository, software
 from fedrepro.report.pages.run_files import RUNS_HEADER, identity_of

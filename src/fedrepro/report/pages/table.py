@@ -11,10 +11,17 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
-from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow, kinds_of_machine
+from fedrepro.report.cells.cell import (
+    Best,
+    ComputedTable,
+    Result,
+    TableCell,
+    TableRow,
+    best_of_rows,
+    kinds_of_machine,
+)
 from fedrepro.report.cells.coverage import count_of, first_answers
 from fedrepro.report.cells.readings import is_of_shared_model
-from fedrepro.report.cells.row_best import Best, best_of_rows
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.interpretation import what_follows
