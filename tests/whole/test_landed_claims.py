@@ -29,7 +29,7 @@ from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import Readings

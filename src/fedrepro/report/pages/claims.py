@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.report.cells import differences
-from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import (
+    counted_index,
+    index_of,
+    judge_claim,
+    judge_compact,
+    margin_of,
+)
 from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import READINGS, Readings
