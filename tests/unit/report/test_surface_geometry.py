@@ -13,9 +13,8 @@ import pytest
 from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.report.drawing import partition, planes, regions, surface
-from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis
+from fedrepro.report.drawing.frame import CHARACTER, MARK_PATHS, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
-from fedrepro.report.drawing.style import MARK_PATHS
 from fedrepro.support import checksummed_json
 
 NUMBER = r"-?[\d.]+(?:e-?\d+)?"

@@ -3,8 +3,17 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis, text
-from fedrepro.report.drawing.style import HIGH, ON_SURFACE, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.frame import (
+    CHARACTER,
+    HIGH,
+    ON_SURFACE,
+    SERIES_COLOURS,
+    STRONG,
+    Axis,
+    Frame,
+    axis,
+    text,
+)
 from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for
 

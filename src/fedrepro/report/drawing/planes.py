@@ -5,8 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from fedrepro.report.drawing.frame import TEXT, Frame, axis, text
-from fedrepro.report.drawing.style import HALO, HIGH, LOW, MARK_PATHS, ON_SURFACE, STRONG
+from fedrepro.report.drawing.frame import (
+    HALO,
+    HIGH,
+    LOW,
+    MARK_PATHS,
+    ON_SURFACE,
+    STRONG,
+    TEXT,
+    Frame,
+    axis,
+    text,
+)
 from fedrepro.report.drawing.surface import Grid, Point, areas, contour, shaded
 
 LEVELS = 8  # contours, of which no two have the same label

@@ -5,8 +5,7 @@ Bars connect methods whose mean ranks do not differ significantly.
 
 from html import escape
 
-from fedrepro.report.drawing.frame import CHARACTER, TEXT, label
-from fedrepro.report.drawing.style import GRID, INK, SERIES_COLOURS
+from fedrepro.report.drawing.frame import CHARACTER, GRID, INK, SERIES_COLOURS, TEXT, label
 from fedrepro.report.papers.ranks import MeanRanks
 
 WIDTH, SPAN, STEP = 760, 340, 18  # of the whole, of the line, between labels

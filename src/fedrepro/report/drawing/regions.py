@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedrepro.report.drawing.frame import Frame, axis
-from fedrepro.report.drawing.style import INK, MARK_PATHS, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.frame import INK, MARK_PATHS, SERIES_COLOURS, STRONG, Frame, axis
 from fedrepro.report.drawing.surface import areas
 
 

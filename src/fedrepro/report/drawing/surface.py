@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fedrepro.report.drawing.frame import Frame
-from fedrepro.report.drawing.style import HIGH
+from fedrepro.report.drawing.frame import HIGH, Frame
 
 Point = tuple[float, float]
 Segment = tuple[Point, Point]

@@ -17,7 +17,7 @@ from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import READINGS, Readings
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
-from fedrepro.report.drawing.style import INK
+from fedrepro.report.drawing.frame import INK
 from fedrepro.report.pages.templates import figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word
