@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from fedrepro.report.drawing import sheet
-from fedrepro.report.drawing.training_images import training_images
+from fedrepro.report.drawing.sheet import training_images
 from fedrepro.report.pages.figures.base import Panel
 from fedrepro.run.results import RunRecord
 
