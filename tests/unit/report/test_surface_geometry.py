@@ -12,7 +12,8 @@ import pytest
 
 from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.report.drawing import partition, planes, regions, surface
+from fedrepro.papers.fedgo import figure_regions
+from fedrepro.report.drawing import partition, planes, surface
 from fedrepro.report.drawing.frame import CHARACTER, MARK_PATHS, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
 from fedrepro.support import checksummed_json
@@ -253,7 +254,7 @@ def labelled_at_their_line(
 def test_regions_have_their_class_s_colour_and_points_their_mark() -> None:
     grid = [[0, 1, 1, 2], [0, 0, 1, 2], [2, 2, 1, 0], [7, 2, 1, 0]]
     points = [(-1.5, 0.5, 0), (1.0, 1.75, 2), (0.25, -1.0, None), (0.5, -0.5, 7)]
-    svg = regions.draw(grid, 2.0, points, description="x")
+    svg = figure_regions.picture(grid, 2.0, points, description="x")
     left = float(re.search(rf'd="M({NUMBER}),{NUMBER}H', svg)[1])
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -278,7 +279,7 @@ def test_regions_have_their_class_s_colour_and_points_their_mark() -> None:
         else:
             wanted = MARK_PATHS[label % len(MARK_PATHS)], f"var(--series-{label % 6 + 1})"
             assert signs[at] == wanted
-    assert not SHADED.findall(regions.draw([], 2.0, points, description="x"))
+    assert not SHADED.findall(figure_regions.picture([], 2.0, points, description="x"))
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(3, 4), (20, 10), (21, 25), (60, 2)])
