@@ -13,7 +13,7 @@ import pytest
 from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.papers.fedgo import figure_regions
-from fedrepro.report.drawing import partition, planes, surface
+from fedrepro.report.drawing import partition, planes
 from fedrepro.report.drawing.frame import CHARACTER, MARK_PATHS, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
 from fedrepro.support import checksummed_json
@@ -59,7 +59,7 @@ def test_areas_cover_each_cell_once_and_nothing_else(seed: int) -> None:
     frame = Frame(
         Axis(-3.0, 4.0, (), ()), Axis(1.0, 5.0, (), ()), "", 700, 400
     )  # larger than the grid
-    paths = surface.areas(frame, grid, start, size)
+    paths = planes.areas(frame, grid, start, size)
     assert [*paths] == sorted({value for row in grid for value in row})
     for row in range(-2, rows + 2):
         for column in range(-2, columns + 2):
@@ -68,7 +68,7 @@ def test_areas_cover_each_cell_once_and_nothing_else(seed: int) -> None:
             there = 0 <= row < rows and 0 <= column < columns
             wanted = [grid[row][column]] if there else []
             assert [v for v, path in paths.items() for _ in range(hits(path, x, y))] == wanted
-    drawn = surface.shaded({-1: "a", 0: "b", 1: "c", 25: "d"}, 50.0)
+    drawn = planes.shaded({-1: "a", 0: "b", 1: "c", 25: "d"}, 50.0)
     assert [re.search(r'd="(\w)".*opacity="([^"]*)"', one).groups() for one in drawn] == [
         ("c", "0.02"), ("d", "0.5")
     ]  # fmt: skip
@@ -104,7 +104,7 @@ MARKS = [Mark("first", -0.4, 1.2, True), Mark("", 1.0, 2.0, True), Mark("mean", 
 
 def plane() -> str:
     shared = Range(1.0, 10.0, logarithmic=False)
-    return planes.draw(surface.Grid(X, Y, VALUES), MARKS, shared, title="loss", description="x")
+    return planes.draw(planes.Grid(X, Y, VALUES), MARKS, shared, title="loss", description="x")
 
 
 def test_a_plane_has_each_value_s_shade_around_its_place_and_its_marks_where_they_are() -> None:
@@ -143,7 +143,7 @@ def test_corners_are_named_below_their_marks_and_others_where_there_is_room() ->
     shared = Range(1.0, 10.0, logarithmic=False)
     near = [Mark("mean", 0.5, 1.5, False), Mark("corner", 0.55, 1.5, True)]
     for marks in (near, near[::-1]):
-        svg = planes.draw(surface.Grid(X, Y, VALUES), marks, shared, title="loss", description="x")
+        svg = planes.draw(planes.Grid(X, Y, VALUES), marks, shared, title="loss", description="x")
         left, top, width, height = ground_of(svg)
         texts = {said: (float(x), float(y)) for x, y, said in LABEL.findall(svg)}
         place = left + width * (0.55 + 1.5) / 4, top + height * (1 - 1.5 / 3) + 20
@@ -156,7 +156,7 @@ def test_the_numbers_of_a_colour_bar_do_not_cover_each_other(least: float, most:
     values = [[least, most], [most, least]]
     shared = Range(least, most, logarithmic=False)
     svg = planes.draw(
-        surface.Grid([0, 1], [0, 1], values), [], shared, title="loss", description="x"
+        planes.Grid([0, 1], [0, 1], values), [], shared, title="loss", description="x"
     )
     left, _, width, _ = ground_of(svg)
     beside = [float(y) for x, y, said in LABEL.findall(svg)
@@ -234,7 +234,7 @@ def test_contours_are_labelled_by_their_level_near_their_line() -> None:
 def labelled_at_their_line(
     grid: list[float], values: Any, shared: Range, height_at: Callable[[float, float], float]
 ) -> None:
-    svg = planes.draw(surface.Grid(grid, grid, values), [], shared, title="loss", description="x")
+    svg = planes.draw(planes.Grid(grid, grid, values), [], shared, title="loss", description="x")
     left, top, width, height = ground_of(svg)
     inside = [
         (float(said), float(x), float(y) - 4.5)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
-from fedrepro.report.drawing.surface import areas, shaded
+from fedrepro.report.drawing.planes import areas, shaded
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged
 
