@@ -36,8 +36,7 @@ from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages import claim as one_claim
 from fedrepro.report.pages.claim import FORM
 from fedrepro.report.pages.claims import claims_page, summary, views_of
-from fedrepro.report.pages.footer import software
-from fedrepro.report.pages.templates import environment
+from fedrepro.report.pages.templates import environment, software
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
 from fedrepro.report.papers.leads import Word

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.search import at_an_end
 from fedrepro.report.pages.claims import ClaimView
-from fedrepro.report.pages.footer import repository
+from fedrepro.report.pages.templates import repository
 from fedrepro.report.papers.published import System
 from fedrepro.run.run_archive import folder_of
 

@@ -7,9 +7,9 @@ from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, best_of_rows
 from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex, rows_as_csv
-from fedrepro.report.pages.footer import repository, software
 from fedrepro.report.pages.run_files import RUNS_HEADER, identity_of
 from fedrepro.report.pages.table import order_of
+from fedrepro.report.pages.templates import repository, software
 from fedrepro.report.papers.published import Published
 from fedrepro.support.names import Composition
 
