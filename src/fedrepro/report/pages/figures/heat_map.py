@@ -5,8 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import best_of, comparable
 from fedrepro.report.drawing import charts
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, Panel, result_at, symbol
+from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, result_at, symbol
 from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for, sentence_case
 

@@ -14,8 +14,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
 from fedrepro.report.drawing.sheet import training_images
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, Panel, titled
+from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, titled
 from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
