@@ -33,9 +33,8 @@ from fedrepro.report.cells.claims import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import Readings
-from fedrepro.report.pages import claim as one_claim
-from fedrepro.report.pages.claim import FORM
-from fedrepro.report.pages.claims import claims_page, summary, views_of
+from fedrepro.report.pages import claims as one_claim
+from fedrepro.report.pages.claims import FORM, claims_page, summary, views_of
 from fedrepro.report.pages.templates import environment, software
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection

@@ -25,8 +25,7 @@ from fedrepro.report.cells.readings import Readings
 from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import CellUse, cells_of_runs
-from fedrepro.report.pages.claim import claim_page
-from fedrepro.report.pages.claims import ClaimView, claims_page, views_of
+from fedrepro.report.pages.claims import ClaimView, claim_page, claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
