@@ -8,7 +8,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.pages.export import appendix_of
+from fedrepro.report.pages.table import appendix_of
 from fedrepro.report.pages.templates import ALONE, write_standalone
 from fedrepro.report.papers import published
 from fedrepro.support.files import atomic_folder

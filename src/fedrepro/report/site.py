@@ -34,7 +34,6 @@ from fedrepro.report.pages.downloads import (
     rows_as_csv,
     standalone,
 )
-from fedrepro.report.pages.export import texts_of
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
@@ -44,7 +43,7 @@ from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.run_files import write_files, write_unpaged
 from fedrepro.report.pages.search import search_page
-from fedrepro.report.pages.table import table_page
+from fedrepro.report.pages.table import table_page, texts_of
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs
