@@ -22,7 +22,6 @@ from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import Readings
-from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import CellUse, cells_of_runs
 from fedrepro.report.pages.claims import ClaimView, claim_page, claims_page, views_of
@@ -36,6 +35,7 @@ from fedrepro.report.pages.downloads import (
 )
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
+from fedrepro.report.pages.figures.partitions import draw_partition
 from fedrepro.report.pages.inputs import inputs_of, with_inputs
 from fedrepro.report.pages.league import write_league
 from fedrepro.report.pages.method import InLeague, MethodText, by_kind, in_league, method_page

@@ -13,9 +13,10 @@ import pytest
 from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.papers.fedgo import figure_regions
-from fedrepro.report.drawing import partition, planes
+from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.frame import CHARACTER, MARK_PATHS, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
+from fedrepro.report.pages.figures import partitions
 from fedrepro.support import checksummed_json
 
 NUMBER = r"-?[\d.]+(?:e-?\d+)?"
@@ -288,7 +289,7 @@ def test_a_partition_is_as_dark_as_clients_have_samples(clients: int, classes: i
     counts = random.integers(0, 40, (clients, classes))
     counts[random.random((clients, classes)) < 0.3] = 0
     counts[1, 1] = 90
-    svg = partition.draw(counts.tolist(), description="x")
+    svg = partitions.heat_map(counts.tolist(), description="x")
     left, top, width, height = ground_of(svg)
     for client in range(clients):
         for label in range(classes):
@@ -303,13 +304,13 @@ def test_a_partition_is_as_dark_as_clients_have_samples(clients: int, classes: i
     for said, y in beside.items():
         assert y == pytest.approx(top + height * (int(said) + 0.5) / classes, abs=0.06)
     below = {said: x for x, y, said in labels if y > top + height and said.isdigit()}
-    shift = 0.5 if clients <= partition.FEW else 0.0
+    shift = 0.5 if clients <= partitions.FEW else 0.0
     for said, x in below.items():
         assert x == pytest.approx(left + width * (int(said) + shift) / clients, abs=0.06)
     assert len(below) >= 3
 
 
-@pytest.mark.parametrize("clients", [1, 2, partition.FEW, partition.FEW + 1])
+@pytest.mark.parametrize("clients", [1, 2, partitions.FEW, partitions.FEW + 1])
 @pytest.mark.parametrize("scheme", ["natural", "iid"])
 def test_a_partition_is_told_in_numbers_and_few_natural_clients_by_name(
     tmp_path: Path, clients: int, scheme: str
@@ -328,9 +329,9 @@ def test_a_partition_is_told_in_numbers_and_few_natural_clients_by_name(
     for named in (groups, groups[:-1], [*groups, "one more"]):
         content = {"groups": named, "format": FORMAT}
         checksummed_json.write(meta, content, what_is("clinics"))
-        found = partition.draw_partition(tmp_path, path)
+        found = partitions.draw_partition(tmp_path, path)
         shown = [said for _, _, said in LABEL.findall(found.svg) if said.startswith("clinic")]
-        wanted = named == groups and scheme == "natural" and clients <= partition.FEW
+        wanted = named == groups and scheme == "natural" and clients <= partitions.FEW
         assert ({*shown} <= {*groups} and len(shown) > 0) == wanted
     sizes = [sum(row) for row in counts]
     held = [sum(count > 0 for count in row) for row in counts]

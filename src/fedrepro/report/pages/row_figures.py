@@ -14,8 +14,8 @@ from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import Result, TableCell, until
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
-from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages.figures.base import curves_of, key_of, panel_of
+from fedrepro.report.pages.figures.partitions import draw_partition
 
 
 def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
