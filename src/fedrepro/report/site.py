@@ -36,11 +36,10 @@ from fedrepro.report.pages.downloads import (
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.figures.partitions import draw_partition
-from fedrepro.report.pages.inputs import inputs_of, with_inputs
 from fedrepro.report.pages.league import write_league
 from fedrepro.report.pages.method import InLeague, MethodText, by_kind, in_league, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
-from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.run import inputs_of, run_page, with_inputs
 from fedrepro.report.pages.run_files import write_files, write_unpaged
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page, texts_of

@@ -1,13 +1,19 @@
-"""The page of a run: its numbers, their curves, what it recorded, and the images that it left."""
+"""The page of a run: its numbers, curves, and images; and the runs that are inputs of others.
+
+The latter have pages and costs, too, although no table names them.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from fedrepro.config.artifact_sources import ArtifactFromRun
 from fedrepro.config.metrics import ACCURACY, OfRounds
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Quantity
 from fedrepro.provenance.arithmetic import of_manifest
@@ -272,3 +278,35 @@ def spread(numbers: list[int], most: int) -> list[int]:
         return numbers
     places = (round(index * (len(numbers) - 1) / (most - 1)) for index in range(most))
     return [numbers[place] for place in places]
+
+
+def inputs_of(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
+    """The runs that a run takes as inputs, by requirement, without files and samples."""
+    setting = workbench.find_setting(run.setting)
+    if setting is None or not setting.inputs:
+        return {}
+    sources = workbench.spec_of(run).inputs
+    return {need: source.key for need, source in sources.items() if isinstance(source, RunSpec)}
+
+
+def are_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
+    """Return True if any of these runs, with any seed, is an input of another run."""
+    sources = {
+        (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
+        for setting in workbench.settings.values()
+        for source in setting.inputs.values()
+        if isinstance(source, ArtifactFromRun)
+    }
+    return any((run.setting, run.method) in sources for run in runs)
+
+
+def with_inputs(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
+    """Runs, followed by all their direct and indirect inputs, each once."""
+    known = dict.fromkeys(runs)
+    waiting = list(known)
+    while waiting:
+        given = inputs_of(workbench, waiting.pop()).values()
+        new = [run for run in given if run not in known]
+        known.update(dict.fromkeys(new))
+        waiting.extend(new)
+    return list(known)
