@@ -35,7 +35,7 @@ from fedrepro.models.discriminators import (
     discriminator_resnet8,
 )
 from fedrepro.models.wgan_gp import wgan_gp_resnet
-from fedrepro.papers.fedgo.cost_cell import Cell
+from fedrepro.papers.fedgo.kinds import Cell
 
 IMAGE = (3, 32, 32)
 NEGLIGIBLE = 0.1  # relative to FedAvg's; Table 2 uses the word without a limit
