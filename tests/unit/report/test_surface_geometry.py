@@ -14,8 +14,9 @@ from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.papers.fedgo import figure_regions
 from fedrepro.report.drawing import planes
-from fedrepro.report.drawing.frame import CHARACTER, MARK_PATHS, Axis, Frame, axis
+from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
+from fedrepro.report.drawing.style import MARK_PATHS
 from fedrepro.report.pages.figures import partitions
 from fedrepro.support import checksummed_json
 

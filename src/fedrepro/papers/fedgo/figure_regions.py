@@ -8,8 +8,9 @@ from typing import Any
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
-from fedrepro.report.drawing.frame import INK, MARK_PATHS, SERIES_COLOURS, STRONG, Frame, axis
+from fedrepro.report.drawing.frame import Frame, axis
 from fedrepro.report.drawing.planes import areas
+from fedrepro.report.drawing.style import INK, MARK_PATHS, SERIES_COLOURS, STRONG
 from fedrepro.report.pages.figures.base import Drawn, Panel, with_study
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server

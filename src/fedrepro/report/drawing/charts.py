@@ -8,21 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedrepro.report.drawing.frame import (
-    CHARACTER,
-    GRID,
-    HIGH,
-    INK,
-    ON_SURFACE,
-    SERIES_COLOURS,
-    STRONG,
-    TEXT,
-    Axis,
-    Frame,
-    axis,
-    label,
-    text,
-)
+from fedrepro.report.drawing.frame import CHARACTER, TEXT, Axis, Frame, axis, label, text
+from fedrepro.report.drawing.style import GRID, HIGH, INK, ON_SURFACE, SERIES_COLOURS, STRONG
 from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for

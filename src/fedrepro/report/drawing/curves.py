@@ -6,18 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from fedrepro.report.drawing.frame import (
-    CHARACTER,
-    DASHES,
-    MARK_PATHS,
-    SERIES_COLOURS,
-    STRONG,
-    TEXT,
-    Frame,
-    axis,
-    counting,
-    style_of,
-)
+from fedrepro.report.drawing.frame import CHARACTER, TEXT, Frame, axis, counting
+from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG, style_of
 
 Points = Sequence[tuple[float, float]]
 SIZE = (222, 140)  # of a panel among others, in pixels

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from fedrepro.report.drawing.frame import GRID, INK, MARK_PATHS, SERIES_COLOURS, Axis, text
+from fedrepro.report.drawing.frame import Axis, text
+from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
 from fedrepro.support.numbers import MINUS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6

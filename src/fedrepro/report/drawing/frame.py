@@ -1,9 +1,7 @@
-"""The frame of a chart: two axes with their numbers and titles; and how its lines look.
+"""The frame of a chart: two axes with their numbers and titles.
 
 The charting library takes a tenth of a second for a chart, and a site has thousands of learning
-curves; these take a hundredth of that. A chart is SVG inside a page, with the page's colours:
-variables of its style sheet, so that charts follow light and dark mode. Lines differ in dash and
-mark as well as colour; the page decides sizes.
+curves; these take a hundredth of that.
 """
 
 import math
@@ -11,42 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from fedrepro.report.drawing.style import GRID, INK, LOW
 from fedrepro.support.numbers import MINUS, THIN
-
-INK, GRID, STRONG = "var(--figure-ink)", "var(--figure-grid)", "var(--ink)"
-# A surface, darker where it is higher, in dark mode too: its end colours, and that of marks on it.
-LOW, HIGH = "var(--surface-low)", "var(--surface-high)"
-ON_SURFACE, HALO = "var(--on-surface)", "var(--surface-halo)"
-SERIES_COLOURS = tuple(f"var(--series-{number})" for number in range(1, 7))
-DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
-MARK_PATHS = (  # around the position of a path
-    "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
-    "m0,-4l4,7.2h-8z",
-    "m-3.2,-3.2h6.4v6.4h-6.4z",
-    "m0,-4.6l4.6,4.6l-4.6,4.6l-4.6,-4.6z",
-    "m-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4z",
-    "m0,4l4,-7.2h-8z",
-)
 
 TEXT = 13  # pixels, as in the library's charts
 LARGEST = 1.5  # the largest magnification of a chart
 CHARACTER = 0.61 * TEXT  # the greatest width of a digit, as the page's font is not known
-
-
-@dataclass(frozen=True)
-class Style:
-    """The style of a line by its number, for a page's key."""
-
-    colour: str
-    dash: str
-    mark: str
-
-
-def style_of(number: int) -> Style:
-    """The style of a panel's line ``number``, from 0; styles repeat after six."""
-    index = number % len(SERIES_COLOURS)
-    dash = " ".join(map(str, DASHES[index])) if number else "none"
-    return Style(SERIES_COLOURS[index], dash, f"M0,0{MARK_PATHS[index]}")
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
-from fedrepro.report.drawing.frame import (
-    HALO,
-    HIGH,
-    LOW,
-    MARK_PATHS,
-    ON_SURFACE,
-    STRONG,
-    TEXT,
-    Frame,
-    axis,
-    text,
-)
+from fedrepro.report.drawing.frame import TEXT, Frame, axis, text
+from fedrepro.report.drawing.style import HALO, HIGH, LOW, MARK_PATHS, ON_SURFACE, STRONG
 
 Point = tuple[float, float]
 Segment = tuple[Point, Point]

@@ -22,7 +22,7 @@ from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import READINGS, Readings
 from fedrepro.report.cells.search import at_an_end
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
-from fedrepro.report.drawing.frame import INK
+from fedrepro.report.drawing.style import INK
 from fedrepro.report.pages.templates import figure, repository
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word

@@ -16,7 +16,7 @@ from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
-from fedrepro.report.drawing.frame import Style, style_of
+from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import read_run
 from fedrepro.support.grouping import grouped
