@@ -10,7 +10,7 @@ from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.last_rounds import value_of
+from fedrepro.report.cells.cell import value_of
 from fedrepro.report.papers import published
 from fedrepro.run.results import REFERENCE, RunRecord, read_run
 from fedrepro.run.run_archive import PAPERS

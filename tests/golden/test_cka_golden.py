@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.papers.ima.similarity import linear_cka, mean_cka
+from fedrepro.papers.ima.decomposition_of_runs import linear_cka, mean_cka
 from support.refusals import refused
 
 GOLDEN = json.loads((Path(__file__).parent / "cka.json").read_text())

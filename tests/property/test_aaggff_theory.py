@@ -18,7 +18,7 @@ from fedrepro.methods.adaptive_weighting.responses import (
 )
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic, nearest
-from fedrepro.papers.aaggff import hindsight
+from fedrepro.papers.aaggff import replay
 from fedrepro.papers.aaggff.replay import Bounded, play, rule_of
 from support.places import ROOT
 
@@ -75,7 +75,7 @@ def against(rule: Decider, clients: int, rounds: int, adversary: Adversary, seed
 def true_regret(history: list[tuple[np.ndarray, np.ndarray]]) -> float:
     """Of decisions and responses, against the best fixed decision."""
     decisions, seen = (np.array(each) for each in zip(*history, strict=True))
-    return float(hindsight.decision_losses(decisions, seen).sum()) - hindsight.best_fixed(seen)[1]
+    return float(replay.decision_losses(decisions, seen).sum()) - replay.best_fixed(seen)[1]
 
 
 @named
@@ -98,9 +98,9 @@ def test_to_whom_suffers_most_in_every_round_goes_all_in_hindsight(cdf: str) -> 
     seen = np.array([made.response for _, _, made in against(rule, 20, 250, lone)])
     all_of_it = np.eye(20)[0]
     for rounds in (10, 50, 100, 150, 200, 250):
-        best, least = hindsight.best_fixed(seen[:rounds])
+        best, least = replay.best_fixed(seen[:rounds])
         assert best == pytest.approx(all_of_it, abs=1e-6)
-        assert least == pytest.approx(hindsight.decision_losses(all_of_it, seen[:rounds]).sum())
+        assert least == pytest.approx(replay.decision_losses(all_of_it, seen[:rounds]).sum())
 
 
 @named
@@ -312,9 +312,9 @@ def test_best_fixed_decision_is_certified(seed: int) -> None:
     """Cover's condition: no client's mean relative growth exceeds 1 at the best decision."""
     rng = np.random.default_rng(seed)
     seen = rng.uniform(size=(50, 6)) ** 3
-    p, least = hindsight.best_fixed(seen)
+    p, least = replay.best_fixed(seen)
     growth = ((1 + seen) / (1 + seen @ p)[:, None]).mean(0)
     assert growth.max() <= 1 + 1e-9
     for _ in range(50):
         other = rng.dirichlet(np.full(6, 0.3))
-        assert hindsight.decision_losses(other, seen).sum() >= least - 1e-9
+        assert replay.decision_losses(other, seen).sum() >= least - 1e-9

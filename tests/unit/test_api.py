@@ -27,7 +27,7 @@ from fedrepro.config.loading import load as load_workbench
 from fedrepro.config.targets import RunKey
 from fedrepro.engine.method import Method
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import judge_compact
 from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import Word
 from fedrepro.run import scoring

@@ -116,8 +116,8 @@ WHOSE = {
     "cli/schema.py write_schemas write_atomically": "a schema, under the name that editors find",
     "papers/aaggff/command_replay.py handle atomic_folder": "there was no such folder",
     # the site
-    "report/pages/standalone.py write_standalone write_atomically": RESULT,
-    "report/pages/standalone.py without_dead_links write_atomically": RESULT,
+    "report/pages/templates.py write_standalone write_atomically": RESULT,
+    "report/pages/templates.py without_dead_links write_atomically": RESULT,
     "report/pages/templates.py Renderer.write_file write_atomically": RESULT,
     "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
     "report/site.py Writer.runs (workbench.root / SITE / record.page).unlink": RESULT,

@@ -29,17 +29,15 @@ from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import differences
 from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import judge_compact
 from fedrepro.report.cells.findings import experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import Readings
 from fedrepro.report.cells.search import as_far_as_it_went
 from fedrepro.report.cells.search import compute as search_results
-from fedrepro.report.pages import claim as one_claim
-from fedrepro.report.pages.claim import FORM
-from fedrepro.report.pages.claims import claims_page, summary, views_of
-from fedrepro.report.pages.footer import software
-from fedrepro.report.pages.templates import environment
+from fedrepro.report.pages import claims as one_claim
+from fedrepro.report.pages.claims import FORM, claims_page, summary, views_of
+from fedrepro.report.pages.templates import environment, software
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import CompactTest, Objection
 from fedrepro.report.papers.leads import Word

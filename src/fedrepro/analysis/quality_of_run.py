@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.analysis import judging, quality
+from fedrepro.analysis import judging
 from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.config.evaluation import Evaluator
 from fedrepro.config.targets import RunKey
@@ -198,17 +198,17 @@ def _seen_by(
     eye: judging.Trained, made: TensorSamples, real: TensorSamples, test: TensorSamples
 ) -> dict[str, float]:
     ours, theirs, all_theirs = (judging.features(eye.module, each) for each in (made, real, test))
-    precision, recall = quality.precision_and_recall(ours, theirs)
+    precision, recall = judging.precision_and_recall(ours, theirs)
     return {
-        "stand_in": quality.frechet(_wide(ours), _wide(all_theirs)),
+        "stand_in": judging.frechet(_wide(ours), _wide(all_theirs)),
         # The result for equally many real samples: the best that a set of this size can reach.
-        "stand_in_of_real": quality.frechet(_wide(theirs), _wide(all_theirs)),
+        "stand_in_of_real": judging.frechet(_wide(theirs), _wide(all_theirs)),
         "precision": precision,
         "recall": recall,
         "recognised": judging.accuracy(eye.module, made),
         "real_accuracy": judging.accuracy(eye.module, test),
-        "diversity": _ratio(quality.diversity(*_inputs(made)), _inputs(real)),
-        "feature_diversity": _ratio(quality.diversity(ours, made.y), (theirs, real.y)),
+        "diversity": _ratio(judging.diversity(*_inputs(made)), _inputs(real)),
+        "feature_diversity": _ratio(judging.diversity(ours, made.y), (theirs, real.y)),
     }
 
 
@@ -227,12 +227,12 @@ def _privacy(
     )
     inputs, _ = _inputs(training)
     shown, _ = _inputs(made)
-    away, _ = quality.nearest(shown, inputs)
-    usual, _ = quality.nearest(_inputs(real)[0], inputs)
+    away, _ = judging.nearest(shown, inputs)
+    usual, _ = judging.nearest(_inputs(real)[0], inputs)
     return {
         # Relative to real samples outside training: 1 is their distance, 0 a copy.
         "nearest": float(away.mean() / usual.mean()),
-        "membership": quality.membership(shown, members, others),
+        "membership": judging.membership(shown, members, others),
     }
 
 
@@ -260,14 +260,14 @@ def _fid(
     content, _ = read_weights(INCEPTION, entry)
     network = inception(LearnedWeights(entry.name, content)).to(made.y.device)
     ours, theirs = (_wide(features(network, each.x)) for each in (made, test))
-    return quality.frechet(ours, theirs), ""
+    return judging.frechet(ours, theirs), ""
 
 
 def _pairs(
     opened: Finished, made: TensorSamples, training: TensorSamples
 ) -> tuple[list[dict[str, float]], Tree]:
     """The generated samples nearest to training samples, and the latter's rows in the data set."""
-    away, which = quality.nearest(_inputs(made)[0], _inputs(training)[0])
+    away, which = judging.nearest(_inputs(made)[0], _inputs(training)[0])
     order = away.argsort(stable=True)[:PAIRS]
     rows = which[order]  # of `training`
     described = [
@@ -280,7 +280,7 @@ def _pairs(
 def _by_class(
     eye: judging.Trained, made: TensorSamples, real: TensorSamples, classes: int
 ) -> list[dict[str, Any]]:
-    pixels = quality.diversity(*_inputs(made)), quality.diversity(*_inputs(real))
+    pixels = judging.diversity(*_inputs(made)), judging.diversity(*_inputs(real))
     rows = []
     for label in range(classes):
         own = made.some(np.flatnonzero(made.y.cpu().numpy() == label))
@@ -298,7 +298,7 @@ def _by_class(
 
 def _ratio(ours: Mapping[int, float], real: tuple[Tensor, Tensor]) -> float:
     """The mean distance within classes, relative to that of real samples, over common classes."""
-    theirs = quality.diversity(*real)
+    theirs = judging.diversity(*real)
     shares = [ours[label] / theirs[label] for label in ours if theirs.get(label)]
     return math.fsum(shares) / len(shares) if shares else math.nan
 

@@ -30,8 +30,7 @@ from fedrepro.report.cells.league import (
     league_of,
 )
 from fedrepro.report.pages.league import PAGE, as_json, in_words, write_league
-from fedrepro.report.pages.standalone import without_dead_links
-from fedrepro.report.pages.templates import SITE, Renderer
+from fedrepro.report.pages.templates import SITE, Renderer, without_dead_links
 from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.run.results import read_run

@@ -8,8 +8,8 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.pages.export import appendix_of
-from fedrepro.report.pages.standalone import FOLDER, write_standalone
+from fedrepro.report.pages.table import appendix_of
+from fedrepro.report.pages.templates import ALONE, write_standalone
 from fedrepro.report.papers import published
 from fedrepro.support.files import atomic_folder
 from fedrepro.support.locks import exclusive_lock
@@ -38,7 +38,7 @@ def make_page(arguments: argparse.Namespace) -> None:
     runs = () if isinstance(target, TableTarget) else target.runs
     note_definition(workbench.root, target.page, made_by, runs)
     page = site.write_page(workbench, target, published.load(workbench.root))
-    write_standalone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
+    write_standalone(workbench.root, page, ALONE / target.system / f"{target.item}.html")
     _say(page)
 
 

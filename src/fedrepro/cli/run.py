@@ -19,8 +19,7 @@ from fedrepro.data.fetching.weights import fetch_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.prepare import prepare as prepare_dataset
 from fedrepro.provenance import arithmetic, fingerprint, inputs, numerics
-from fedrepro.report.cells.of_run import lines_of
-from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
+from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline, lines_of
 from fedrepro.report.papers.published import Published
 from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
 from fedrepro.run.disk_check import space_for_models

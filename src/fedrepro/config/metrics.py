@@ -411,7 +411,7 @@ else:  # every one of SETS of measures/built_in.py
 
 
 class Quality(MetricKind):
-    """A measure of the quality of a run's synthetic set (:mod:`fedrepro.analysis.quality`).
+    """A measure of the quality of a run's synthetic set (:mod:`fedrepro.analysis.judging`).
 
     ``accuracy`` is that of a classifier trained on the set to convergence, on clients' held-out
     samples, weighted by samples; ``accuracy_std`` is its unweighted standard deviation over clients

@@ -22,11 +22,9 @@ from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import League, league_of, matches_of
 from fedrepro.report.cells.readings import Readings
-from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages import cost, overview
 from fedrepro.report.pages.answers import CellUse, cells_of_runs
-from fedrepro.report.pages.claim import claim_page
-from fedrepro.report.pages.claims import ClaimView, claims_page, views_of
+from fedrepro.report.pages.claims import ClaimView, claim_page, claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
@@ -35,17 +33,16 @@ from fedrepro.report.pages.downloads import (
     rows_as_csv,
     standalone,
 )
-from fedrepro.report.pages.export import texts_of
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
-from fedrepro.report.pages.inputs import inputs_of, with_inputs
+from fedrepro.report.pages.figures.partitions import draw_partition
 from fedrepro.report.pages.league import write_league
 from fedrepro.report.pages.method import InLeague, MethodText, by_kind, in_league, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
-from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.run import inputs_of, run_page, with_inputs
 from fedrepro.report.pages.run_files import write_files, write_unpaged
 from fedrepro.report.pages.search import search_page
-from fedrepro.report.pages.table import table_page
+from fedrepro.report.pages.table import table_page, texts_of
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import MANIFEST, RunRecord, read_run, reference_runs

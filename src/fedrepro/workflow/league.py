@@ -18,7 +18,7 @@ from fedrepro.methods.files import part_files
 from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.methods.registry import compose
 from fedrepro.models import registry
-from fedrepro.report.cells.compact import CENTRAL
+from fedrepro.report.cells.claims import CENTRAL
 from fedrepro.report.cells.league import Choice, Match, matches_of
 from fedrepro.report.cells.search import on_validation, select
 from fedrepro.report.cells.tables import result_of

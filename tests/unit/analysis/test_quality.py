@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedrepro.analysis import judging, quality
+from fedrepro.analysis import judging
 from fedrepro.cli.main import main
 from fedrepro.config.evaluation import Evaluator
 from fedrepro.config.loading import load
@@ -41,68 +41,68 @@ def test_the_frechet_distance_is_that_of_two_normal_distributions() -> None:
     root = scipy.linalg.sqrtm(covariances[0] @ covariances[1])
     apart = np.square(one.mean(0) - other.mean(0)).sum()
     expected = apart + np.trace(covariances[0] + covariances[1] - 2 * root.real)
-    assert quality.frechet(one, other) == pytest.approx(expected, rel=1e-9)
+    assert judging.frechet(one, other) == pytest.approx(expected, rel=1e-9)
     # One dimension, by hand: means 1 and 4, variances 1 and 4.
     line = np.array([[0.0], [1.0], [2.0]]), np.array([[2.0], [4.0], [6.0]])
-    assert quality.frechet(*line) == pytest.approx(9 + (1 - 2) ** 2)
-    assert quality.frechet(one, one) == pytest.approx(0, abs=1e-9)
-    assert math.isnan(quality.frechet(one[:1], other))
+    assert judging.frechet(*line) == pytest.approx(9 + (1 - 2) ** 2)
+    assert judging.frechet(one, one) == pytest.approx(0, abs=1e-9)
+    assert math.isnan(judging.frechet(one[:1], other))
 
 
 def test_the_frechet_distance_of_fewer_samples_than_features() -> None:
     """Where a square root of the product of covariances is not to be had, its trace still is."""
     random = np.random.default_rng(1)
     one, other = random.normal(size=(4, 9)), random.normal(size=(5, 9))
-    found = quality.frechet(one, other)
+    found = judging.frechet(one, other)
     turn = np.linalg.qr(random.normal(size=(9, 9)))[0]
-    assert quality.frechet(one @ turn, other @ turn) == pytest.approx(found, rel=1e-9)
+    assert judging.frechet(one @ turn, other @ turn) == pytest.approx(found, rel=1e-9)
     flat = np.zeros((3, 9))
     flat[:, 0] = [0, 1, 2]
-    assert quality.frechet(flat, flat + 1) == pytest.approx(9)
+    assert judging.frechet(flat, flat + 1) == pytest.approx(9)
 
 
 def test_precision_and_recall_of_points_on_a_line() -> None:
     real = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(-1, 1)
     made = torch.tensor([1.1, 1.2, 1.3, 10.0]).view(-1, 1)
     # The real radii (third nearest) are 3, 2, 2, 3; made ones 8.9, 8.8, 8.7, 8.9.
-    assert quality.precision_and_recall(made, real) == (0.75, 1.0)
+    assert judging.precision_and_recall(made, real) == (0.75, 1.0)
     # Nearest neighbours: real radii 1, made ones 0.1, 0.1, 0.1, 8.7.
-    assert quality.precision_and_recall(made, real, 1) == (0.75, 0.75)
+    assert judging.precision_and_recall(made, real, 1) == (0.75, 0.75)
     near = made[:3]
-    assert quality.precision_and_recall(near, real, 1) == (1.0, 0.25)
+    assert judging.precision_and_recall(near, real, 1) == (1.0, 0.25)
     for few in (2, 3):  # and one more than neighbours is enough
-        assert math.isnan(quality.precision_and_recall(made[:few], real)[1])
-        assert math.isnan(quality.precision_and_recall(made, real[:few])[0])
+        assert math.isnan(judging.precision_and_recall(made[:few], real)[1])
+        assert math.isnan(judging.precision_and_recall(made, real[:few])[0])
 
 
 def test_diversity_is_the_mean_distance_within_a_class() -> None:
     samples = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0], [1.0, 1.0]])
     labels = torch.tensor([0, 0, 0, 1])
-    assert quality.diversity(samples, labels) == pytest.approx({0: (5 + 8 + 5) / 3})
-    assert quality.diversity(samples, torch.tensor([2, 0, 0, 2])) == pytest.approx(
+    assert judging.diversity(samples, labels) == pytest.approx({0: (5 + 8 + 5) / 3})
+    assert judging.diversity(samples, torch.tensor([2, 0, 0, 2])) == pytest.approx(
         {0: 5, 2: 2**0.5}
     )
 
 
 def test_a_copy_is_at_distance_0_however_long_it_is() -> None:
     real = 100 + torch.rand(300, 784, generator=torch.Generator().manual_seed(0))
-    away, which = quality.nearest(real[[7, 3]].clone(), real)
+    away, which = judging.nearest(real[[7, 3]].clone(), real)
     assert away.tolist() == [0, 0] and which.tolist() == [7, 3]
 
 
 def test_large_sets_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = torch.rand(7, 3), torch.rand(5, 3)
-    whole = quality.distances(one, other)
-    monkeypatch.setattr(quality, "CHUNK", 20)
-    assert torch.equal(quality.distances(one, other), whole) and whole.shape == (7, 5)
+    whole = judging.distances(one, other)
+    monkeypatch.setattr(judging, "CHUNK", 20)
+    assert torch.equal(judging.distances(one, other), whole) and whole.shape == (7, 5)
 
 
 def test_the_attack_knows_copies_and_guesses_else() -> None:
     rng = torch.Generator().manual_seed(0)
     members, others = torch.rand(20, 4, generator=rng), torch.rand(30, 4, generator=rng)
-    assert quality.membership(members, members, others) == 1
-    assert quality.membership(others, members, others) == 0
-    assert quality.membership(members[:5], others, others) == 0.5
+    assert judging.membership(members, members, others) == 1
+    assert judging.membership(others, members, others) == 0
+    assert judging.membership(members[:5], others, others) == 0.5
 
 
 def two_blobs(samples: int = 40) -> TensorSamples:

@@ -7,7 +7,7 @@ from torch import nn
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
 from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
-from fedrepro.papers.fedgo import counting
+from fedrepro.papers.fedgo import study_cost
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 
@@ -29,7 +29,7 @@ def test_resnet10(shape: tuple[int, ...], outputs: int, parameters: int) -> None
     by_hand += sum(9 * a * b + 9 * b * b + 4 * b + (a * b + 2 * b) * (a != b) for a, b in widths)
     for kind in ("", "_power", "_judge"):
         module = models.build(f"fedevg_resnet10{kind}", shape, outputs)
-        assert counting.parameters(module) == by_hand == parameters
+        assert study_cost.parameters(module) == by_hand == parameters
         assert module(torch.zeros(2, *shape)).shape == (2, outputs)
 
 
@@ -43,9 +43,9 @@ def test_energies_are_smooth_and_judges_are_not() -> None:
 
 def test_the_small_one_and_its_start() -> None:
     net = Net(models.build("fedevg_small", (1, 28, 28), 10))
-    assert counting.parameters(net.module) == 20_842
+    assert study_cost.parameters(net.module) == 20_842
     judge = models.build("fedevg_small_judge", (1, 28, 28), 10)
-    assert counting.parameters(judge) == 20_842 - 2 * (16 + 32)
+    assert study_cost.parameters(judge) == 20_842 - 2 * (16 + 32)
     params = net.init(stream(1, "init"))
     assert (params["head.bias"] == 0).all()
     weight = params["head.weight"]
@@ -86,7 +86,7 @@ def test_images_that_they_can_t_take(name: str, shape: tuple[int, ...]) -> None:
 
 def test_the_released_adversaries_have_so_many_parameters() -> None:
     for name, number in (("fedcgan", 2_931_083), ("fedcvae", 1_850_881)):
-        assert counting.parameters(models.build(name, (1, 32, 32), 10)) == number
+        assert study_cost.parameters(models.build(name, (1, 32, 32), 10)) == number
 
 
 @pytest.mark.parametrize(("name", "scale"), [("fedcgan", 0.02), ("fedcvae", 1.0)])
@@ -119,4 +119,4 @@ def test_the_released_networks_start_as_in_the_released_code(name: str, scale: f
     ],
 )
 def test_all_layers_of_the_small_adversaries_have_a_bias(name: str, parameters: int) -> None:
-    assert counting.parameters(models.build(name, (1, 28, 28), 10)) == parameters
+    assert study_cost.parameters(models.build(name, (1, 28, 28), 10)) == parameters

@@ -11,7 +11,7 @@ from fedrepro.engine.initialise import initialise
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
 from fedrepro.models.wgan_gp import Adversaries, _MeanPool
-from fedrepro.papers.fedgo import counting
+from fedrepro.papers.fedgo import study_cost
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 
@@ -23,11 +23,11 @@ IMAGE = (3, 32, 32)
 
 def assert_as_counted(module: nn.Module, shape: tuple[int, ...], golden: str) -> None:
     expected = GOLDEN[golden]
-    assert counting.parameters(module) == expected["params"]
-    assert counting.weights(module) == expected["conv_linear_weight_params"]
-    assert counting.multiply_adds(module, shape) == expected["macs"]
+    assert study_cost.parameters(module) == expected["params"]
+    assert study_cost.weights(module) == expected["conv_linear_weight_params"]
+    assert study_cost.multiply_adds(module, shape) == expected["macs"]
     # The golden size is that of a file, which also has names and numbers of batches.
-    assert 0.99 < counting.sent_bytes(module) / expected["state_dict_bytes"] < 1
+    assert 0.99 < study_cost.sent_bytes(module) / expected["state_dict_bytes"] < 1
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_adversaries() -> None:
 def test_table_14(name: str, weights: int, multiply_adds: float) -> None:
     """The printed MFLOPs are multiply-adds (A2)."""
     module = models.build(name, IMAGE, 1)
-    assert counting.weights(module) == weights
-    assert float(f"{counting.multiply_adds(module, IMAGE):.3g}") == multiply_adds
+    assert study_cost.weights(module) == weights
+    assert float(f"{study_cost.multiply_adds(module, IMAGE):.3g}") == multiply_adds
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_table_14(name: str, weights: int, multiply_adds: float) -> None:
     ],
 )
 def test_small_networks(name: str, shape: int, parameters: int) -> None:
-    assert counting.parameters(models.build(name, (1, 28, 28), shape)) == parameters
+    assert study_cost.parameters(models.build(name, (1, 28, 28), shape)) == parameters
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.papers.fedgo import counting, table_costs
 from fedrepro.papers.fedgo import study_cost as cost
+from fedrepro.papers.fedgo import table_costs
 from fedrepro.papers.fedgo.study_cost import MILLION, Schedule, Variant
 from fedrepro.report.papers import published
 from support.places import ROOT
@@ -244,10 +244,10 @@ def test_counting_leaves_a_network_as_it_was() -> None:
     for training in (True, False):
         net.train(training)
         before = {name: leaf.clone() for name, leaf in net.state_dict().items()}
-        macs = counting.multiply_adds(net, (3, 4, 4))
+        macs = cost.multiply_adds(net, (3, 4, 4))
         assert net.training == training
         assert all(torch.equal(leaf, before[name]) for name, leaf in net.state_dict().items())
     assert macs >= 3 * 5 * 4 * 16 + 5 * 9 * 9
-    assert counting.weights(net) == 3 * 5 * 4 + 5 * 9
-    assert counting.parameters(net) == 3 * 5 * 4 + 5 + 5 + 5 + 5 * 9 + 1
-    assert counting.sent_bytes(net) == 4 * (counting.parameters(net) + 5 + 5)
+    assert cost.weights(net) == 3 * 5 * 4 + 5 * 9
+    assert cost.parameters(net) == 3 * 5 * 4 + 5 + 5 + 5 + 5 * 9 + 1
+    assert cost.sent_bytes(net) == 4 * (cost.parameters(net) + 5 + 5)

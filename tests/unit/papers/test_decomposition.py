@@ -18,15 +18,16 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.round import client_state_of, context_of, steps_of
 from fedrepro.engine.tree import Tree
 from fedrepro.models import registry as models
-from fedrepro.papers.ima.decomposition import (
+from fedrepro.papers.ima.decomposition_of_runs import (
+    _same_clients,
     covariances,
     decompose,
     distances,
     ensemble_gap,
     errors_by_number,
+    linear_cka,
+    mean_cka,
 )
-from fedrepro.papers.ima.decomposition_of_runs import _same_clients
-from fedrepro.papers.ima.similarity import linear_cka, mean_cka
 from fedrepro.support.rng import stream
 from support.places import ROOT
 from support.refusals import refused

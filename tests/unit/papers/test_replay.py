@@ -8,9 +8,8 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.methods.adaptive_weighting.rule import Observed
-from fedrepro.papers.aaggff.hindsight import best_fixed
 from fedrepro.papers.aaggff.loss_log import read_log
-from fedrepro.papers.aaggff.replay import play, replay, rule_of
+from fedrepro.papers.aaggff.replay import best_fixed, play, replay, rule_of
 from support.refusals import Fault, refused
 
 RULES = ("aaggff_s", "aaggff_d", "afl", "term", "qfedavg")

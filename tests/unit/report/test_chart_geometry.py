@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fedrepro.report.drawing import charts, curves, forest, frame, ranks
+from fedrepro.report.drawing import charts, curves, forest, frame
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.papers.ranks import MeanRanks
@@ -205,7 +205,7 @@ def test_bars_begin_at_zero_and_end_at_their_numbers() -> None:
 def test_mean_ranks_are_on_their_line_and_bars_join_what_is_alike() -> None:
     means = {"a": 1.2, "b": 1.9, "c": 2.5, "own": 4.1, "e": 5.3}
     found = MeanRanks(means, 9, 1.0)
-    svg = ranks.diagram(found, "own", "x")
+    svg = charts.diagram(found, "own", "x")
     ticks = {
         float(number): float(x)
         for x, number in re.findall(
@@ -231,7 +231,7 @@ def test_mean_ranks_are_on_their_line_and_bars_join_what_is_alike() -> None:
     shown = {name: f"{mean:.2f}" for name, mean in means.items()}
     for name, mean in shown.items():
         assert re.search(rf">({name} {mean}|{mean} {name})<", svg)
-    wide = ranks.diagram(MeanRanks(means, 1, 99.0), None, "x")
+    wide = charts.diagram(MeanRanks(means, 1, 99.0), None, "x")
     assert float(re.findall(rf"m0,-3h({NUMBER})", wide)[0]) == ticks[5] - ticks[1]
 
 
@@ -340,7 +340,7 @@ def test_names_stand_in_two_columns_below_all_bars_and_none_on_another(
 ) -> None:
     """The better half on the left; the lines of no two cross, as the outermost are lowest."""
     means = {f"method {at}": 1.0 + at * (count - 1) / count for at in range(count)}
-    svg = ranks.diagram(MeanRanks(means, 9, critical), None, "x")
+    svg = charts.diagram(MeanRanks(means, 9, critical), None, "x")
     _, tall = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', svg).groups())
     bars = [float(y) for y in re.findall(rf'd="M{NUMBER},({NUMBER})H{NUMBER}" stroke="[^"]*" '
                                          'stroke-width="4"', svg)]  # fmt: skip

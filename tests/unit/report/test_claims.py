@@ -9,7 +9,7 @@ from fedrepro.config.config_file import Config
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import CellIndex, Finding, judge_claim
-from fedrepro.report.pages import claim as one_claim
+from fedrepro.report.pages import claims as one_claim
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest, Single, Word, holm

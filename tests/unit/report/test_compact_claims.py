@@ -10,7 +10,7 @@ from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.demo_faults import faults_at_demo
-from fedrepro.report.cells import compact
+from fedrepro.report.cells import claims
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -19,7 +19,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.compact import judge_compact, pairs_of, values_of
+from fedrepro.report.cells.claims import judge_compact, pairs_of, values_of
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -127,7 +127,7 @@ def test_a_speed_up_counts_the_seeds_in_which_only_the_wrapper_arrives(
     def rounds(_: Workbench, cell: Cell) -> tuple[Result, Result] | None:
         return (with_ima, without) if cell.metric.of_both else None
 
-    monkeypatch.setattr(compact, "rounds_of_both", rounds)
+    monkeypatch.setattr(claims, "rounds_of_both", rounds)
     cells = tuple(cell_of(run_of(1, 20.0), run_of(2, None)) for _ in target.cells)
     table = ComputedTable(
         "ima", "compact_rounds", "compact", "", None, Summary(), (), (), cells

@@ -15,7 +15,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import search, tables
-from fedrepro.report.cells.row_best import best_of
+from fedrepro.report.cells.cell import best_of
 from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published

@@ -13,8 +13,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import ComputedTable, TableColumn, read_table
-from fedrepro.report.cells.row_best import Best
+from fedrepro.report.cells.cell import Best, ComputedTable, TableColumn, read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.downloads import (

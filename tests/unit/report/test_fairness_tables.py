@@ -25,7 +25,7 @@ from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
-from fedrepro.report.cells.last_rounds import last
+from fedrepro.report.cells.cell import last
 from fedrepro.report.cells.readings import Readings
 from fedrepro.report.papers import published
 from fedrepro.run import runner, schedules

@@ -368,7 +368,7 @@ def test_sheets_are_of_the_first_a_middle_and_the_last_round(
         lambda images, wide, **_: seen.append((images[:, 0, 0, 0].tolist(), wide)) or "<img/>",
     )  # fmt: skip
     monkeypatch.setattr(
-        sheets.strip, "animated",
+        sheet, "animated",
         lambda each, classes, **_: frames.append([one[:, 0, 0, 0].tolist() for one in each]) or "",
     )  # fmt: skip
     real = np.zeros((6, 1, 2, 2), np.uint8)

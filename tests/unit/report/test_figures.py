@@ -28,7 +28,7 @@ from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.drawing.curves import Line, smoothed
-from fedrepro.report.drawing.surface import Grid, contour
+from fedrepro.report.drawing.planes import Grid, contour
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published

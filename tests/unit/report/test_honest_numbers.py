@@ -19,8 +19,8 @@ from fedrepro.report.cells.cell import ComputedTable, comparable
 from fedrepro.report.cells.league import league_of
 from fedrepro.report.cells.search import on_validation
 from fedrepro.report.pages.downloads import as_csv, in_latex
-from fedrepro.report.pages.export import texts_of
 from fedrepro.report.pages.figures import bars, heat_map, lines, trend
+from fedrepro.report.pages.table import texts_of
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run

@@ -13,7 +13,7 @@ from PIL import Image
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
-from fedrepro.report.drawing import strip
+from fedrepro.report.drawing import sheet
 from fedrepro.report.pages.figures import sheets
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.run.results import made_of, read_run
@@ -45,14 +45,14 @@ def pictures(html: str) -> list[Image.Image]:
 def test_a_strip_plays_once_and_is_its_last_frame_on_paper() -> None:
     random = np.random.default_rng(0)
     frames = [random.integers(0, 256, (3, 1, 4, 4), np.uint8) for _ in range(5)]
-    html = strip.animated(frames, 3, description='"Three" images')
+    html = sheet.animated(frames, 3, description='"Three" images')
     still, moving = pictures(html)
     assert '<source media="print, (prefers-reduced-motion: ' in html
     assert 'alt="&quot;Three&quot; images"' in html
     assert getattr(still, "n_frames", 1) == 1
     assert (moving.n_frames, moving.info["loop"]) == (5, 1)  # type: ignore[attr-defined]
-    assert 5 * moving.info["duration"] == pytest.approx(1000 * strip.SECONDS, abs=5)
-    assert strip.SECONDS <= 5
+    assert 5 * moving.info["duration"] == pytest.approx(1000 * sheet.SECONDS, abs=5)
+    assert sheet.SECONDS <= 5
     moving.seek(4)
     assert moving.size == still.size
     assert (np.asarray(moving.convert("RGBA")) == np.asarray(still.convert("RGBA"))).all()

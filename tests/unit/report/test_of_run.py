@@ -8,7 +8,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.of_run import lines_of
+from fedrepro.report.pages.answers import lines_of
 from support.places import ROOT
 from support.report_world import make_world, write_run
 

@@ -35,7 +35,7 @@ from fedrepro.report.pages import (
     row_figures,
     run,
 )
-from fedrepro.report.pages import claim as one_claim
+from fedrepro.report.pages import claims as one_claim
 from fedrepro.report.pages import league as league_page
 from fedrepro.report.pages.method import MethodText
 from fedrepro.report.papers.claim import CompactTest, Quantifier

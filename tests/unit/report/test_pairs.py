@@ -8,6 +8,7 @@ import pytest
 from fedrepro.report.cells.cell import CellRun, Result, TableCell
 from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
 from fedrepro.report.cells.readings import Answer, Both
+from fedrepro.report.papers.claim import CompactSelector
 from fedrepro.report.papers.leads import Single, Word
 from fedrepro.report.papers.pairs import Pair, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import (
@@ -18,7 +19,6 @@ from fedrepro.report.papers.published import (
     System,
     Unit,
 )
-from fedrepro.report.papers.selectors import CompactSelector
 from support.claims import claim
 
 SEEDS = Spread(over="seeds", source="known", seeds=5, ddof=1)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedrepro.report.drawing.ranks import diagram
+from fedrepro.report.drawing.charts import diagram
 from fedrepro.report.papers.ranks import MeanRanks, critical_difference, mean_ranks, ranks
 
 # Demsar (2006), table 5a: critical values of the two-tailed Nemenyi test at 0.05, by methods.

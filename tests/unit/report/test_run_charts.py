@@ -11,8 +11,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
-from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.run_charts import beside, charts_of
+from fedrepro.report.pages.run import beside, charts_of, run_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import find_run

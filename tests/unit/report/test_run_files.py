@@ -12,7 +12,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.pages import footer, run_files
+from fedrepro.report.pages import run_files, templates
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers import published
 from fedrepro.run.results import LOGS, read_run
@@ -191,11 +191,11 @@ def test_the_repository_is_what_metadata_or_the_citation_say(
         def get_all(self, name: str) -> list[str] | None:
             return urls
 
-    monkeypatch.setattr(footer, "metadata", lambda package: Metadata())
-    monkeypatch.setattr(footer, "ORIGIN", tmp_path)
+    monkeypatch.setattr(templates, "metadata", lambda package: Metadata())
+    monkeypatch.setattr(templates, "ORIGIN", tmp_path)
     if cited:
         text = yaml.safe_dump({"title": "x", "repository-code": cited})
-        (tmp_path / footer.CITATION).write_text(text, encoding="utf-8")
-    footer.repository.cache_clear()
-    assert footer.repository() == found
-    footer.repository.cache_clear()
+        (tmp_path / templates.CITATION).write_text(text, encoding="utf-8")
+    templates.repository.cache_clear()
+    assert templates.repository() == found
+    templates.repository.cache_clear()

@@ -21,9 +21,8 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.pages.inputs import with_inputs
+from fedrepro.report.pages.run import spread, with_inputs
 from fedrepro.report.pages.run_files import OURS
-from fedrepro.report.pages.sample_sheets import spread
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.replayed import read_replays

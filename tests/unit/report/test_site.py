@@ -18,9 +18,8 @@ from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.standalone import standalone
 from fedrepro.report.pages.table import table_page
-from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.pages.templates import Renderer, standalone
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError

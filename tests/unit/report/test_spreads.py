@@ -9,10 +9,9 @@ import pytest
 
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey
-from fedrepro.report.cells import spreads
-from fedrepro.report.cells.cell import CellRun, Result
-from fedrepro.report.cells.last_rounds import fewer, last, until
-from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
+from fedrepro.report.cells import cell_verdict
+from fedrepro.report.cells.cell import CellRun, Result, fewer, last, until
+from fedrepro.report.cells.cell_verdict import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Published, Spread, System
 from fedrepro.run.results import RunRecord
@@ -126,7 +125,7 @@ def _finished(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(root: Path, run: RunKey) -> RunRecord:
         return RunRecord(root, run, run.folder, False, "finished")
 
-    monkeypatch.setattr(spreads, "find_run", find)
+    monkeypatch.setattr(cell_verdict, "find_run", find)
 
 
 FIRST, SECOND = SimpleNamespace(label="first"), SimpleNamespace(label="second")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fedrepro.report.pages.standalone import standalone, without_dead_links, write_standalone
+from fedrepro.report.pages.templates import standalone, without_dead_links, write_standalone
 
 PAGE = """<head><link rel="stylesheet" href="../assets/site.css"></head>
 <a class="brand" href="../index.html">home</a> <a href="table_2.html#row-1">other</a>

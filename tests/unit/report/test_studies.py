@@ -16,7 +16,7 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import computed, coverage
-from fedrepro.report.drawing import surface
+from fedrepro.report.drawing import planes
 from fedrepro.report.papers import published
 from fedrepro.support import checksummed_json
 from support.refusals import refused
@@ -232,7 +232,7 @@ def test_the_figure_of_fedevgs_assumption(tmp_path: Path) -> None:
 )
 def test_blocks_cover_every_cell_once(grid: Sequence[Sequence[int]]) -> None:
     found = [[[] for _ in row] for row in grid]  # type: list[list[list[int]]]
-    blocks = surface.blocks(grid)
+    blocks = planes.blocks(grid)
     for bottom, top, left, right, each in blocks:
         for row in range(bottom, top):
             for column in range(left, right):

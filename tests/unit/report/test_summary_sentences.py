@@ -11,9 +11,9 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
-from fedrepro.report.drawing.summary_sentences import leaders, leaders_by_measure
-from fedrepro.report.drawing.training_images import training_images
+from fedrepro.report.drawing.sheet import training_images
 from fedrepro.report.pages.figure import figure_page
+from fedrepro.report.pages.figures.base import leaders, leaders_by_measure
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from support.figure_world import (

@@ -12,10 +12,12 @@ import pytest
 
 from fedrepro.data.dataset import FORMAT, what_is
 from fedrepro.data.partition.partition import PLACE
-from fedrepro.report.drawing import partition, planes, regions, surface
+from fedrepro.papers.fedgo import figure_regions
+from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis
 from fedrepro.report.drawing.planes import Mark, Range, Words, range_of
 from fedrepro.report.drawing.style import MARK_PATHS
+from fedrepro.report.pages.figures import partitions
 from fedrepro.support import checksummed_json
 
 NUMBER = r"-?[\d.]+(?:e-?\d+)?"
@@ -59,7 +61,7 @@ def test_areas_cover_each_cell_once_and_nothing_else(seed: int) -> None:
     frame = Frame(
         Axis(-3.0, 4.0, (), ()), Axis(1.0, 5.0, (), ()), "", 700, 400
     )  # larger than the grid
-    paths = surface.areas(frame, grid, start, size)
+    paths = planes.areas(frame, grid, start, size)
     assert [*paths] == sorted({value for row in grid for value in row})
     for row in range(-2, rows + 2):
         for column in range(-2, columns + 2):
@@ -68,7 +70,7 @@ def test_areas_cover_each_cell_once_and_nothing_else(seed: int) -> None:
             there = 0 <= row < rows and 0 <= column < columns
             wanted = [grid[row][column]] if there else []
             assert [v for v, path in paths.items() for _ in range(hits(path, x, y))] == wanted
-    drawn = surface.shaded({-1: "a", 0: "b", 1: "c", 25: "d"}, 50.0)
+    drawn = planes.shaded({-1: "a", 0: "b", 1: "c", 25: "d"}, 50.0)
     assert [re.search(r'd="(\w)".*opacity="([^"]*)"', one).groups() for one in drawn] == [
         ("c", "0.02"), ("d", "0.5")
     ]  # fmt: skip
@@ -104,7 +106,7 @@ MARKS = [Mark("first", -0.4, 1.2, True), Mark("", 1.0, 2.0, True), Mark("mean", 
 
 def plane() -> str:
     shared = Range(1.0, 10.0, logarithmic=False)
-    return planes.draw(surface.Grid(X, Y, VALUES), MARKS, shared, title="loss", description="x")
+    return planes.draw(planes.Grid(X, Y, VALUES), MARKS, shared, title="loss", description="x")
 
 
 def test_a_plane_has_each_value_s_shade_around_its_place_and_its_marks_where_they_are() -> None:
@@ -143,7 +145,7 @@ def test_corners_are_named_below_their_marks_and_others_where_there_is_room() ->
     shared = Range(1.0, 10.0, logarithmic=False)
     near = [Mark("mean", 0.5, 1.5, False), Mark("corner", 0.55, 1.5, True)]
     for marks in (near, near[::-1]):
-        svg = planes.draw(surface.Grid(X, Y, VALUES), marks, shared, title="loss", description="x")
+        svg = planes.draw(planes.Grid(X, Y, VALUES), marks, shared, title="loss", description="x")
         left, top, width, height = ground_of(svg)
         texts = {said: (float(x), float(y)) for x, y, said in LABEL.findall(svg)}
         place = left + width * (0.55 + 1.5) / 4, top + height * (1 - 1.5 / 3) + 20
@@ -156,7 +158,7 @@ def test_the_numbers_of_a_colour_bar_do_not_cover_each_other(least: float, most:
     values = [[least, most], [most, least]]
     shared = Range(least, most, logarithmic=False)
     svg = planes.draw(
-        surface.Grid([0, 1], [0, 1], values), [], shared, title="loss", description="x"
+        planes.Grid([0, 1], [0, 1], values), [], shared, title="loss", description="x"
     )
     left, _, width, _ = ground_of(svg)
     beside = [float(y) for x, y, said in LABEL.findall(svg)
@@ -234,7 +236,7 @@ def test_contours_are_labelled_by_their_level_near_their_line() -> None:
 def labelled_at_their_line(
     grid: list[float], values: Any, shared: Range, height_at: Callable[[float, float], float]
 ) -> None:
-    svg = planes.draw(surface.Grid(grid, grid, values), [], shared, title="loss", description="x")
+    svg = planes.draw(planes.Grid(grid, grid, values), [], shared, title="loss", description="x")
     left, top, width, height = ground_of(svg)
     inside = [
         (float(said), float(x), float(y) - 4.5)
@@ -254,7 +256,7 @@ def labelled_at_their_line(
 def test_regions_have_their_class_s_colour_and_points_their_mark() -> None:
     grid = [[0, 1, 1, 2], [0, 0, 1, 2], [2, 2, 1, 0], [7, 2, 1, 0]]
     points = [(-1.5, 0.5, 0), (1.0, 1.75, 2), (0.25, -1.0, None), (0.5, -0.5, 7)]
-    svg = regions.draw(grid, 2.0, points, description="x")
+    svg = figure_regions.picture(grid, 2.0, points, description="x")
     left = float(re.search(rf'd="M({NUMBER}),{NUMBER}H', svg)[1])
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -279,7 +281,7 @@ def test_regions_have_their_class_s_colour_and_points_their_mark() -> None:
         else:
             wanted = MARK_PATHS[label % len(MARK_PATHS)], f"var(--series-{label % 6 + 1})"
             assert signs[at] == wanted
-    assert not SHADED.findall(regions.draw([], 2.0, points, description="x"))
+    assert not SHADED.findall(figure_regions.picture([], 2.0, points, description="x"))
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(3, 4), (20, 10), (21, 25), (60, 2)])
@@ -288,7 +290,7 @@ def test_a_partition_is_as_dark_as_clients_have_samples(clients: int, classes: i
     counts = random.integers(0, 40, (clients, classes))
     counts[random.random((clients, classes)) < 0.3] = 0
     counts[1, 1] = 90
-    svg = partition.draw(counts.tolist(), description="x")
+    svg = partitions.heat_map(counts.tolist(), description="x")
     left, top, width, height = ground_of(svg)
     for client in range(clients):
         for label in range(classes):
@@ -303,13 +305,13 @@ def test_a_partition_is_as_dark_as_clients_have_samples(clients: int, classes: i
     for said, y in beside.items():
         assert y == pytest.approx(top + height * (int(said) + 0.5) / classes, abs=0.06)
     below = {said: x for x, y, said in labels if y > top + height and said.isdigit()}
-    shift = 0.5 if clients <= partition.FEW else 0.0
+    shift = 0.5 if clients <= partitions.FEW else 0.0
     for said, x in below.items():
         assert x == pytest.approx(left + width * (int(said) + shift) / clients, abs=0.06)
     assert len(below) >= 3
 
 
-@pytest.mark.parametrize("clients", [1, 2, partition.FEW, partition.FEW + 1])
+@pytest.mark.parametrize("clients", [1, 2, partitions.FEW, partitions.FEW + 1])
 @pytest.mark.parametrize("scheme", ["natural", "iid"])
 def test_a_partition_is_told_in_numbers_and_few_natural_clients_by_name(
     tmp_path: Path, clients: int, scheme: str
@@ -328,9 +330,9 @@ def test_a_partition_is_told_in_numbers_and_few_natural_clients_by_name(
     for named in (groups, groups[:-1], [*groups, "one more"]):
         content = {"groups": named, "format": FORMAT}
         checksummed_json.write(meta, content, what_is("clinics"))
-        found = partition.draw_partition(tmp_path, path)
+        found = partitions.draw_partition(tmp_path, path)
         shown = [said for _, _, said in LABEL.findall(found.svg) if said.startswith("clinic")]
-        wanted = named == groups and scheme == "natural" and clients <= partition.FEW
+        wanted = named == groups and scheme == "natural" and clients <= partitions.FEW
         assert ({*shown} <= {*groups} and len(shown) > 0) == wanted
     sizes = [sum(row) for row in counts]
     held = [sum(count > 0 for count in row) for row in counts]

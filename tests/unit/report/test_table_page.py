@@ -17,8 +17,7 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.row_best import best_of_rows
+from fedrepro.report.cells.cell import ComputedTable, best_of_rows
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published

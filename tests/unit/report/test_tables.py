@@ -16,7 +16,7 @@ from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
-from fedrepro.report.cells import coverage, spreads, tables
+from fedrepro.report.cells import cell_verdict, coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
 from fedrepro.report.cells.readings import Readings, answers_of
@@ -600,11 +600,13 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
     target = bench.table("ima", "table_1", "paper")
     results = [cell.result for cell in tables.compute(bench, target, papers).cells]
     printed = [tables.printed_cell(target, cell, papers) for cell in target.cells]
-    monkeypatch.setattr(spreads, "_on_own_splits", lambda printed, result, published: result.n > 0)
-    assert {*spreads.paired_spreads(bench, printed, results, papers)} == {0, 1}
+    monkeypatch.setattr(
+        cell_verdict, "_on_own_splits", lambda printed, result, published: result.n > 0
+    )
+    assert {*cell_verdict.paired_spreads(bench, printed, results, papers)} == {0, 1}
     entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
     bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
-    assert not spreads.paired_spreads(bench, printed, results, papers)
+    assert not cell_verdict.paired_spreads(bench, printed, results, papers)
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:

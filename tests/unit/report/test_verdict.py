@@ -13,10 +13,18 @@ from fedrepro.report.cells.claims import margin_of
 from fedrepro.report.pages.templates import environment
 from fedrepro.report.papers import published
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
-from fedrepro.report.papers.limits import MOST, least_seeds
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
-from fedrepro.report.papers.verdict import TWINS, WORDS, Verdict, judge, judge_computed, tolerance
+from fedrepro.report.papers.verdict import (
+    MOST_SEEDS,
+    TWINS,
+    WORDS,
+    Verdict,
+    judge,
+    judge_computed,
+    least_seeds,
+    tolerance,
+)
 from support.places import ROOT
 
 NO_SPREAD = Spread(over="none", source="one seed")
@@ -175,9 +183,10 @@ def test_a_forecast_is_what_so_many_seeds_with_this_spread_say(
 
 
 def test_the_least_number_of_seeds() -> None:
-    assert [least_seeds(lambda n, at=at: n >= at, 3) for at in (2, 4, 57, MOST)] == [4, 4, 57, MOST]
-    assert least_seeds(lambda n: n > MOST, 3) is None
-    assert least_seeds(lambda n: True, MOST) is None
+    decided = [least_seeds(lambda n, at=at: n >= at, 3) for at in (2, 4, 57, MOST_SEEDS)]
+    assert decided == [4, 4, 57, MOST_SEEDS]
+    assert least_seeds(lambda n: n > MOST_SEEDS, 3) is None
+    assert least_seeds(lambda n: True, MOST_SEEDS) is None
 
 
 def test_a_fraction_has_a_hundredth_for_a_point() -> None:

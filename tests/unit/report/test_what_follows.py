@@ -21,7 +21,7 @@ from fedrepro.report.cells.readings import Readings
 from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.interpretation import what_follows
 from fedrepro.report.papers import published
-from fedrepro.report.papers.insight import Address
+from fedrepro.report.papers.claim import Address
 from fedrepro.report.papers.published import Printed
 from fedrepro.run.results import reference_folder
 from fedrepro.support.errors import UserError

@@ -291,12 +291,9 @@ CHANGES: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
             "kept_models": ("decompositions/*", "site/terms"),
         }.items()
     },
-    **{
-        f"a decomposition's {name}": (
-            code(f"papers/ima/{name}"), ("decompositions/*", "site/terms"),
-        )
-        for name in ("decomposition", "decomposition_of_runs")
-    },
+    "a decomposition": (
+        code("papers/ima/decomposition_of_runs"), ("decompositions/*", "site/terms"),
+    ),
     "the code that judges": (code("analysis/quality_of_run"), ("quality/*", "tables/table_4")),
     "the judge's model": (code("models/superfed"), ("quality/*", "tables/table_4")),
     "the judge's registry entry": (entry, ("quality/*", "tables/table_4")),

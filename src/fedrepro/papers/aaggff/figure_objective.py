@@ -7,8 +7,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Objective
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings, leaders
 from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import find_run
 

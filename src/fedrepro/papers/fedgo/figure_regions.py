@@ -8,7 +8,9 @@ from typing import Any
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
-from fedrepro.report.drawing import regions
+from fedrepro.report.drawing.frame import Frame, axis
+from fedrepro.report.drawing.planes import areas
+from fedrepro.report.drawing.style import INK, MARK_PATHS, SERIES_COLOURS, STRONG
 from fedrepro.report.pages.figures.base import Drawn, Panel, with_study
 
 DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
@@ -41,14 +43,14 @@ def _add(drawn: Drawn, content: dict[str, Any]) -> None:
     whole = [(float(x), float(y), int(each)) for x, y, each in content["points"]]
     given = [(float(x), float(y), None) for x, y in content["server_points"][::DRAWN_OF_ONE]]
     words = f"The server's {len(content['server_points'])} points, without classes."
-    drawn.panels.append(Panel("data: server", regions.draw([], reach, given, description=words)))
+    drawn.panels.append(Panel("data: server", picture([], reach, given, description=words)))
     for number, client in enumerate(CLIENTS_AS_PRINTED, 1):
         owned = zip(whole, content["holders"], strict=True)
         held = [point for point, holder in owned if holder == client]
         sizes = sorted(Counter(each for *_, each in held).items())
         parts = ", ".join(f"{size} of class {each + 1}" for each, size in sizes)
         words = f"Client {number}'s {len(held)} points: {parts}."
-        svg = regions.draw([], reach, held[::DRAWN_OF_ONE], description=words)
+        svg = picture([], reach, held[::DRAWN_OF_ONE], description=words)
         drawn.panels.append(Panel(f"data: client {number}", svg))
     points = whole[::DRAWN]
     for name, grid in content["regions"].items():
@@ -59,7 +61,7 @@ def _add(drawn: Drawn, content: dict[str, Any]) -> None:
             f"fresh points are right, and {100 * nearest:.1f} % of the square goes to the nearest "
             "class."
         )
-        svg = regions.draw(grid, reach, points, description=words)
+        svg = picture(grid, reach, points, description=words)
         drawn.panels.append(Panel(name, svg))
         seeds = str(len(content["seeds"]))
         drawn.rows.append((name, *(_spread(values) for values in shares), seeds))
@@ -76,3 +78,36 @@ def _spread(shares: Sequence[float] | None) -> str:
         return "–"
     low, mean, high = (100 * f(shares) for f in (min, statistics.fmean, max))
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+
+
+def picture(
+    grid: Sequence[Sequence[int]],
+    reach: float,
+    points: Sequence[tuple[float, float, int | None]],
+    *,
+    description: str,
+) -> str:
+    """Draw the class of each cell of a square from -reach to reach, and points (x, y, class).
+
+    Args:
+        grid: classes, rows from the bottom to the top; empty for points alone.
+        points: the class is None for points without one.
+    """
+    size = 2 * reach / max(len(grid), 1)
+    frame = Frame(axis(-reach, reach), axis(-reach, reach), "", 240, 240)
+    dots: dict[int, str] = {}
+    for x, y, label in points:
+        mark = MARK_PATHS[-1 if label is None else label % len(MARK_PATHS)]
+        number = len(SERIES_COLOURS) if label is None else label % len(SERIES_COLOURS)
+        dots[number] = dots.get(number, "") + frame.path([(x, y)]) + mark
+    colours = (*SERIES_COLOURS, INK)
+    drawn = [
+        f'<path d="{path}" fill="{SERIES_COLOURS[label % len(SERIES_COLOURS)]}" '
+        'fill-opacity="0.3" shape-rendering="crispEdges"/>'
+        for label, path in areas(frame, grid, (-reach, -reach), (size, size)).items()
+    ]
+    drawn += [
+        f'<path d="{path}" fill="{colours[number]}" stroke="{STRONG}" stroke-width="0.3"/>'
+        for number, path in sorted(dots.items())
+    ]
+    return frame.svg(drawn, description, grid=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.papers.fedgo.cost_cell import Cell
+from fedrepro.papers.fedgo.kinds import Cell
 from fedrepro.report.cells.computed import ComputedCell, Found, hole
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import judge_computed

@@ -3,10 +3,14 @@
 A cell has up to two results: ``result`` comes from the row's own setting (the published one, at
 scale compact the small one; runs of this machine, or else reference results in reports/papers) and
 may carry a verdict; ``demo`` comes from the smaller demo setting and never does.
+
+A run's number is the mean of those of its last rounds that count in the table; of each row the best
+numbers are found as they are printed.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,6 +19,7 @@ from pydantic import Field
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
+from fedrepro.measures.base import Quantity, Series
 from fedrepro.report.papers.published import Printed
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.derived_files import adapter, read_as
@@ -22,6 +27,44 @@ from fedrepro.run.results import RunRecord, RunStatus, read_run
 from fedrepro.support.checksummed_json import in_lines
 from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import decimals_for
+
+
+def series_of(record: RunRecord, quantity: Quantity, summary: Summary) -> Series:
+    """The rounds of a run that a table can take, in printed units; empty of an unfinished run."""
+    if record.state != "finished":
+        return []
+    series = quantity.series(cut(record, summary))
+    # `cut` leaves no later rounds; `until` also drops a number that is dated at the run's last one.
+    return series if quantity.of_a_run else until(series, summary.up_to)
+
+
+def cut(record: RunRecord, summary: Summary) -> RunRecord:
+    """A run with those of its rounds that a table can take."""
+    return record if summary.up_to is None else replace(record, up_to=summary.up_to)
+
+
+def value_of(record: RunRecord, quantity: Quantity, summary: Summary) -> float | None:
+    """A run's number in a table, in printed units; None without one."""
+    return last(series_of(record, quantity, summary), summary.rounds)
+
+
+def until(series: Series, round: int | None) -> Series:
+    """The curve up to and including a round; all of it for None."""
+    return [at for at in series if round is None or at[0] <= round]
+
+
+def last(series: Series, rounds: int) -> float | None:
+    """The mean of the last ``rounds`` values; None if there are none or one is not finite."""
+    values = [value for _, value in series[-rounds:]]
+    if not values or not all(map(math.isfinite, values)):
+        return None
+    return math.fsum(values) / len(values)
+
+
+def fewer(series: Series, rounds: int) -> str:
+    """A note for :func:`last` if fewer than ``rounds`` values exist, or ""."""
+    there = len(series)
+    return f"is the mean of {there} evaluated rounds, not of {rounds}" if there < rounds else ""
 
 
 @dataclass(frozen=True)
@@ -312,3 +355,54 @@ def kinds_of_machine(cells: Iterable[TableCell]) -> list[str]:
         return []
     same = set.intersection(*map(set, places))
     return sorted(", ".join(fact for fact in place if fact not in same) for place in places)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The columns with the best number of a row; of equal ones all.
+
+    Attributes:
+        printed: as far as printed digits tell.
+        ours: empty if fewer than two columns have comparable means.
+    """
+
+    printed: frozenset[int]
+    ours: frozenset[int]
+
+
+def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[int]) -> list[Best]:
+    """The best of each row among these columns, whose metric is the row's."""
+    best = []
+    for index, row in enumerate(target.table.rows):
+        quantity = target.table.metric_of(row).quantity
+        cells = [
+            cell
+            for cell in table.cells
+            if cell.row == index and cell.column in columns
+            if target.table.metric_of(row, target.table.columns[cell.column]).quantity.words
+            == quantity.words
+        ]
+        printed = {
+            cell.column: cell.printed.mean
+            for cell in cells
+            if cell.printed and cell.printed.mean is not None
+        }
+        whole = comparable({cell.column: cell.result for cell in cells})
+        # As they are shown, so that what looks equal is.
+        ours = {
+            cell.column: round(whole[cell.column], table.decimals(cell))
+            for cell in cells
+            if cell.column in whole
+        }
+        both = (
+            best_of(values, quantity.higher_is_better) if len(values) > 1 else frozenset[int]()
+            for values in (printed, ours)
+        )
+        best.append(Best(*both))
+    return best
+
+
+def best_of(values: Mapping[Place, float], higher_is_better: bool) -> frozenset[Place]:
+    """The places with the best value: of equal ones all."""
+    best = (max if higher_is_better else min)(values.values(), default=None)
+    return frozenset(place for place, value in values.items() if value == best)

@@ -16,7 +16,7 @@ from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.methods.facts import defaults_of
-from fedrepro.report.cells.compact import CENTRAL, pairs_of
+from fedrepro.report.cells.claims import CENTRAL, pairs_of
 from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.run.schedules import schedule_of
 from fedrepro.support.errors import UserError, missing_value

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
-from fedrepro.report.cells.compact import values_of
-from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.insight import Address, Insight
+from fedrepro.report.cells.claims import values_of
+from fedrepro.report.papers.claim import Address, Claim, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import UserError, bad_value

@@ -15,7 +15,7 @@ from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
 from fedrepro.report.cells.cell import ComputedTable, Result
-from fedrepro.report.cells.compact import CENTRAL
+from fedrepro.report.cells.claims import CENTRAL
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.leads import LOOKS, PairedTest

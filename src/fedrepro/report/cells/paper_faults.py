@@ -9,7 +9,7 @@ from fedrepro.config.experiment import COMPACT, EXPERIMENTS
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import compact, computed
+from fedrepro.report.cells import claims, computed
 from fedrepro.report.cells.readings import is_of_shared_model
 from fedrepro.report.cells.tables import printed_cell
 from fedrepro.report.papers.claim import Claim, CompactTest
@@ -324,7 +324,7 @@ def _of_claim(workbench: Workbench, published: Published, claim: Claim) -> Itera
             if theirs not in settings:
                 yield str(bad_value(at, "stands_for", theirs, "a setting of the paper", settings))
         try:
-            small = list(compact.pairs_of(workbench, claim, claim.compact))
+            small = list(claims.pairs_of(workbench, claim, claim.compact))
         except UserError as error:
             small = []
             yield str(error)

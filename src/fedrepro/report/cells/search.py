@@ -17,8 +17,7 @@ from fedrepro.config.searches import Candidate, is_number
 from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity, Record
-from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.row_best import best_of
+from fedrepro.report.cells.cell import Result, best_of
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import RunRecord
 

@@ -28,11 +28,20 @@ from fedrepro.report.cells.cell import (
     TableCell,
     TableColumn,
     TableRow,
+    cut,
+    fewer,
+    last,
+    series_of,
 )
-from fedrepro.report.cells.cell_verdict import Spreads, other_unit, seeds_in_words, verdict_of
-from fedrepro.report.cells.last_rounds import cut, fewer, last, series_of
+from fedrepro.report.cells.cell_verdict import (
+    Spreads,
+    borrowed_spreads,
+    other_unit,
+    paired_spreads,
+    seeds_in_words,
+    verdict_of,
+)
 from fedrepro.report.cells.readings import Readings
-from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.published import PrintedCell, Published, load
 from fedrepro.report.papers.verdict import Verdict

@@ -1,20 +1,47 @@
-"""A sheet of images: many small ones in rows, as one picture embedded in a page.
+"""Sheets of images: many small ones in rows, as one picture embedded in a page, or as a strip.
 
 A picture has few colours (15 shades of grey, or 63 colours, which is enough to recognise the
-images) and transparent gaps, so that it is small and fits a light or dark page.
+images) and transparent gaps, so that it is small and fits a light or dark page. A strip shows the
+same images over rounds. Training images stand beside generated ones.
 """
 
 import base64
 import io
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fedrepro.data.dataset import PREPARED, is_prepared, open_dataset
+from fedrepro.run.results import RunRecord
+
 GAP = 2  # pixels between images
 SHADES, COLOURS = 15, 63  # besides the transparent one
+
+SECONDS = 4.5  # in total: longer animations need a control to stop them (WCAG 2.2.2)
+
+
+def training_images(
+    root: Path, record: RunRecord, classes: int, wide: int
+) -> NDArray[np.uint8] | None:
+    """The first training images of each class, [classes * wide, channels, height, width].
+
+    None if the data set is not prepared here, holds no images, or too few of a class.
+    """
+    name = str(record.manifest.get("run", {}).get("dataset"))
+    if not is_prepared(name, root / PREPARED):
+        return None
+    train = open_dataset(name, root / PREPARED).train
+    if train.x.ndim != 4 or train.x.dtype != np.uint8 or train.y.ndim != 1:
+        return None
+    places = [np.flatnonzero(train.y == label)[:wide] for label in range(classes)]
+    if any(len(each) < wide for each in places):
+        return None
+    return np.asarray(train.x[np.concatenate(places)])
 
 
 def draw(images: NDArray[np.uint8], columns: int, *, description: str) -> str:
@@ -81,3 +108,44 @@ def _size(shape: Sequence[int], columns: int) -> tuple[int, int]:
         min(columns, shape[0]) * (shape[3] + GAP) - GAP,
         rows * (shape[2] + GAP) - GAP,
     )
+
+
+def animated(frames: Sequence[NDArray[Any]], columns: int, *, description: str) -> str:
+    """Play sheets of images once; the last one stays.
+
+    Print, and readers who prefer reduced motion, get the last one only.
+
+    Args:
+        frames: each [n, channels, height, width], as for :func:`png`.
+        description: the text for screen readers.
+    """
+    still = png(frames[-1], columns)
+    moving = _animation([png(frame, columns) for frame in frames])
+    with Image.open(io.BytesIO(still)) as picture:
+        width, height = picture.size
+    return (
+        f'<picture><source media="print, (prefers-reduced-motion: reduce)" srcset="{_data(still)}">'
+        f'<img class="sheet" width="{width}" height="{height}" '
+        f'alt="{escape(description, quote=True)}" src="{_data(moving)}"></picture>'
+    )
+
+
+def _animation(pictures: Sequence[bytes]) -> bytes:
+    """An animated PNG that plays once."""
+    frames = [Image.open(io.BytesIO(picture)).convert("RGBA") for picture in pictures]
+    file = io.BytesIO()
+    frames[0].save(
+        file,
+        format="PNG",
+        save_all=True,
+        append_images=frames[1:],
+        duration=round(1000 * SECONDS / len(frames)),
+        loop=1,
+        disposal=1,  # frames have transparent gaps
+        optimize=True,
+    )
+    return file.getvalue()
+
+
+def _data(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"

@@ -1,4 +1,4 @@
-"""The number that each table cell takes from a run."""
+"""The number that each table cell takes from a run: for its page, and in lines after its end."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,13 +10,14 @@ from fedrepro.config.metrics import Metric
 from fedrepro.config.targets import Cell, RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.last_rounds import value_of
-from fedrepro.report.cells.tables import printed_cell, result_in
+from fedrepro.report.cells.cell import Result, TableCell, value_of
+from fedrepro.report.cells.tables import compute, printed_cell, result_in
 from fedrepro.report.pages.about import use_of
-from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.published import PrintedCell, Published, label_of, load
+from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.results import RunRecord
 from fedrepro.support.printing import decimals_for
+from fedrepro.support.scoped_cache import read_once
 
 OWN = "at the method's own mixture"
 
@@ -145,3 +146,59 @@ def headline(answers: Iterable[SimpleNamespace]) -> list[SimpleNamespace]:
             key = answer.words, answer.use.summary.rounds, answer.use.summary.up_to
             distinct.setdefault(key, answer)
     return list(distinct.values())
+
+
+def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
+    """The run's number, the printed one and the verdict, for each printed cell with the run.
+
+    A cell that a part of a table repeats has one line.
+
+    A verdict may depend on other cells of its table, so whole tables are computed: a second each.
+
+    Raises:
+        UserError: if the printed cells or another run's files are damaged.
+    """
+    every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
+    targets = [target for target in every if target.table.published and run in target.runs]
+    published = load(workbench.root) if targets else Published()
+    lines: list[str] = []
+    seen: set[PrintedCell] = set()
+    with read_once():
+        for target in targets:
+            assert target.table.published
+            label, before = label_of(target.item, target.table.published.table), frozenset(seen)
+            for index, cell in enumerate(target.cells):
+                printed = printed_cell(target, cell, published) if _has(cell, run) else None
+                if printed and printed not in before:
+                    seen.add(printed)
+                    ours = compute(workbench, target, published).cells[index]
+                    place = f"{label}, {cell.row.label}, {cell.column.label}"
+                    lines.append(f"{place}: {_ours(ours, run, printed, len(cell.seeds))}")
+    return lines
+
+
+def _has(cell: Cell, run: RunKey) -> bool:
+    return any(run in cell.runs(method) for method in (*cell.methods, *cell.rivals))
+
+
+def _ours(cell: TableCell, run: RunKey, printed: PrintedCell, seeds: int) -> str:
+    result = cell.result
+    values = [
+        each.value
+        for each in result.runs
+        if (each.method, each.seed) == (run.method, run.seed) and each.value is not None
+    ]
+    own = ", ".join(map(printed.written, values)) or "no number"
+    if values and result.n == 1 < seeds:
+        own += f" (1 of {seeds} seeds)"
+    elif result.mean is not None and seeds > 1:
+        own += f" (mean of {result.n} of {seeds} seeds: {printed.written(result.mean)})"
+    return f"{own}, printed {printed.text}: {_in_words(cell.verdict, result.hole)}"
+
+
+def _in_words(verdict: Verdict | None, hole: str | None) -> str:
+    if verdict is None:
+        return f"no verdict: {hole}"
+    if verdict.word == "not comparable":
+        return f"{verdict.word}: {verdict.why}"
+    return f"{verdict.word}, needs {verdict.needs} seeds" if verdict.needs else verdict.word

@@ -1,23 +1,34 @@
-"""The page of the claims: whether the printed numbers support each, and whether our runs do."""
+"""The page of the claims, and that of each: whether printed numbers support it, and our runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlencode
 
+from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import differences
-from fedrepro.report.cells.claims import counted_index, index_of, judge_claim, margin_of
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import (
+    counted_index,
+    index_of,
+    judge_claim,
+    judge_compact,
+    margin_of,
+)
 from fedrepro.report.cells.findings import Finding, experiments
 from fedrepro.report.cells.insights import looked_at
 from fedrepro.report.cells.readings import READINGS, Readings
+from fedrepro.report.cells.search import at_an_end
 from fedrepro.report.drawing.forest import Bar, Mark, forest, verdicts
 from fedrepro.report.drawing.style import INK
-from fedrepro.report.pages.templates import figure
+from fedrepro.report.pages.templates import figure, repository
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Published, System
+from fedrepro.run.run_archive import folder_of
 from fedrepro.support.grouping import grouped
 from fedrepro.support.numbers import MINUS, THIN, with_interval
 
@@ -27,6 +38,8 @@ LOOKS_OF: dict[Word, tuple[str, Mark]] = {
     Word.HOLDS: ("var(--agrees)", "dot"),
     Word.DOES_NOT_HOLD: ("var(--differs)", "square"),
 }
+
+FORM = "objection.yml"  # in .github/ISSUE_TEMPLATE
 
 
 @dataclass(frozen=True)
@@ -233,3 +246,74 @@ def _decider(finding: Finding) -> Comparison | None:
     rows, end = (against, 2) if against else (finding.computed, 0)
     ends = {row.test.interval[end]: row for row in rows if row.test and row.test.interval}
     return ends[min(ends)] if ends and len(finding.computed) > 1 else None
+
+
+def claim_page(
+    workbench: Workbench, system: System, view: ClaimView, views: Iterable[ClaimView]
+) -> dict[str, Any]:
+    """The content of a claim's page.
+
+    Args:
+        views: all claims, of which those that share runs are named.
+    """
+    claim, compact = view.claim, view.compact
+    experiment = workbench.experiments.get(claim.system)
+    runs = _runs(workbench, view)
+    settings = {run.setting for run in runs}
+    searches = [
+        SimpleNamespace(
+            page=f"{claim.system}/{item}.html",
+            title=search.title,
+            at_an_end=[*at_an_end(workbench, workbench.search(claim.system, item, "compact"))],
+        )
+        for item, search in (experiment.compact_search if experiment else {}).items()
+        if settings & {f"{claim.system}/{name}" for name in (search.setting, *search.selects_for)}
+    ]
+    first = next(iter(runs), None)
+    address = repository()
+    asked = {"template": FORM, "title": f"Objection: {claim.anchor}", "claim": claim.anchor}
+    return {
+        "system": system,
+        "view": view,
+        "runs": runs,
+        "searches": searches,
+        "witnesses": [
+            other.claim
+            for other in views
+            if compact and other.compact and other is not view
+            if compact.runs & other.compact.runs
+        ],
+        "again": f"make compact ONLY='{claim.system}/{compact.item}' AGAIN=1" if compact else "",
+        "explain": f"fedrepro explain {first.setting} {first.methods.split(', ')[0]} --seed 1"
+        if first
+        else "",
+        "form": f"{address}/issues/new?{urlencode(asked)}" if address else "",
+        "file": f".github/ISSUE_TEMPLATE/{FORM}",
+    }
+
+
+def _runs(workbench: Workbench, view: ClaimView) -> list[SimpleNamespace]:
+    """The runs that a claim rests on, by setting, and the folders that they are kept in."""
+    if view.compact is None:
+        return []
+    target = workbench.table(view.claim.system, view.compact.item, "compact")
+    methods: dict[str, dict[str, None]] = {}
+    for setting, names in sorted(view.compact.runs):
+        methods.setdefault(setting, {}).update(dict.fromkeys(names))
+    seeds = {cell.setting: cell.seeds for cell in target.cells}
+    return [
+        SimpleNamespace(
+            setting=setting,
+            methods=", ".join(names),
+            seeds=", ".join(map(str, seeds[setting])),
+            folder=_folder(workbench, setting),
+        )
+        for setting, names in methods.items()
+    ]
+
+
+def _folder(workbench: Workbench, setting: str) -> str:
+    """Where the runs of a setting are: landed or, in a workbench that has made its own, results."""
+    landed = folder_of(setting)
+    made = Path("results/runs", setting)
+    return (landed if (workbench.root / landed).exists() else made).as_posix()

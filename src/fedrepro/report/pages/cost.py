@@ -6,7 +6,7 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.about import use_of
-from fedrepro.report.pages.inputs import with_inputs
+from fedrepro.report.pages.run import with_inputs
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import RunRecord, read_run
 from fedrepro.support.grouping import grouped

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.row_best import Best
+from fedrepro.report.cells.cell import Best, ComputedTable
 from fedrepro.report.pages.templates import TEMPLATES, environment
 from fedrepro.support.numbers import with_spread
 from fedrepro.support.packaged import ORIGIN

@@ -11,8 +11,7 @@ from typing import Any
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.claims import index_of, judge_claim, margin_of
-from fedrepro.report.cells.compact import judge_compact
+from fedrepro.report.cells.claims import index_of, judge_claim, judge_compact, margin_of
 from fedrepro.report.cells.findings import Finding
 from fedrepro.report.cells.insights import Numbers, printed_numbers, sentence
 from fedrepro.report.cells.readings import READINGS, Both, Readings

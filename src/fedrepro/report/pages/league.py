@@ -7,8 +7,8 @@ from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import BASELINE_LABEL, GroupRanks, League, PlayedMatch
+from fedrepro.report.drawing.charts import diagram
 from fedrepro.report.drawing.forest import strips
-from fedrepro.report.drawing.ranks import diagram
 from fedrepro.report.pages.downloads import in_template, rows_as_csv
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers.references import References

@@ -21,7 +21,7 @@ from fedrepro.report.cells.coverage import ARITHMETIC, are_inputs_made
 from fedrepro.report.cells.readings import Both, Readings
 from fedrepro.report.pages.about import use_of
 from fedrepro.report.pages.claims import ClaimView, findings_of, summary
-from fedrepro.report.pages.inputs import are_inputs, with_inputs
+from fedrepro.report.pages.run import are_inputs, with_inputs
 from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Name, Published, natural
 from fedrepro.run.results import RunRecord

@@ -11,12 +11,11 @@ from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity
-from fedrepro.report.cells.cell import Result, TableCell
-from fedrepro.report.cells.last_rounds import until
+from fedrepro.report.cells.cell import Result, TableCell, until
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line, Points
-from fedrepro.report.drawing.partition import draw_partition
 from fedrepro.report.pages.figures.base import curves_of, key_of, panel_of
+from fedrepro.report.pages.figures.partitions import draw_partition
 
 
 def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:

@@ -16,8 +16,7 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.pages.downloads import rows_as_csv
-from fedrepro.report.pages.footer import repository
-from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.pages.templates import Renderer, repository
 from fedrepro.run.results import LOGS, RunRecord, read_run
 from fedrepro.run.run_archive import folder_of
 from fedrepro.support.checkout import COMMIT

@@ -1,5 +1,9 @@
-"""The page of a table: its cells, the figures of its rows, and the text about it."""
+"""The page of a table: its cells, the figures of its rows, the text about it, and its export.
 
+The export is for a paper's appendix: the table's numbers, its runs, and what to cite for it.
+"""
+
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,21 +11,36 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fedrepro
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.identity import flatten
-from fedrepro.report.cells.cell import ComputedTable, Result, TableCell, TableRow, kinds_of_machine
+from fedrepro.report.cells.cell import (
+    Best,
+    ComputedTable,
+    Result,
+    TableCell,
+    TableRow,
+    best_of_rows,
+    kinds_of_machine,
+)
 from fedrepro.report.cells.coverage import count_of, first_answers
 from fedrepro.report.cells.readings import is_of_shared_model
-from fedrepro.report.cells.row_best import Best, best_of_rows
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
+from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex, rows_as_csv
 from fedrepro.report.pages.interpretation import what_follows
-from fedrepro.report.pages.run_files import landed_files, setting_beside, unpaged
-from fedrepro.report.papers.limits import MOST
+from fedrepro.report.pages.run_files import (
+    RUNS_HEADER,
+    identity_of,
+    landed_files,
+    setting_beside,
+    unpaged,
+)
+from fedrepro.report.pages.templates import repository, software
 from fedrepro.report.papers.published import Printed, Published
-from fedrepro.report.papers.verdict import ERRORS, TWINS
+from fedrepro.report.papers.verdict import ERRORS, MOST_SEEDS, TWINS
 from fedrepro.support.names import Composition
 
 
@@ -50,7 +69,8 @@ def table_page(
         "counts": counts,
         "further": _further(table.cells),
         "unit": units.pop() if len(units) == 1 else None,
-        "rule": system and {"spread": system.spread, "most_seeds": MOST, "twins": TWINS["percent"]},
+        "rule": system
+        and {"spread": system.spread, "most_seeds": MOST_SEEDS, "twins": TWINS["percent"]},
         "tested": _tested(table.cells),
         "other_arithmetic": _other_arithmetic(table),
         "mixed": kinds_of_machine(table.cells),
@@ -300,3 +320,55 @@ def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
         parts = list(Composition.parse(composition).names)
         methods.append({"label": column.label, "parts": parts})
     return methods
+
+
+def texts_of(target: TableTarget, table: ComputedTable, published: Published) -> dict[str, str]:
+    """A table as CSV and LaTeX, by the ending of the file."""
+    system = published.systems.get(table.system)
+    own, shown, folded = order_of(table, system.proposes if system else ())
+    columns = [*shown, *folded]
+    best = best_of_rows(target, table, columns)
+    latex = as_latex(table, columns, system.paper if system else "", own, best)
+    return {".csv": as_csv(table), ".tex": latex}
+
+
+def appendix_of(
+    workbench: Workbench, target: TableTarget, published: Published, table: ComputedTable
+) -> dict[str, str]:
+    """The files of a table's export, by name."""
+    over = ("finished", "diverged", "left out")
+    records = table.records(workbench.root, lambda run: run.state in over)
+    files = {
+        f"{target.item}{end}": text for end, text in texts_of(target, table, published).items()
+    }
+    files["runs.csv"] = rows_as_csv(RUNS_HEADER, map(identity_of, records))
+    manifests = [{**record.manifest, "folder": str(record.folder)} for record in records]
+    files["manifests.json"] = json.dumps(manifests, indent=1) + "\n"
+    files["references.bib"] = bibliography_of(workbench, target, published)
+    return files
+
+
+def bibliography_of(workbench: Workbench, target: TableTarget, published: Published) -> str:
+    """BibTeX of the paper, the methods, the data and this package; comments for the rest."""
+    works: dict[str, str] = {}
+    if paper := published.references.of_paper(target.system):
+        works[paper[0]] = as_bibtex(paper[0], paper[1].fields)
+    elif about := published.systems.get(target.system):
+        works[target.system] = as_bibtex(target.system, {"title": about.paper})
+    methods = {method: cell.setting for cell in target.cells for method in cell.methods}
+    for method, name in methods.items():
+        setting, experiment = workbench.setting(name), workbench.experiments[name.split("/")[0]]
+        for part in Composition.parse(method).parts:
+            base, _ = experiment.part(setting, part.name)
+            key, work = published.references.of_method(base) or (base, None)
+            works[key] = as_bibtex(key, work.fields) if work else f"% {base}: no paper is known\n"
+    for name in dict.fromkeys(workbench.setting(cell.setting).dataset for cell in target.cells):
+        data = workbench.datasets[name]
+        said = "" if data.citation == "none" else f"{data.citation} "
+        fields = {"title": data.title, "note": f"{said}Licence: {data.licence}"}
+        works[name] = as_bibtex(name, fields)
+    package = {"title": "fedrepro", "version": fedrepro.__version__}
+    package |= {"note": f"commit {commit}"} if (commit := software().commit) else {}
+    package |= {"url": address} if (address := repository()) else {}
+    works["fedrepro"] = as_bibtex("fedrepro", package)
+    return "\n".join(works.values())

@@ -1,24 +1,40 @@
-"""Fill the templates, and format values in them."""
+"""Fill the templates, format values in them, and write pages: of the site, or alone without it.
+
+A page alone has no links to pages that are not there. Every page has a footer with the version, the
+commit and the repository.
+"""
 
 import math
 import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
 
-from fedrepro.report.pages.footer import software
+import fedrepro
+from fedrepro.support import checkout
 from fedrepro.support.files import write_atomically
 from fedrepro.support.numbers import MINUS, MISSING, THIN, fixed
-from fedrepro.support.packaged import CONFIG, ORIGIN, own_or_packaged
+from fedrepro.support.packaged import CONFIG, ORIGIN, PACKAGE, own_or_packaged
 from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.typed_yaml import read_yaml
 
 SITE = Path("reports/site")
 TEMPLATES = Path("reports/templates")
+
+CITATION = "CITATION.cff"
+LABELS = ("repository", "source", "source code")  # of a package's URLs
+
+ALONE = Path("results/report")  # the folder of pages without the site
+STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*">')
+# Links to other pages; links within the page and to the web stay.
+ELSEWHERE = re.compile(r'(<a\b[^>]*?) href="(?!#|[a-z]+:)[^"]*"')
 
 
 class Renderer:
@@ -186,3 +202,54 @@ def words(name: str) -> str:
 def prose(text: str) -> Markup:
     """A paragraph with ``code`` and `code` as HTML."""
     return Markup(re.sub(r"`{1,2}([^`]+)`{1,2}", r"<code>\1</code>", str(escape(text))))
+
+
+@cache
+def software() -> SimpleNamespace:
+    """The version of this package, the ``commit`` of its checkout (or ""), and its repository.
+
+    ``dirty`` says whether the code had uncommitted changes.
+    """
+    code = checkout.of_package() or {"commit": "", "dirty": False}
+    return SimpleNamespace(version=fedrepro.__version__, repository=repository(), **code)
+
+
+@cache
+def repository() -> str | None:
+    """The repository's URL from the package's metadata or CITATION.cff, or None."""
+    try:
+        said = metadata(PACKAGE.name).get_all("Project-URL") or []
+    except PackageNotFoundError:
+        said = []
+    urls = {label.lower(): url.strip() for label, _, url in (each.partition(",") for each in said)}
+    file = ORIGIN / CITATION
+    cited = read_yaml(file) if file.is_file() else {}
+    known = [*(urls.get(label) for label in LABELS), cited.get("repository-code")]
+    return next((url.rstrip("/") for url in known if url and url.startswith("https://")), None)
+
+
+def write_standalone(root: Path, page: Path, target: Path) -> None:
+    """Write ``target`` from a rendered page of the site; both paths are relative to ``root``."""
+    html = (root / page).read_text(encoding="utf-8")
+    css = (root / page).parents[1] / "assets/site.css"
+    with write_atomically(root / target) as temporary:
+        temporary.write_text(standalone(html, css.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def without_dead_links(root: Path, page: Path) -> None:
+    """Take out a page's links to pages of the site that are not there; ``page`` is relative."""
+    path = root / page
+    html = path.read_text(encoding="utf-8")
+
+    def kept(link: re.Match[str]) -> str:
+        target = link[0].rpartition('href="')[2].rstrip('"').partition("#")[0]
+        return link[0] if (path.parent / target).exists() else link[1]
+
+    with write_atomically(path) as temporary:
+        temporary.write_text(ELSEWHERE.sub(kept, html), encoding="utf-8")
+
+
+def standalone(html: str, css: str) -> str:
+    """The page with ``css`` as its style sheet."""
+    styled = STYLE.sub(lambda _: f"<style>\n{css}</style>", html)
+    return ELSEWHERE.sub(r"\1", styled)

@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.estimate import student_t
-from fedrepro.report.papers.limits import variance_of
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import PrintedCell, Published, Spread
+from fedrepro.report.papers.verdict import variance_of
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import refusal
 

@@ -14,8 +14,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.insight import Insight
+from fedrepro.report.papers.claim import Claim, Insight
 from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, listed_in, rows_of
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.run_archive import ORDER, PAPERS

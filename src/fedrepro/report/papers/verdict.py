@@ -1,7 +1,7 @@
 """Compare our number with the printed one: verdict, limit, and the explanation.
 
 Only numbers from the published setting have a verdict. Two tests share one 95 % limit of the
-difference (:mod:`fedrepro.report.papers.limits`):
+difference (:class:`Limit`, by what is known of the spreads):
 
 - "differs" is a test of difference at 5 %: the difference is more than the limit;
 - "agrees" is an equivalence test, two one-sided tests at 2.5 % each: the difference and the limit
@@ -24,12 +24,19 @@ the macro ``rule`` of the templates states the rule for readers.
 """
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
-from fedrepro.report.papers.limits import Basis, in_words, least_seeds, limit_of
+from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired, student_t
 from fedrepro.report.papers.published import MOST, PrintedCell, Spread, Unit
+
+Basis = Literal["paired", "joint", "draw", "borrowed", "arithmetic", "not comparable"]
+
+# More seeds than anybody would run.
+MOST_SEEDS = 100
 
 Word = Literal["agrees", "undecided", "differs", "not comparable"]
 WORDS: tuple[Word, ...] = ("agrees", "undecided", "differs", "not comparable")
@@ -50,6 +57,99 @@ WIDEST: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
 # Two of our methods are twins if no seed separates them by more than this; they count once.
 TWINS: dict[Unit, float] = {"percent": 0.05, "fraction": 0.0005, "own": 0.0}
 SLACK = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The 95 % limit of the difference between a printed number and ours.
+
+    Attributes:
+        what: where it comes from, in words.
+        at: what it would be with this many seeds of ours (at least two) and the same spread; None
+            if further seeds of ours say nothing about the printed number.
+    """
+
+    basis: Basis
+    value: float
+    what: str
+    at: Callable[[int], float] | None
+
+
+def limit_of(
+    printed: PrintedCell,
+    ours: Estimate,
+    spread: Spread,
+    paired: Paired | None = None,
+    borrowed: Borrowed | None = None,
+) -> Limit | None:
+    """The limit of a difference; None if no spread is known. A spread of zero counts as unknown."""
+    if paired and paired.std:
+        value = student_t(paired.seeds - 1) * paired.std * math.sqrt(2 / paired.seeds)
+        what = (
+            f"the 95 % limit for means over the same {paired.seeds} seeds and splits, from this "
+            f"method's own scatter about the median of {paired.others} other methods"
+        )
+        return Limit("paired", value, what, None)
+    if spread.over == "seeds" and printed.std:
+        theirs = variance_of(printed.std, spread)
+        at = partial(welch, theirs if ours.std is None else ours.std**2, theirs, spread.seeds)
+        if ours.std is not None:
+            value = at(ours.n)
+            what = "the 95 % limit of the joint standard error"
+        else:
+            value = student_t(spread.seeds - 1) * math.sqrt(theirs * (1 + 1 / spread.seeds))
+            what = (
+                "the 95 % limit of the joint standard error, where the printed spread also serves "
+                "as ours, which has none"
+            )
+        return Limit("joint", value, what, at)
+    if ours.std:
+        what = f"the 95 % prediction interval of one more seed ({ours.n} seeds)"
+        return Limit("draw", draw(ours.std, ours.n), what, partial(draw, ours.std))
+    if borrowed:
+        what = f"the 95 % limit of two single draws, with the spread of {borrowed.source}"
+        return Limit("borrowed", borrowed.limit, what, partial(draw, borrowed.std))
+    return None
+
+
+def variance_of(std: float, spread: Spread) -> float:
+    """The variance of one seed, unbiased, from a printed standard deviation over seeds."""
+    n = spread.seeds
+    return std**2 * (n / (n - 1) if spread.ddof == 0 and n > 1 else 1.0)
+
+
+def welch(own: float, theirs: float, m: int, n: int) -> float:
+    """Welch's 95 % limit of the difference of two means, of ``n`` and of ``m`` seeds.
+
+    Degrees of freedom are rounded down: with two seeds it errs in 6.5 % of cases otherwise.
+
+    Args:
+        own, theirs: the variances of one seed.
+    """
+    a, b = own / n, theirs / m
+    degrees = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
+    return student_t(math.floor(degrees)) * math.sqrt(a + b)
+
+
+def draw(std: float, n: int) -> float:
+    """Half the 95 % prediction interval of one more value, about the mean of ``n``."""
+    return student_t(n - 1) * std * math.sqrt(1 + 1 / n)
+
+
+def least_seeds(decides: Callable[[int], bool], above: int) -> int | None:
+    """The least number of seeds, above ``above``, that decides; None if :data:`MOST_SEEDS` do not.
+
+    More seeds narrow every limit, so what some number decides, all larger ones do.
+    """
+    low, high = max(above + 1, 2), MOST_SEEDS
+    if low > high or not decides(high):
+        return None
+    return bisect_left(range(MOST_SEEDS), True, low, high, key=decides)
+
+
+def seeds_in_words(seeds: int | None) -> str:
+    """A forecast, such as "12" or "more than 100"."""
+    return f"more than {MOST_SEEDS}" if seeds is None else str(seeds)
 
 
 @dataclass(frozen=True)
@@ -129,7 +229,7 @@ def judge(
         def decides(seeds: int) -> bool:
             return word_of(difference, at(seeds) + half_a_digit, margin) != "undecided"
 
-        needs = in_words(least_seeds(decides, ours.n))
+        needs = seeds_in_words(least_seeds(decides, ours.n))
         why += f" If difference and spread stay as they are, {needs} seeds decide."
     elif word == "undecided":
         why += " Further seeds do not help: the printed mean is over these."

@@ -6,11 +6,11 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
-from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import (
     Drawn,
     Panel,
     in_figures,
+    leaders_by_measure,
     mean_and_ends,
     results_in,
     titled,

@@ -3,11 +3,9 @@
 from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import comparable
-from fedrepro.report.cells.row_best import best_of
+from fedrepro.report.cells.cell import best_of, comparable
 from fedrepro.report.drawing import charts
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.pages.figures.base import Drawn, Panel, result_at, symbol
+from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, result_at, symbol
 from fedrepro.support.numbers import fixed
 from fedrepro.support.printing import decimals_for, sentence_case
 

@@ -9,8 +9,7 @@ from fedrepro.config.figures import Landscape
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
-from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.drawing.surface import Grid
+from fedrepro.report.drawing.planes import Grid, Mark
 from fedrepro.report.pages.figures.base import Drawn, Panel
 from fedrepro.run.derived_files import damaged, read_as
 

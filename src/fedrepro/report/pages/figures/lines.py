@@ -9,13 +9,13 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import late_wrapper_of
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.summary_sentences import leaders_by_measure
 from fedrepro.report.pages.figures.base import (
     Drawn,
     curves_of,
     description_of,
     distinct_rows,
     in_figures,
+    leaders_by_measure,
     results_in,
 )
 

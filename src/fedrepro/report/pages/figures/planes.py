@@ -9,10 +9,8 @@ from fedrepro.config.figures import AtHeight, Planes, View
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
-from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.drawing.surface import Grid
-from fedrepro.report.pages.figures.base import Drawn, Panel, titled
+from fedrepro.report.drawing.planes import Grid, Mark
+from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, titled
 from fedrepro.run.derived_files import damaged, parsed, read_derived
 from fedrepro.support.printing import sentence_case
 

@@ -12,10 +12,9 @@ from fedrepro.config.figures import Sheets
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
-from fedrepro.report.drawing import sheet, strip
-from fedrepro.report.drawing.summary_sentences import leaders
-from fedrepro.report.drawing.training_images import training_images
-from fedrepro.report.pages.figures.base import Drawn, Panel, titled
+from fedrepro.report.drawing import sheet
+from fedrepro.report.drawing.sheet import training_images
+from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, titled
 from fedrepro.run.derived_files import damaged
 from fedrepro.run.results import PAIRS, RunRecord, find_run
 
@@ -85,7 +84,7 @@ def _panels(root: Path, record: RunRecord, title: str) -> Iterator[Panel]:
     frames = [_by_class(record, number, classes)[:, 0] for number in rounds]
     if len(frames) > 1:
         words = f"{title}: an image of each of {classes} classes after {len(frames)} rounds."
-        svg = strip.animated(frames, classes, description=words)
+        svg = sheet.animated(frames, classes, description=words)
         yield Panel(f"{title}, rounds {rounds[0]} to {rounds[-1]}", svg)
     pairs = _pairs(root, record)
     if pairs is not None:

@@ -5,11 +5,11 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, comparable
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import (
     Drawn,
     from_to,
     in_figures,
+    leaders,
     mean_and_ends,
     result_at,
     symbol,
