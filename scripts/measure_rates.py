@@ -55,8 +55,8 @@ from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.devices import keep_freed_memory
 from fedrepro.run.given_artifacts import StoredArtifact
-from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.results import read_run, reference_runs
 from fedrepro.run.run_archive import archived_runs, settings_with_results
 from fedrepro.run.store import ClientStore

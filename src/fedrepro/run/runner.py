@@ -31,9 +31,9 @@ from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, replacement, results, scoring
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.checkpoint import Place
+from fedrepro.run.devices import keep_freed_memory
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of
-from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.replacement import Replaces, drop_result
 from fedrepro.run.shared_prefix import ALONE, ParentRun, Sharing
 from fedrepro.run.state import State
