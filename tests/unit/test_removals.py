@@ -102,8 +102,8 @@ WHOSE = {
     "data/fetching/raw_files.py take write_atomically": "_refuse_foreign has looked",
     "data/fetching/raw_files.py _record write_atomically": RESULT,
     "data/fetching/weights.py fetch_weights write_atomically": "there was no such file",
-    "run/cleaning.py Removable.remove file.unlink": RECORDED,
-    "run/cleaning.py Removable.remove folder.rmdir": "only an empty folder goes",
+    "run/disk_space.py Removable.remove file.unlink": RECORDED,
+    "run/disk_space.py Removable.remove folder.rmdir": "only an empty folder goes",
     # commands
     "cli/main.py _open path.unlink": OUTPUT,
     "cli/init.py _write atomic_folder": "there was no such folder",

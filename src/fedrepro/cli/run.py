@@ -23,7 +23,7 @@ from fedrepro.report.cells.of_run import lines_of
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
 from fedrepro.report.papers.published import Published
 from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
-from fedrepro.run.disk_check import space_for_models
+from fedrepro.run.disk_space import space_for_models
 from fedrepro.run.results import DONE, read_run
 from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now
