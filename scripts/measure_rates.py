@@ -31,10 +31,9 @@ from card_table import shipped
 from gpu_on_paper import PAPER, Clock, on_paper
 
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.evaluation import Evaluate
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.config.settings import OptimizerSpec, Setting
+from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
 from fedrepro.config.values import SCALES, ExecutorName, Hyperparameters
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel

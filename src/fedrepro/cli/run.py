@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.requested import requested
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.run_spec import ResolvedSource, RunSpec
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.assigning import of_server

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from fedrepro.config.artifact_sources import ArtifactFromRun
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromRun
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 
