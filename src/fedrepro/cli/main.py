@@ -15,7 +15,6 @@ from typing import IO, Any, cast
 from fedrepro import __version__
 from fedrepro.analysis.studies import studies
 from fedrepro.cli.arguments import whole_number
-from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import commands, plugins
 from fedrepro.support.errors import (
@@ -31,7 +30,7 @@ from fedrepro.support.errors import (
 from fedrepro.support.files import expect_folder
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
-from fedrepro.support.terminal import Unfailing, say
+from fedrepro.support.terminal import MORE_MEMORY, Unfailing, say, without_log
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
 TYPES = {"float": float, "int": whole_number, "path": Path}

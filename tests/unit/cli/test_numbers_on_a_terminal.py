@@ -16,7 +16,6 @@ import yaml
 
 from fedrepro.cli import arguments, claims, plan, ranking, requested, verify
 from fedrepro.cli.main import main
-from fedrepro.cli.memory import without_log
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
@@ -25,6 +24,7 @@ from fedrepro.methods import registry
 from fedrepro.run.checkpoint import ABOUT, PLACE
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.support.terminal import without_log
 from support.report_world import write_run
 from support.search_world import EXPERIMENT, settle
 
