@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fedrepro.cli.requested import requested
+from fedrepro.cli.arguments import requested
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import ArtifactFromData
