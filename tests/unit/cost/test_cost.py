@@ -22,11 +22,10 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.cost import data_sizes, demo_faults
 from fedrepro.cost import model as cost_model
 from fedrepro.cost.data_sizes import counted_shares, sample_bytes
-from fedrepro.cost.estimate import CostEstimate, chosen
+from fedrepro.cost.estimate import CostEstimate, chosen, makespan
 from fedrepro.cost.model import CostModel
 from fedrepro.cost.network_size import size_of
 from fedrepro.cost.rates import MethodKey, MethodRate, ModelRate, Rates, Workload
-from fedrepro.cost.schedule import makespan
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
