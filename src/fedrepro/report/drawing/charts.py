@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from fedrepro.report.drawing.frame import CHARACTER, Axis, Frame, axis, text
 from fedrepro.report.drawing.style import HIGH, ON_SURFACE, SERIES_COLOURS, STRONG
-from fedrepro.support.numbers import fixed
-from fedrepro.support.printing import decimals_for
+from fedrepro.support.printing import decimals_for, fixed
 
 WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
 BAR = 24  # pixels from bar to bar

@@ -13,9 +13,8 @@ from markupsafe import Markup, escape
 
 from fedrepro.report.pages.footer import software
 from fedrepro.support.files import write_atomically
-from fedrepro.support.numbers import MINUS, MISSING, THIN, fixed
 from fedrepro.support.packaged import CONFIG, ORIGIN, own_or_packaged
-from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.printing import MINUS, MISSING, THIN, counted, fixed, sentence_case
 
 SITE = Path("reports/site")
 TEMPLATES = Path("reports/templates")

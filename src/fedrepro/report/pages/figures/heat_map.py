@@ -8,8 +8,7 @@ from fedrepro.report.cells.row_best import best_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.summary_sentences import leaders
 from fedrepro.report.pages.figures.base import Drawn, Panel, result_at, symbol
-from fedrepro.support.numbers import fixed
-from fedrepro.support.printing import decimals_for, sentence_case
+from fedrepro.support.printing import decimals_for, fixed, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
