@@ -113,7 +113,7 @@ WHOSE = {
     "cli/analysis.py make_export atomic_folder": "there was no such folder",
     "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
-    "cli/schema.py write_schemas write_atomically": "a schema, under the name that editors find",
+    "cli/configuration.py write_schemas write_atomically": "under the name that editors find",
     "papers/aaggff/command_replay.py handle atomic_folder": "there was no such folder",
     # the site
     "report/pages/standalone.py write_standalone write_atomically": RESULT,
