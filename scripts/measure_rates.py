@@ -55,7 +55,7 @@ from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.devices import keep_freed_memory
-from fedrepro.run.given_artifacts import StoredArtifact
+from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.results import read_run, reference_runs
 from fedrepro.run.run_archive import archived_runs, settings_with_results
 from fedrepro.run.store import ClientStore

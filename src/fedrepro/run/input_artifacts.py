@@ -25,7 +25,7 @@ from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
 from fedrepro.run.assembly import Plan, outdated
-from fedrepro.run.given_artifacts import StoredArtifact
+from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.results import RunRecord, changed_files, finished_run

@@ -290,7 +290,7 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
         "run/assembly", "run/devices", "run/scoring", "run/state",
         "measures/over_clients", "run/networks", "check/own_losses",
         "check/own_measures", "check/own_models", "check/traces",
-        "run/given_artifacts", "run/schedules", "support/copies",
+        "run/schedules", "support/copies",
         "data/readers/arrays", "data/readers/packing",
     }  # fmt: skip
 
