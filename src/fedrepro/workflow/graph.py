@@ -396,14 +396,10 @@ class Graph:
         settings = {cell.setting for cell in target.cells}
         named = [self.bench.setting(name) for name in sorted(settings)]
         notes = " ".join(setting.note for setting in named)
-        titles = " ".join(self._title(setting.dataset) for setting in named)
+        titles = " ".join(find_dataset(each.dataset, self.bench.datasets).title for each in named)
         compact = self._compact[target.system]
         now = f"{notes} {titles} {self.definition_of(target)} {compact}"
         return self._as_recorded(target, target.page, now, f"{notes} {compact}".strip())
-
-    def _title(self, dataset: str) -> str:
-        """The title of a data set, which pages show."""
-        return find_dataset(dataset, self.bench.datasets).title
 
     def entry_of(self, target: Target) -> str:
         """The entry in the experiment file of a figure, search or computed table, and its runs."""
