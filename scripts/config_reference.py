@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from fedrepro.cli.schema import SCHEMAS
+from fedrepro.cli.configuration import SCHEMAS
 
 Node = dict[str, Any]
 

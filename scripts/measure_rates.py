@@ -31,10 +31,9 @@ from card_table import shipped
 from gpu_on_paper import PAPER, Clock, on_paper
 
 from fedrepro.config.config_file import Overrides
-from fedrepro.config.evaluation import Evaluate
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.config.settings import OptimizerSpec, Setting
+from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
 from fedrepro.config.values import SCALES, ExecutorName, Hyperparameters
 from fedrepro.cost.estimate import chosen
 from fedrepro.cost.model import CostModel
@@ -55,8 +54,8 @@ from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Plan, make_plan
-from fedrepro.run.given_artifacts import StoredArtifact
-from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.devices import keep_freed_memory
+from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.results import read_run, reference_runs
 from fedrepro.run.run_archive import archived_runs, settings_with_results
 from fedrepro.run.store import ClientStore

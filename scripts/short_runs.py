@@ -26,7 +26,7 @@ def main(file: Path, rounds: int) -> None:
         names: Any = command.config
     except ModuleNotFoundError:
         command = import_module("fedrepro.cli.run")
-        names = command if hasattr(command, "load") else import_module("fedrepro.cli.requested")
+        names = command if hasattr(command, "load") else import_module("fedrepro.cli.arguments")
         fingerprint = import_module("fedrepro.provenance.fingerprint")
     found: list[str | None] = []
     for setting, method, seed, executor in json.loads(file.read_text(encoding="utf-8")):

@@ -20,7 +20,7 @@ from fedrepro.engine.round import Federation, begin, client_state_of, context_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
-from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.devices import keep_freed_memory
 from fedrepro.run.store import ClientStore
 
 SAMPLES, COHORT, ROUNDS = 64, 10, 10

@@ -16,7 +16,7 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
 from fedrepro.methods import registry
-from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.devices import keep_freed_memory
 from fedrepro.run.networks import laid_out
 from fedrepro.run.store import ClientStore
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.cli.schema import SCHEMAS
+from fedrepro.cli.configuration import SCHEMAS
 from support.places import ROOT
 
 PAGES = [

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from fedrepro.cli import main as cli
-from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.cli.configuration import SCHEMAS, text_of
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OfRounds, OverClients, RoundsTo
 from fedrepro.config.tables import Table

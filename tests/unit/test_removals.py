@@ -102,8 +102,8 @@ WHOSE = {
     "data/fetching/raw_files.py take write_atomically": "_refuse_foreign has looked",
     "data/fetching/raw_files.py _record write_atomically": RESULT,
     "data/fetching/weights.py fetch_weights write_atomically": "there was no such file",
-    "run/cleaning.py Removable.remove file.unlink": RECORDED,
-    "run/cleaning.py Removable.remove folder.rmdir": "only an empty folder goes",
+    "run/disk_space.py Removable.remove file.unlink": RECORDED,
+    "run/disk_space.py Removable.remove folder.rmdir": "only an empty folder goes",
     # commands
     "cli/main.py _open path.unlink": OUTPUT,
     "cli/init.py _write atomic_folder": "there was no such folder",
@@ -113,7 +113,7 @@ WHOSE = {
     "cli/analysis.py make_export atomic_folder": "there was no such folder",
     "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
-    "cli/schema.py write_schemas write_atomically": "a schema, under the name that editors find",
+    "cli/configuration.py write_schemas write_atomically": "under the name that editors find",
     "papers/aaggff/command_replay.py handle atomic_folder": "there was no such folder",
     # the site
     "report/pages/templates.py write_standalone write_atomically": RESULT,

@@ -118,7 +118,7 @@ import json
 from pathlib import Path
 from fedrepro.cli.main import main
 from fedrepro.config.experiment import Experiment
-from fedrepro.run.cleaning import sizes
+from fedrepro.run.disk_space import sizes
 from fedrepro.support import checksummed_json, papers
 from fedrepro.support.files import sha256_of
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.check.own_models import own_net
-from fedrepro.config.evaluation import Evaluator
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.metrics import auroc

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedrepro.analysis import judging
 from fedrepro.analysis.finished import Finished, open_run
-from fedrepro.config.evaluation import Evaluator
+from fedrepro.config.settings import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.weights import Weights

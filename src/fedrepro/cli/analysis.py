@@ -10,9 +10,8 @@ from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
 from fedrepro.analysis.quality_of_run import quality_of, synthetic_of
 from fedrepro.analysis.studies import make
-from fedrepro.cli.arguments import refuse_existing, require_at_least
+from fedrepro.cli.arguments import refuse_existing, requested, require_at_least
 from fedrepro.cli.console import Progress, progress_bar
-from fedrepro.cli.requested import requested
 from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, study_path

@@ -1,21 +1,15 @@
-"""Checks of single arguments of commands."""
+"""What a command line's arguments say: checks of single ones, and the run that they name."""
 
-import re
-from argparse import ArgumentTypeError
+import argparse
 from pathlib import Path
 
-from fedrepro.support.errors import bad_argument
-
-
-def whole_number(text: str) -> int:
-    """A number as an option gives it; ``int`` takes 1_0, and digits of other scripts.
-
-    Raises:
-        ArgumentTypeError: for another text.
-    """
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise ArgumentTypeError(f"{text!r}: expected a whole number")
-    return int(text)
+from fedrepro.config.config_file import Overrides
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.config.values import Scalar
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import COMMAND_LINE, bad_argument
+from fedrepro.support.typed_yaml import read_value
 
 
 def require_at_least(key: str, value: int, least: int) -> None:
@@ -34,3 +28,31 @@ def require_seed(key: str, seed: int) -> None:
     """Raise UserError unless ``seed`` is in [0, 2**32)."""
     if not 0 <= seed < 2**32:
         raise bad_argument(key, seed, "a whole number from 0 to 4294967295")
+
+
+def requested(
+    arguments: argparse.Namespace, overrides: Overrides | None = None
+) -> tuple[Workbench, RunKey]:
+    """The run that a command's arguments SETTING, METHOD and --seed name.
+
+    Raises:
+        UserError: for an invalid setting, seed, hyperparameter or key.
+    """
+    require_seed("--seed", arguments.seed)
+    workbench = load(overrides=overrides)
+    setting, method = workbench.setting(arguments.setting), arguments.method
+    if not (values := values_of(arguments.set)):
+        return workbench, RunKey(setting.name, method, arguments.seed)
+    workbench, changed, method = workbench.with_variant(setting, method, values)
+    return workbench, RunKey(changed, method, arguments.seed)
+
+
+def values_of(texts: list[str]) -> dict[str, Scalar]:
+    """The names and values that ``--set`` gives."""
+    values: dict[str, Scalar] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals or key in values:
+            raise bad_argument("--set", text, "NAME=VALUE, each name once")
+        values[key] = read_value(value, COMMAND_LINE, f"--set {key}")
+    return values

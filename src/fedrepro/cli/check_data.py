@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fedrepro.cli.arguments import values_of
 from fedrepro.cli.console import print_facts, progress_bar
 from fedrepro.cli.data import words_of_test
-from fedrepro.cli.requested import values_of
 from fedrepro.config.loading import folders_here, load_config
 from fedrepro.data.catalogue.catalogue import CATALOGUE, Catalogue, load_catalogue
 from fedrepro.data.catalogue.entries import Own

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedrepro.cli.console import print_rows
 from fedrepro.config.loading import load_config
-from fedrepro.run.cleaning import removable, sizes
+from fedrepro.run.disk_space import removable, sizes
 from fedrepro.support.errors import bad_argument
 from fedrepro.support.printing import counted
 from fedrepro.support.terminal import say

@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 
 import fedrepro
+from fedrepro.cli.arguments import requested
 from fedrepro.cli.console import print_rows
-from fedrepro.cli.requested import requested
 from fedrepro.measures.registry import NOT_SCORES
 from fedrepro.support.errors import bad_argument, refusal
 from fedrepro.support.files import read_bytes, write_atomically

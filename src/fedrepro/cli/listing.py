@@ -1,14 +1,15 @@
 """``fedrepro methods`` and ``models``: list and describe parts of compositions, and models.
 
 Without a name, a short list; with one, all details. ``--json`` and tab-separated lines are for
-scripts.
+scripts. What hyperparameters mean is read from the code that defines them.
 """
 
 import argparse
+import inspect
+import re
 from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, printed_as_json
-from fedrepro.cli.meanings import meanings_of
 from fedrepro.config.experiment import without_values
 from fedrepro.config.loading import folders_here
 from fedrepro.methods import registry
@@ -65,6 +66,33 @@ def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str
         ("hooks overridden", ", ".join(row["hooks"])),
         ("deviations", deviations),
     ]
+
+
+def meanings_of(cls: type[Any]) -> dict[str, str]:
+    """Hyperparameter -> its meaning, or "", wherever a part's class has it from."""
+    meanings = {}
+    for name in registry.hyperparameters_of(cls):
+        owners = [owner for owner in cls.__mro__ if name in inspect.get_annotations(owner)]
+        meanings[name] = next((said for owner in owners if (said := _said_of(owner, name))), "")
+    return meanings
+
+
+_SOURCES: dict[type[Any], str] = {}  # as Python parses the whole file to find one
+
+
+def _said_of(cls: type[Any], name: str) -> str:
+    """The comment on a field's line, or its entry among the attributes of the docstring."""
+    if cls not in _SOURCES:
+        _SOURCES[cls] = inspect.getsource(cls)
+    comment = re.search(rf"^    {name}\s*:[^#\n]*#\s*(.+)$", _SOURCES[cls], re.MULTILINE)
+    if comment:
+        return comment[1].strip()
+    attributes = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")[2]
+    for entry in re.split(r"\n(?= {4}\S)", attributes):
+        names, _, text = entry.strip().partition(": ")
+        if name in names.split(", "):
+            return " ".join(text.split())
+    return ""
 
 
 def list_models(arguments: argparse.Namespace) -> None:

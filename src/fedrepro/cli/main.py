@@ -4,6 +4,7 @@ import argparse
 import errno
 import faulthandler
 import os
+import re
 import sys
 import textwrap
 import traceback
@@ -14,8 +15,6 @@ from typing import IO, Any, cast
 
 from fedrepro import __version__
 from fedrepro.analysis.studies import studies
-from fedrepro.cli.arguments import whole_number
-from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.engine.executor_facts import FACTS
 from fedrepro.support import commands, plugins
 from fedrepro.support.errors import (
@@ -31,9 +30,22 @@ from fedrepro.support.errors import (
 from fedrepro.support.files import expect_folder
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.printing import printable
-from fedrepro.support.terminal import Unfailing, say
+from fedrepro.support.terminal import MORE_MEMORY, Unfailing, say, without_log
 
 Arguments = Mapping[str, Mapping[str, Any]]  # name -> keywords of `add_argument`
+
+
+def whole_number(text: str) -> int:
+    """A number as an option gives it; ``int`` takes 1_0, and digits of other scripts.
+
+    Raises:
+        ArgumentTypeError: for another text.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number")
+    return int(text)
+
+
 TYPES = {"float": float, "int": whole_number, "path": Path}
 # The argument has an effect with another option only, or only without it.
 RULES = ("needs", "without")

@@ -39,8 +39,7 @@ from fedrepro.support.errors import COMMAND_LINE, Interrupted, bad_argument, lis
 from fedrepro.support.files import sync_disk
 from fedrepro.support.grouping import grouped
 from fedrepro.support.interruption import asked_to_stop
-from fedrepro.support.numbers import with_interval, with_spread
-from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.printing import counted, sentence_case, with_interval, with_spread
 from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say
 from fedrepro.support.typed_yaml import read_value, validate

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fedrepro.cli.requested import requested
-from fedrepro.config.artifact_sources import ArtifactFromData
+from fedrepro.cli.arguments import requested
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
@@ -22,7 +22,7 @@ from fedrepro.provenance import arithmetic, fingerprint, inputs, numerics
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline, lines_of
 from fedrepro.report.papers.published import Published
 from fedrepro.run import assembly, cards, input_artifacts, runner, shared_prefix, standing
-from fedrepro.run.disk_check import space_for_models
+from fedrepro.run.disk_space import space_for_models
 from fedrepro.run.results import DONE, read_run
 from fedrepro.run.runner import Progress, Report
 from fedrepro.run.standing import partition_now

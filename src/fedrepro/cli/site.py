@@ -2,7 +2,7 @@
 
 import argparse
 
-from fedrepro.cli.meanings import meanings_of
+from fedrepro.cli.listing import meanings_of
 from fedrepro.config.loading import load
 from fedrepro.methods import registry
 from fedrepro.report import site

@@ -15,8 +15,14 @@ import sys
 from types import FrameType
 from zlib import crc32
 
-from fedrepro.cli.memory import MORE_MEMORY, without_log
-from fedrepro.support.terminal import ASKED_TO_END, let_go, open_closed, say
+from fedrepro.support.terminal import (
+    ASKED_TO_END,
+    MORE_MEMORY,
+    let_go,
+    open_closed,
+    say,
+    without_log,
+)
 
 VARIABLE = "FEDREPRO_WARM"  # environment variable with the name of the server
 CREDENTIALS = 12  # bytes: process, user and group at the other end of a socket

@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.arguments import require_seed
-from fedrepro.cli.requested import requested
+from fedrepro.cli.arguments import requested, require_seed
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.provenance.arithmetic import of_manifest

@@ -2,16 +2,16 @@
 
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from fedrepro.config import searches
 from fedrepro.config.config_file import Seeds
-from fedrepro.config.kinds import Computed, Figure
+from fedrepro.config.figures import FigureSpec
 from fedrepro.config.searches import LEAGUE_SHARE, TEXT, Search, Searched
 from fedrepro.config.settings import Setting
-from fedrepro.config.tables import Table
+from fedrepro.config.tables import ComputedSpec, Table
 from fedrepro.config.values import Hyperparameters, Name
 from fedrepro.methods.facts import UNKNOWN, defaults_of
 from fedrepro.methods.files import part_files
@@ -19,12 +19,20 @@ from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.names import RELEASED, Composition, Part, SettingName
 from fedrepro.support.old_names import FIRST_NAMES
 from fedrepro.support.packaged import ORIGIN
+from fedrepro.support.papers import load_kinds
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed
+from fedrepro.support.typed_yaml import Typed, any_of
+
+# All kinds of figures and of tables without runs, papers' packages included.
+load_kinds()
+if TYPE_CHECKING:
+    Figure = FigureSpec
+    Computed = ComputedSpec
+else:
+    Figure = any_of(FigureSpec, "kind")
+    Computed = any_of(ComputedSpec, "kind")
 
 EXPERIMENTS = Path("config/experiments")
-
-
 COMPACT = Path("config/compact")
 
 

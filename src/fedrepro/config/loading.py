@@ -8,13 +8,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromRun
 from fedrepro.config.config_file import Config, Overrides
 from fedrepro.config.expansion import extend_all, written_out
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, CompactFile, Experiment, how_to_add
 from fedrepro.config.figures import Charts, Sheets, Trend
 from fedrepro.config.searches import LONGEST, Search, Searched
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromRun, Setting
 from fedrepro.config.tables import Column, full_name, named_settings
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Union
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import ExecutorName, Hyperparameters
 from fedrepro.data.catalogue.entries import DataSize

@@ -1,4 +1,8 @@
-"""Models of the settings of experiment files."""
+"""Models of the settings of experiment files, with the mappings that a setting's keys have.
+
+In order: where inputs of methods come from, what befalls clients, how a run is scored, the clients'
+optimizer, and the setting itself, with its readings.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,15 +16,22 @@ from pydantic import (
     Tag,
     ValidationInfo,
     create_model,
+    field_validator,
     model_validator,
 )
 
-from fedrepro.config.artifact_sources import ArtifactSource
-from fedrepro.config.conditions import AttackSpec, AvailabilitySpec, Cohorts, Noise
 from fedrepro.config.config_file import Resources
-from fedrepro.config.evaluation import Evaluate, Evaluator, Stop
-from fedrepro.config.values import Hyperparameters, MethodName, Name, NonNegativeReal, Scalar
+from fedrepro.config.metrics import named
+from fedrepro.config.values import (
+    Hyperparameters,
+    LocalSetting,
+    MethodName,
+    Name,
+    NonNegativeReal,
+    Scalar,
+)
 from fedrepro.data.partition.schemes import PartitionSpec
+from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import nearest, refusal
 from fedrepro.support.names import RELEASED, SettingName
@@ -30,7 +41,10 @@ from fedrepro.support.typed_yaml import (
     Fraction,
     PositiveReal,
     PositiveWhole,
+    Real,
+    Seed,
     Share,
+    TwoOrMore,
     Typed,
     Whole,
     expected,
@@ -38,6 +52,239 @@ from fedrepro.support.typed_yaml import (
     plain_or,
     validate,
 )
+
+
+class ArtifactFromRun(Typed):
+    """An artifact of another run.
+
+    Attributes:
+        setting: a setting of this file.
+        method: the method of the run that makes the artifact.
+        seed: Default: the seed of the run that uses it.
+    """
+
+    setting: LocalSetting
+    method: MethodName
+    seed: Seed | None = None
+
+
+class ArtifactFromFile(Typed):
+    """A model.safetensors file of a run, or in the same format.
+
+    Attributes:
+        file: its path, relative to the workbench's root.
+        sha256: required: the file is not read without it.
+    """
+
+    file: Path
+    sha256: (
+        Annotated[
+            str,
+            Field(pattern="^[0-9a-f]{64}$"),
+            expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
+        ]
+        | None
+    ) = None
+
+
+class ArtifactFromData(Typed):
+    """Training samples of another data set, without labels.
+
+    Attributes:
+        dataset: a data set of config/datasets.yaml.
+        share: fraction of each class, chosen as for a partition's `server`.
+    """
+
+    dataset: Name
+    share: Fraction = 1.0
+
+
+ArtifactSource = Annotated[
+    Annotated[Literal["server"], Tag("plain")]
+    | Annotated[ArtifactFromRun, Tag("ArtifactFromRun")]
+    | Annotated[ArtifactFromFile, Tag("ArtifactFromFile")]
+    | Annotated[ArtifactFromData, Tag("ArtifactFromData")],
+    plain_or(ArtifactFromRun, file=ArtifactFromFile, dataset=ArtifactFromData),
+]
+
+
+class Noise(Typed):
+    """Label noise: `pair` replaces a label by the next class, `symmetric` by any other.
+
+    Attributes:
+        kind: which wrong label replaces a label.
+        rate: the probability that a label is wrong.
+        everywhere: also flip clients' test labels, as SuPerFed's code does.
+    """
+
+    kind: Literal["pair", "symmetric"]
+    rate: Share
+    everywhere: bool = False
+
+
+class AttackSpec(Typed):
+    """Clients that attack the training, the same in all rounds, drawn with the run's seed.
+
+    `label_flip` trains on labels y replaced by classes - 1 - y. The others change what a client
+    sends: `sign_flip` to its update times -scale, `gaussian` to normal numbers of standard
+    deviation `scale`, `inner_product` to the mean of the round's honest updates times -scale.
+
+    Attributes:
+        kind: what attackers do.
+        share: the share of all clients that attack, rounded down.
+        scale: the factor, or of gaussian the standard deviation.
+    """
+
+    kind: Literal["label_flip", "sign_flip", "gaussian", "inner_product"]
+    share: Share
+    scale: PositiveReal = 1.0
+
+    @model_validator(mode="after")
+    def _scaled(self) -> Self:
+        if self.kind == "label_flip" and "scale" in self.model_fields_set:
+            raise ValueError("no `scale` with label_flip, which changes labels only")
+        return self
+
+
+class AvailabilitySpec(Typed):
+    """Which clients can be asked in a round, and how much of their work they get done.
+
+    Attributes:
+        dropout: the probability that a client drops out after it was asked.
+        partial: the probability that a client does only part of its steps, a uniform share.
+        deadline: how long the server waits; the mean number of steps takes 1 at speed 1.
+        spread: standard deviation of the logarithm of clients' speeds, with a deadline.
+        late: whether a late client is dropped, or sends what it has done by the deadline.
+        period: rounds in a day; a client can be asked in half of each day.
+    """
+
+    dropout: Share = 0.0
+    partial: Annotated[
+        Real, Field(ge=0, le=1), expected("a number of at least 0 and at most 1")
+    ] = 0.0
+    deadline: PositiveReal | None = None
+    spread: NonNegativeReal = 0.0
+    late: Literal["dropped", "partial"] = "dropped"
+    period: TwoOrMore | None = Field(default=None, serialization_alias="day")
+
+    @model_validator(mode="after")
+    def _with_a_deadline(self) -> Self:
+        if self.deadline is None and {"spread", "late"} & self.model_fields_set:
+            raise ValueError("`spread` and `late` with a `deadline` only")
+        return self
+
+    @property
+    def loses(self) -> bool:
+        """Whether a round may lack the update of a client."""
+        late = self.deadline is not None and self.late == "dropped"
+        return self.dropout > 0 or late or self.period is not None
+
+
+class Cohorts(Typed):
+    """Cohorts sampled as in a released code, independent of the run's seed.
+
+    ``numpy_legacy`` is SuPerFed's: one call of numpy.random.choice per round, from a generator
+    seeded once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
+
+    Attributes:
+        stream: whose code samples them.
+        seed: of the generator that samples them.
+    """
+
+    stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
+    seed: Seed
+
+    @field_validator("stream")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        known = papers.files_of("cohorts")
+        if name not in known:
+            raise ValueError(f"one of {', '.join(known)}{nearest(name, known)}")
+        return name
+
+
+OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
+
+
+class Evaluate(Typed):
+    """When the model is evaluated, and on which data.
+
+    Attributes:
+        every: rounds between evaluations.
+        clients: also evaluate on each client's test split.
+        groups: evaluate each of the data set's groups, such as domains, and use their mean.
+        per_class: use at most this many test samples (the first) of each class in each group.
+        measures: names of the measure plug-ins to record.
+    """
+
+    every: PositiveWhole = 1
+    clients: bool = False
+    groups: bool = later(False)
+    per_class: PositiveWhole | None = later(None)
+    measures: list[OwnMeasure] = later([])
+
+    @model_validator(mode="after")
+    def _as_they_go_together(self, info: ValidationInfo) -> Self:
+        if self.per_class and not self.groups:
+            raise ValueError("`per_class` only with `groups: true`")
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError("each measure in `measures` once")
+        for name in () if self.clients else self.measures:
+            measure = registry.the(name, "client", "round", folders=info.context or NONE)
+            if measure.per == "client" and measure.from_outputs:
+                raise ValueError(f"`clients: true` with {name}, which needs their test samples")
+        return self
+
+
+class Stop(Typed):
+    """When a run ends before its last round. With both keys, whichever comes first.
+
+    What counts is the score of an evaluated round: on clients' validation samples if they hold any
+    out, otherwise on test samples, as in tables.
+
+    Attributes:
+        measure: which score; of clients, their mean weighted by samples. Default: accuracy; loss
+            with the task regression.
+        at: the score at which it ends, as tables show it: 97 is 97 %.
+        patience: it ends after this many evaluations without one better than all before.
+    """
+
+    measure: Annotated[str, *named("client", "round", among=lambda each: each.in_rounds)] = (
+        "accuracy"
+    )
+    at: Annotated[Real, Field(allow_inf_nan=False), expected("a number")] | None = later(None)
+    patience: PositiveWhole | None = later(None)
+
+    @model_validator(mode="after")
+    def _one_of_them(self, info: ValidationInfo) -> Self:
+        if self.at is None and self.patience is None:
+            raise ValueError("`at`, `patience` or both")
+        measure = registry.the(self.measure, "client", "round", folders=info.context or NONE)
+        if self.at is not None and measure.unit == "%" and not 1 < self.at <= 100:
+            wanted = f"`at` in percent, above 1 and up to 100, for {self.measure}"
+            raise ValueError(f"{wanted} (`measure: loss` for others)")
+        return self
+
+
+class Evaluator(Typed):
+    """How to evaluate a run's synthetic set after the run; not part of the run.
+
+    Attributes:
+        model: the classifier: one is trained on the synthetic set, another on real data.
+        epochs: maximum; stops at convergence.
+        real_epochs: epochs of the classifier that is trained on real data.
+        batch_size: samples in a mini-batch of both classifiers.
+        lr: learning rate of Adam.
+        fid: also compute the Fréchet inception distance, if Inception's weights exist.
+    """
+
+    model: Name
+    epochs: PositiveWhole = 500
+    real_epochs: PositiveWhole = 5
+    batch_size: PositiveWhole = 64
+    lr: PositiveReal = 0.001
+    fid: bool = False
+
 
 BETAS = (0.9, 0.999)
 

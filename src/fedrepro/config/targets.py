@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.kinds import Computed, Figure
+from fedrepro.config.figures import FigureSpec
 from fedrepro.config.metrics import Metric
 from fedrepro.config.searches import Candidate, Search, Searched
-from fedrepro.config.tables import ColumnOfTable, RowOfTable, Summary, Table
+from fedrepro.config.tables import ColumnOfTable, ComputedSpec, RowOfTable, Summary, Table
 from fedrepro.config.values import Scalar, Scale
 from fedrepro.support.names import SettingName
 
@@ -152,7 +152,7 @@ class Target:
 class ComputedTarget(Target):
     """A table that needs no runs."""
 
-    spec: Computed
+    spec: ComputedSpec
 
     @property
     def study(self) -> Path | None:
@@ -163,7 +163,7 @@ class ComputedTarget(Target):
 class FigureTarget(Target):
     """A figure at a scale."""
 
-    figure: Figure
+    figure: FigureSpec
     seeds: tuple[int, ...]
 
     def runs_in(self, setting: str, method: str) -> list[RunKey]:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile, ArtifactFromRun
 from fedrepro.config.config_file import Config, Seeds
 from fedrepro.config.experiment import EXPERIMENTS, Experiment, how_to_add
 from fedrepro.config.run_spec import Execution, ResolvedSource, RunSpec
 from fedrepro.config.searches import LONGEST, Searched
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, ArtifactFromRun, Setting
 from fedrepro.config.tables import Table, full_name, wrapped
 from fedrepro.config.targets import (
     Cell,

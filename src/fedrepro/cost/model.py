@@ -11,10 +11,9 @@ from functools import cache, cached_property, partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.partition_sizes import DataShares, cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, Setting
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench

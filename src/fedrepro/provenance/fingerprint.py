@@ -7,8 +7,7 @@ compute it.
 
 A run's code is everything that can change its numbers: ``run/assembly.py`` (what is trained),
 ``run/scoring.py`` (what is recorded), its model's module, its methods' files, and what they import.
-They do not import the code that carries out or describes a run: runner, checkpoint, manifest,
-memory.
+They do not import the code that carries out or describes a run: runner, checkpoint, manifest.
 """
 
 import ast

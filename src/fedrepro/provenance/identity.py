@@ -7,16 +7,22 @@ is wanted. What a record does not state makes no difference: older records state
 """
 
 import json
+import platform
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.provenance import arithmetic, fingerprint, machine, numerics
+from fedrepro.provenance import arithmetic, fingerprint, numerics
 from fedrepro.support.grouping import grouped
 
+PACKAGES = ("fedrepro", "torch", "numpy", "pandas", "pyarrow", "safetensors")
 MOST = 3  # differences in a sentence
 LONGEST = 60  # characters of a value
 HASH = 12  # of a hash
@@ -128,9 +134,42 @@ def identity_of(
         fingerprint=fingerprint.of_code(spec) if fingerprinted else "",
         arithmetic=arithmetic.of_spec(spec),
         data=_as_json(data),
-        packages=machine.packages(),
-        machine=machine.machine(),
+        packages=packages(),
+        machine=machine(),
     )
+
+
+@cache
+def packages() -> dict[str, str]:
+    """The versions of the packages that a result is computed and written with."""
+    return {name: version(name) for name in PACKAGES}
+
+
+def machine() -> dict[str, Any]:
+    """Facts about this computer that can change the bits of a result.
+
+    The kind of vector instructions is what PyTorch uses: it is missing while that is not imported.
+    """
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "processor": processor(),
+    }
+    if "torch" in sys.modules:
+        facts["vector_instructions"] = sys.modules["torch"].backends.cpu.get_cpu_capability()
+    return facts
+
+
+@cache
+def processor() -> str:
+    """The processor's name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.processor()
 
 
 def _as_json(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,11 +36,12 @@ from fedrepro.methods.server.base import ServerOptimizer, built
 from fedrepro.models import registry as models
 from fedrepro.provenance import arithmetic
 from fedrepro.run import devices
-from fedrepro.run.given_artifacts import StoredArtifact, given_to
 from fedrepro.run.networks import (
     Networks,
+    StoredArtifact,
     class_weights_of,
     differing,
+    given_to,
     measures_of,
     networks_of,
     tried,

@@ -18,10 +18,9 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.provenance.identity import Identity, Meaning, at_least, differences, in_words
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import DECISION_COLUMNS, WHOLE, Rows
 from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
-from fedrepro.run.state import State, columns_of, first_state
+from fedrepro.run.state import DECISION_COLUMNS, WHOLE, Rows, State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, cannot_write, writing

@@ -1,12 +1,35 @@
-"""What a GPU needs to be told so that a run there has float32's precision and repeatable bits."""
+"""What a run asks of its machine: freed memory stays, and a GPU has float32's precision."""
 
+import ctypes
 import os
+import sys
 import warnings
 
 import torch
 
 from fedrepro.engine import tf32
 from fedrepro.support.errors import bad_value, refusal
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
+
+
+def keep_freed_memory() -> bool:
+    """Keep freed blocks up to 1 GiB for reuse. Returns whether the allocator took the settings.
+
+    glibc returns large blocks to the system at once and requests them again in the next step, which
+    then page-faults. On two CPU cores that was a fifth of the time of training IMA's CNN.
+
+    Does not affect results. Does nothing if the C library is not glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # musl
+        return False
+    wanted = ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26))
+    taken = [mallopt(option, value) == 1 for option, value in wanted]
+    return all(taken)
 
 
 def prepare(device: str) -> None:

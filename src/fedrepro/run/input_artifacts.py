@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.run_spec import ResolvedSource, RunSpec
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.assigning import of_server
@@ -25,7 +25,7 @@ from fedrepro.models import registry as models
 from fedrepro.provenance.identity import in_words, other_numbers
 from fedrepro.provenance.inputs import data_of, digest_of, held_by
 from fedrepro.run.assembly import Plan, outdated
-from fedrepro.run.given_artifacts import StoredArtifact
+from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.replayed import differences_of
 from fedrepro.run.results import MODEL as MODEL
 from fedrepro.run.results import RunRecord, changed_files, finished_run

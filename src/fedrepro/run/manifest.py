@@ -17,7 +17,7 @@ from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
 from fedrepro.methods.personal.partly_shared import keeps_a_part
-from fedrepro.provenance import arithmetic, fingerprint, machine, numerics
+from fedrepro.provenance import arithmetic, fingerprint, identity, numerics
 from fedrepro.provenance.numerics import Numerics
 from fedrepro.run import input_artifacts, privacy
 from fedrepro.run.assembly import Plan, make_plan, method_of
@@ -45,7 +45,7 @@ def of_spec(spec: RunSpec, code: str, ids: Numerics) -> dict[str, Any]:
         "arithmetic": arithmetic.of_spec(spec),
         "device": spec.execution.device.partition(":")[0],  # not which card
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "packages": machine.packages(),
+        "packages": identity.packages(),
         "hardware": hardware(spec.execution.device),
     }
 
@@ -113,7 +113,7 @@ def describe(plan: Plan, state: State, staged: Path) -> dict[str, Any]:
 
 def hardware(device: str) -> dict[str, Any]:
     """The machine and, of a run there, the accelerator: what can change the bits of a result."""
-    facts = {**machine.machine(), "cores": os.cpu_count()}
+    facts = {**identity.machine(), "cores": os.cpu_count()}
     if device.startswith("cuda"):
         facts["accelerator"] = torch.cuda.get_device_name(device)
     return facts

@@ -1,8 +1,12 @@
-"""The networks of a run: its model, on its device and with its initial weights, and its task."""
+"""The networks of a run: its model, on its device and with its initial weights, and its task.
+
+Among them are those of the artifacts that it is given, as read from files and as its method sees
+them.
+"""
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,16 +24,20 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.readers.arrays import as_type
 from fedrepro.data.readers.packing import ALONE, Packing
 from fedrepro.data.tensors.samples import Scaling
+from fedrepro.engine import tree
+from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.evaluate import BATCH
 from fedrepro.engine.losses import Loss, with_loss
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.modules import one_input
 from fedrepro.engine.net import Net, Precision
 from fedrepro.engine.task import TASKS, OfOutputs, Task
+from fedrepro.engine.tree import Tree
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
 from fedrepro.models import registry as models
-from fedrepro.support import plugins
+from fedrepro.run.store import refuse_other_constants
+from fedrepro.support import papers, plugins
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
@@ -310,3 +318,55 @@ def refuse_precision(setting: Setting, method: Method, folders: Folders) -> None
     if refused:
         whose = f"setting {setting.name}"
         raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
+
+
+Given = Mapping[str, LoadedArtifact]
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact that a run is given, as read from its file.
+
+    Attributes:
+        sha256: of its file, or of the selection of samples.
+        tensors: of an artifact, or stored inputs ``{"x": [n, ...]}``.
+        facts: the file's metadata; empty for the server's own data.
+    """
+
+    sha256: str
+    tensors: Tree
+    facts: Mapping[str, Any]
+
+
+def loaded(stored: StoredArtifact, scaling: Scaling, device: str, own: Folders) -> LoadedArtifact:
+    """An artifact as a method sees it: tensors on the run's device, and their network."""
+    tensors = tree.apply(lambda leaf: leaf.to(device), stored.tensors)
+    facts, net = stored.facts, None
+    if facts and facts["part"] != SAMPLES:
+        shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
+        module = models.build(facts["model"], shape, outputs, folders=own)
+        part = module.get_submodule(facts["part"])
+        whose = f"inputs: {facts['model']} {facts['part']}".rstrip()
+        refuse_other_constants(part, tensors, facts, whose)
+        net = Net(part.to(device), leaves=tensors)
+        net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
+    return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)
+
+
+def given_to(
+    spec: RunSpec, stored: Mapping[str, StoredArtifact], scaling: Scaling, clients: int
+) -> Given:
+    """A run's artifacts as its method sees them."""
+    device = spec.execution.device
+    given = {name: loaded(each, scaling, device, spec.plugins) for name, each in stored.items()}
+    return changed(given, spec, clients)
+
+
+def changed(given: Given, spec: RunSpec, clients: int) -> Given:
+    """The artifacts, changed by the setting's keys that a paper's package implements."""
+    setting = spec.setting
+    for key in setting.keys_of_papers:
+        change = papers.load("given", key).changed
+        where = f"setting {setting.name}"
+        given = change(given, getattr(setting, key), clients, spec.seed, where)
+    return given

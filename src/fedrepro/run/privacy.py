@@ -15,7 +15,7 @@ from typing import Any
 
 from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset
-from fedrepro.engine.method import GaussianMechanism, Method, name_of
+from fedrepro.engine.method import Method, name_of
 from fedrepro.support import plugins
 from fedrepro.support.errors import bad_value, refusal
 
@@ -64,7 +64,7 @@ def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, A
 
     ``epsilon`` is None if there is no finite one, as without noise.
     """
-    mechanism = _mechanism(method)
+    mechanism = next((layer.mechanism for layer in method.layers() if layer.mechanism), None)
     if not mechanism:
         return None
     budget = epsilon(mechanism.noise_multiplier, cohort, clients, rounds, 1 / clients)
@@ -97,7 +97,3 @@ def epsilon(noise_multiplier: float, cohort: int, clients: int, rounds: int, del
         float(RdpAccountant(neighboring_relation=relation).compose(each, rounds).get_epsilon(delta))
         for each in events
     )
-
-
-def _mechanism(method: Method) -> GaussianMechanism | None:
-    return next((layer.mechanism for layer in method.layers() if layer.mechanism), None)

@@ -31,9 +31,8 @@ from fedrepro.provenance.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run import checkpoint, devices, manifest, privacy, replacement, results, scoring
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.checkpoint import Place
-from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.input_artifacts import data_of_plan, facts_of
-from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.replacement import Replaces, drop_result
 from fedrepro.run.shared_prefix import ALONE, ParentRun, Sharing
 from fedrepro.run.state import State
@@ -147,7 +146,7 @@ def _ready(
     """
     arithmetic.refuse_without_gpu(spec)
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
-    keep_freed_memory()
+    devices.keep_freed_memory()
     with float32_by_default():
         plan = make_plan(spec, dataset, partition, artifacts)
         if spec.setting.precision == "tf32":

@@ -24,10 +24,8 @@ from fedrepro.engine.round import (
 )
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
-from fedrepro.run import stopping
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import MIXTURE_COLUMNS, Rows
-from fedrepro.run.state import State, reported
+from fedrepro.run.state import MIXTURE_COLUMNS, Rows, State, reported, why_it_ends
 from fedrepro.support.errors import bad_value
 
 # Between the shared model (0) and the client's own (1), for methods that interpolate the two.
@@ -51,7 +49,7 @@ def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
     if _evaluates(plan, state) or not finite:
         _record_scores(plan, state, before, played, finite)
         if state.diverged_at is None and state.done < plan.federation.context.rounds:
-            state.stopped = stopping.why(plan, state.rounds)
+            state.stopped = why_it_ends(plan, state.rounds)
 
 
 def _evaluates(plan: Plan, state: State) -> bool:

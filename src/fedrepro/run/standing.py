@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import digest_of as digest_of_entry

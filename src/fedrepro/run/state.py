@@ -1,21 +1,93 @@
-"""Training state between two rounds of a run."""
+"""A run's state between two rounds: its rows and their columns, and whether it ends there."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from numpy.typing import ArrayLike, NDArray
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, name_of
 from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
-from fedrepro.run import stopping
+from fedrepro.measures import registry
+from fedrepro.measures.base import Measure
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import bad_value
+
+WHOLE = {
+    "round", "client", "train_samples", "test_samples", "validation_samples", "participations",
+    "bytes_down", "bytes_up",
+}  # fmt: skip
+
+DECISION_COLUMNS = ("round", "client", "loss", "weight")
+MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
+
+
+class Rows:
+    """A growing table of numbers; int columns are kept as floats, exact up to 2**53.
+
+    A row must have all of ``columns``; what else it has is not kept.
+    """
+
+    def __init__(self, columns: tuple[str, ...], table: NDArray[np.float64] | None = None) -> None:
+        self.columns = columns
+        empty = np.empty((0, len(columns)))
+        self._blocks = [empty if table is None else table]  # as they came, [rows, columns]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def put(self, values: Mapping[str, ArrayLike]) -> None:
+        """Add one row or more, as columns; a single number is the same in all of them."""
+        columns = np.broadcast_arrays(*(np.atleast_1d(values[column]) for column in self.columns))
+        self._blocks.append(np.stack(columns, axis=1).astype(np.float64, copy=False))
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """All rows, [rows, columns]."""
+        if len(self._blocks) > 1:
+            self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
+
+    def as_tree(self) -> dict[str, torch.Tensor]:
+        """The columns as float64 tensors, for a checkpoint."""
+        table = torch.from_numpy(self.table)
+        return {column: table[:, index].clone() for index, column in enumerate(self.columns)}
+
+    @classmethod
+    def from_tree(cls, columns: tuple[str, ...], saved: Mapping[str, torch.Tensor]) -> "Rows":
+        return cls(columns, np.stack([saved[column].numpy() for column in columns], axis=1))
+
+    def last(self) -> dict[str, float]:
+        """The row added last; empty if there is none."""
+        last = self._blocks[-1]
+        return dict(zip(self.columns, last[-1].tolist(), strict=True)) if len(last) else {}
+
+    def write(self, path: Path) -> None:
+        """Write Parquet; equal rows give equal bytes."""
+        # Imported here, as it is needed once per run and must not delay the first round.
+        import pyarrow.parquet
+
+        arrays = []
+        for index, column in enumerate(self.columns):
+            kind = np.int64 if column in WHOLE else np.float64
+            values = np.ascontiguousarray(self.table[:, index], dtype=kind)
+            # From bytes: for any other object pyarrow imports pandas, which takes a second.
+            arrays.append(
+                pyarrow.Array.from_buffers(
+                    pyarrow.from_numpy_dtype(kind), len(values), [None, pyarrow.py_buffer(values)]
+                )
+            )
+        pyarrow.parquet.write_table(
+            pyarrow.Table.from_arrays(arrays, names=list(self.columns)), path
+        )
+
 
 ROUND_COLUMNS = (
     "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
@@ -68,7 +140,7 @@ def first_state(plan: Plan, client_states: ClientStore) -> State:
     """The state before the first round."""
     server = begin(plan.federation)
     rounds, clients = columns_of(plan, server)
-    stopping.refuse_unrecorded(plan, rounds)
+    refuse_unrecorded(plan, rounds)
     return State(server, client_states, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
 
 
@@ -117,3 +189,47 @@ def reported(method: Method, ctx: Context, server: Tree) -> dict[str, float]:
         except (TypeError, ValueError, RuntimeError):
             raise bad_value(where, name, value, "a number") from None
     return numbers
+
+
+ROUNDING = 1e-9  # an accuracy of 0.6 is 59.999999999999993 %
+
+
+def why_it_ends(plan: Plan, rounds: Rows) -> str:
+    """Why a run ends after the round that was evaluated last, in words; "" if it goes on.
+
+    It follows from the rows alone, so that a run that resumes ends in the same round.
+    """
+    stop = plan.spec.setting.stop
+    if stop is None:
+        return ""
+    measure = registry.the(stop.measure, "client", "round", folders=plan.spec.plugins)
+    column = rounds.table[:, rounds.columns.index(_column(plan, measure))]
+    sign, words = 1 if measure.higher_is_better else -1, measure.words
+    if plan.validation is not None:
+        words = f"{words} on validation samples"
+    scores = np.nan_to_num(sign * measure.factor * column, nan=-np.inf)
+    if stop.at is not None and scores[-1] >= sign * stop.at - ROUNDING:
+        return f"{words} reached {stop.at:g} {measure.unit}".rstrip()
+    if stop.patience and len(scores) - 1 - int(scores.argmax()) >= stop.patience:
+        return f"{words} has not improved in {stop.patience} evaluations"
+    return ""
+
+
+def refuse_unrecorded(plan: Plan, columns: Sequence[str]) -> None:
+    """Raise UserError if a run stops by a measure that is in none of its columns of rounds."""
+    stop, folders = plan.spec.setting.stop, plan.spec.plugins
+    known = registry.known("client", "round", folders=folders) if stop else {}
+    recorded = [name for name, each in known.items() if _column(plan, each) in columns]
+    if stop and stop.measure not in recorded:
+        samples = "clients' validation samples" if plan.validation is not None else "test samples"
+        wanted = f"a measure that the run records on {samples}: {', '.join(recorded)}"
+        raise bad_value(
+            f"setting {plan.spec.setting.name}", "stop.measure", stop.measure, wanted, recorded
+        )
+
+
+def _column(plan: Plan, measure: Measure) -> str:
+    """Its column in rounds.parquet: on validation samples, if clients hold any out."""
+    if plan.validation is not None:
+        return f"validation_{measure.name}"
+    return measure.column if measure.per == "round" else f"test_{measure.name}"

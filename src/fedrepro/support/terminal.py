@@ -1,4 +1,4 @@
-"""Output and signals that do not decide what a command is worth.
+"""Output and signals that do not decide what a command is worth, and what it says without memory.
 
 The reader of a command's output may go away, be closed from the start or have a full disk. Every
 command imports this module first, so it imports little.
@@ -10,6 +10,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import IO
 
 # How a person, a closing terminal or a cluster asks a process to end.
@@ -88,3 +89,17 @@ def let_go(*streams: "IO[str]") -> None:
                 os.close(nowhere)
             except (OSError, ValueError):
                 pass
+
+
+MORE_MEMORY = (
+    "give it more (`resources: {mem_mb: ...}` of its setting), or let fewer runs or clients work "
+    "at once (`--cores`, `threads` in config.yaml)"
+)
+
+
+def without_log(words: "Sequence[str]") -> tuple[str, str | None]:
+    """A command line without ``--log FILE``, and FILE."""
+    kept = list(words)
+    at = kept.index("--log") if "--log" in kept[:-1] else len(kept)
+    log = kept[at + 1] if at < len(kept) else None
+    return " ".join(kept[:at] + kept[at + 2 :]), log

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.analysis.studies import file_of
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
@@ -396,14 +396,10 @@ class Graph:
         settings = {cell.setting for cell in target.cells}
         named = [self.bench.setting(name) for name in sorted(settings)]
         notes = " ".join(setting.note for setting in named)
-        titles = " ".join(self._title(setting.dataset) for setting in named)
+        titles = " ".join(find_dataset(each.dataset, self.bench.datasets).title for each in named)
         compact = self._compact[target.system]
         now = f"{notes} {titles} {self.definition_of(target)} {compact}"
         return self._as_recorded(target, target.page, now, f"{notes} {compact}".strip())
-
-    def _title(self, dataset: str) -> str:
-        """The title of a data set, which pages show."""
-        return find_dataset(dataset, self.bench.datasets).title
 
     def entry_of(self, target: Target) -> str:
         """The entry in the experiment file of a figure, search or computed table, and its runs."""

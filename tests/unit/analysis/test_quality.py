@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from fedrepro.analysis import judging
 from fedrepro.cli.main import main
-from fedrepro.config.evaluation import Evaluator
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.tree import Tree
 from fedrepro.models import inception

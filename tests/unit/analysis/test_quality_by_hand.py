@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.analysis import judging
-from fedrepro.config.evaluation import Evaluator
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.run.store import load_tree
 from support.by_hand import auroc, numpy_stream

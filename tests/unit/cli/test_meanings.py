@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedrepro.cli.meanings import meanings_of
+from fedrepro.cli.listing import meanings_of
 from fedrepro.engine.method import Method
 from fedrepro.methods import registry
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.cli import arguments, claims, plan, ranking, requested, verify
+from fedrepro.cli import arguments, claims, plan, ranking, verify
 from fedrepro.cli.main import main
-from fedrepro.cli.memory import without_log
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey
@@ -25,6 +24,7 @@ from fedrepro.methods import registry
 from fedrepro.run.checkpoint import ABOUT, PLACE
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.support.terminal import without_log
 from support.report_world import write_run
 from support.search_world import EXPERIMENT, settle
 
@@ -183,14 +183,14 @@ def test_a_seed_is_one_that_every_generator_takes(seed: int) -> None:
 
 def test_values_of_the_command_line_have_the_types_of_files(bench: Workbench) -> None:
     texts = ["a=1", "b=1.5", "c=true", "d=null", "e=word", "f=1e-3", "g=x=y", "h="]
-    assert requested.values_of(texts) == {
+    assert arguments.values_of(texts) == {
         "a": 1, "b": 1.5, "c": True, "d": None, "e": "word", "f": 0.001, "g": "x=y", "h": None
     }  # fmt: skip
     for wrong in (["a"], ["=1"], ["a=1", "a=2"], ["a=[1]"]):
         with pytest.raises(UserError, match="--set"):
-            requested.values_of(wrong)
+            arguments.values_of(wrong)
     named = argparse.Namespace(setting="own/t", method="fedprox", seed=3, set=[])
-    assert requested.requested(named)[1] == RunKey("own/t", "fedprox", 3)
+    assert arguments.requested(named)[1] == RunKey("own/t", "fedprox", 3)
 
 
 # --- verify ---------------------------------------------------------------------------------------

@@ -162,10 +162,9 @@ def test_the_client_imports_next_to_nothing() -> None:
     assert {name for name in modules if name.startswith("fedrepro")} == {
         "fedrepro",
         "fedrepro.cli",
-        "fedrepro.cli.memory",
+        "fedrepro.support.terminal",
         "fedrepro.cli.warm",
         "fedrepro.support",
-        "fedrepro.support.terminal",
     }
     slow = {"argparse", "numpy", "pathlib", "subprocess", "tempfile", "torch"}
     assert not slow & modules

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.cli.configuration import SCHEMAS, text_of
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.experiment import Experiment
 from fedrepro.config.loading import load

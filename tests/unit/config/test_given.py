@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.workflow.checks import check_given
 from fedrepro.workflow.graph import Graph
 from support.given_experiment import EXPERIMENT

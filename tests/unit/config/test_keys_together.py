@@ -5,13 +5,19 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from fedrepro.config.conditions import AttackSpec, AvailabilitySpec, Cohorts
 from fedrepro.config.config_file import Resources, Seeds
-from fedrepro.config.evaluation import Evaluate, Stop
 from fedrepro.config.figures import HeatMap, Planes, Trend
 from fedrepro.config.metrics import Metric, OverClients, RoundsTo
 from fedrepro.config.searches import Search, Searched
-from fedrepro.config.settings import OptimizerSpec, Setting
+from fedrepro.config.settings import (
+    AttackSpec,
+    AvailabilitySpec,
+    Cohorts,
+    Evaluate,
+    OptimizerSpec,
+    Setting,
+    Stop,
+)
 from fedrepro.config.tables import Table
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import Typed, validate

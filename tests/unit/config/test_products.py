@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.cli.configuration import SCHEMAS, text_of
 from fedrepro.config.expansion import expand, merged
 from fedrepro.config.expansion import written_out as write_out
 from fedrepro.support.typed_yaml import read_yaml

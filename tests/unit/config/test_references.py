@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.config_file import Overrides, Seeds
 from fedrepro.config.experiment import COMPACT, how_to_add
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import Execution
 from fedrepro.config.searches import LONGEST, Searched, values_in
 from fedrepro.config.searches import TEXT as TEXT_OF_A_SETTING
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError

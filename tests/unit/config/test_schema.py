@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedrepro.cli import schema
+from fedrepro.cli import configuration
 from fedrepro.support.typed_yaml import Typed
 
 
@@ -16,9 +16,9 @@ def keys(model: type[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}.{key}", value
 
 
-@pytest.mark.parametrize("file", schema.SCHEMAS)
+@pytest.mark.parametrize("file", configuration.SCHEMAS)
 def test_every_key_says_what_it_means(file: str) -> None:
-    said = {key: value.get("description", "") for key, value in keys(schema.SCHEMAS[file])}
+    said = {key: value.get("description", "") for key, value in keys(configuration.SCHEMAS[file])}
     assert len(said) > 20
     assert not [key for key, text in said.items() if not text.endswith((".", ".)"))]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.cli import arguments as command
 from fedrepro.cli import check
-from fedrepro.cli import requested as command
 from fedrepro.cli.listing import list_methods
 from fedrepro.cli.main import main, parser
 from fedrepro.config.experiment import without_values

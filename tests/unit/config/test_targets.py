@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from fedrepro.config.evaluation import Stop
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import Setting, Stop
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from support.refusals import refused

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrepro.cli import check_paper
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.partition_sizes import DataShares, estimated_shares
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.cost import data_sizes, demo_faults
+from fedrepro.cost import data_sizes
 from fedrepro.cost import model as cost_model
 from fedrepro.cost.data_sizes import counted_shares, sample_bytes
-from fedrepro.cost.estimate import CostEstimate, chosen
+from fedrepro.cost.estimate import CostEstimate, chosen, makespan
 from fedrepro.cost.model import CostModel
 from fedrepro.cost.network_size import size_of
 from fedrepro.cost.rates import MethodKey, MethodRate, ModelRate, Rates, Workload
-from fedrepro.cost.schedule import makespan
 from fedrepro.data.catalogue.entries import DataSize
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
@@ -956,10 +956,10 @@ def test_scale_demo_trains_no_run_of_more_than_a_minute(
 ) -> None:
     """Table 1 has both methods, Table 2 one; neither setting has a small form."""
     takes = {"fedavg": average, "fedprox": prox}
-    monkeypatch.setattr(demo_faults, "_seconds", lambda model, run: takes[run.method])
+    monkeypatch.setattr(check_paper, "_seconds", lambda model, run: takes[run.method])
     faults = {
         re.search(r"tables.table_(.)", fault)[1]: fault  # type: ignore[index]
-        for fault in demo_faults.faults_at_demo(bench, "ima")
+        for fault in check_paper.faults_at_demo(bench, "ima")
     }
     assert "".join(faults) == at_fault
     for table, fault in faults.items():
@@ -1298,7 +1298,7 @@ def test_scale_demo_has_a_small_form_of_every_place_of_a_long_run(
     drawn: Workbench, rates: Rates
 ) -> None:
     faults = [each.removeprefix("config/experiments/ima.yaml: ") for each in
-              demo_faults.faults_at_demo(drawn, "ima")]  # fmt: skip
+              check_paper.faults_at_demo(drawn, "ima")]  # fmt: skip
     assert sorted(fault.partition(": ")[0] for fault in faults) == [
         "figures.lines.rows.a.demo", "figures.lines_too.demo", "figures.trend", "search.all.demo",
         "tables.other.rows.Big.demo", "tables.other.rows.Tiny.demo",

@@ -8,8 +8,8 @@ import pytest
 from pydantic import TypeAdapter
 from scipy import stats
 
-from fedrepro.config.conditions import Noise
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Noise
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.noise import flip, with_noise, with_reversed_labels

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedrepro.papers.fedgo.given_byzantine import Lying, with_liars
-from fedrepro.run.given_artifacts import changed
+from fedrepro.run.networks import changed
 from fedrepro.support.rng import stream
 from support.refusals import refused
 from support.tiny_run import run_spec

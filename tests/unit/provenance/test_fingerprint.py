@@ -283,15 +283,14 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     assert {
         "engine/round", "engine/descent", "engine/evaluate", "data/tensors/samples",
         "data/tensors/noise", "support/rng", "run/assembly", "run/scoring", "run/state",
-        "run/record",
     } <= found  # fmt: skip
     rooms = {"engine", "methods", "models", "data/tensors", "support/rng"}
     inside = {name for name in found if any(name.startswith(room) for room in rooms)}
     assert found - inside == {
-        "run/assembly", "run/devices", "run/scoring", "run/state", "run/record",
+        "run/assembly", "run/devices", "run/scoring", "run/state",
         "measures/over_clients", "run/networks", "check/own_losses",
         "check/own_measures", "check/own_models", "check/traces",
-        "run/stopping", "run/given_artifacts", "run/schedules", "support/copies",
+        "run/schedules", "support/copies",
         "data/readers/arrays", "data/readers/packing",
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedrepro.provenance import fingerprint, identity, machine
+from fedrepro.provenance import fingerprint, identity
 from fedrepro.provenance.identity import Identity, Meaning, differences, identity_of
 from support.tiny_run import run_spec
 
@@ -156,7 +156,7 @@ def test_the_identity_of_a_specification_is_that_of_its_run() -> None:
     one = identity_of(spec)
     assert one.configuration["composition"] == "ima+fedprox"
     assert {"core", "method ima", "method fedprox", "model logistic"} == one.numerics.keys()
-    assert one.packages == machine.packages() and one.machine == machine.machine()
+    assert one.packages == identity.packages() and one.machine == identity.machine()
     assert {"torch", "numpy", "fedrepro"} <= one.packages.keys()
     assert one.arithmetic == "per client" and one.data == {} and one.fingerprint == ""
     with_data = identity_of(spec, {"mean": (1.5, 2)}, fingerprinted=True)
@@ -209,7 +209,7 @@ def test_a_value_is_shown_short_and_cannot_move_the_cursor(value: object, text: 
 
 
 def test_facts_of_a_machine_are_those_of_this_one() -> None:
-    facts = machine.machine()
+    facts = identity.machine()
     python = ".".join(map(str, sys.version_info[:3]))
     assert facts["python"].startswith(python) and facts["machine"] == os.uname().machine
     assert facts["system"] == os.uname().sysname

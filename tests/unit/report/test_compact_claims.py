@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from fedrepro.cli.check_paper import faults_at_demo
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell
 from fedrepro.config.workbench import Workbench
-from fedrepro.cost.demo_faults import faults_at_demo
 from fedrepro.report.cells import claims
 from fedrepro.report.cells.cell import (
     CellRun,

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from fedrepro.config.kinds import Computed, Figure
+from fedrepro.config.experiment import Computed, Figure
 from fedrepro.provenance import fingerprint
 from fedrepro.support import papers
 from support.places import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.cli.main import main
-from fedrepro.run import cleaning
+from fedrepro.run import disk_space
 from fedrepro.run.checkpoint import ABOUT, PLACE
 from fedrepro.support import checksummed_json
 from support.project import CONFIG
@@ -61,8 +61,8 @@ def test_only_with_remove_and_only_what_is_old(
 def test_a_folder_is_as_old_as_its_newest_file(bench: None) -> None:
     for folder in (TRUNK, ASIDE):
         aged(folder / "clients/3.safetensors", 10)
-    assert [*cleaning.removable(Path(), 11)] == []
-    going = [*cleaning.removable(Path(), 9)]
+    assert [*disk_space.removable(Path(), 11)] == []
+    going = [*disk_space.removable(Path(), 9)]
     assert {each.folder for each in going} == {TRUNK, ASIDE}
     for each in going:
         assert each.days == pytest.approx(10, abs=0.1) and each.size >= 2000
@@ -80,7 +80,7 @@ def test_what_a_record_must_not_name_and_links_stay(bench: None) -> None:
     aged(TRUNK / ABOUT, 40)
     (ASIDE / "clients/4.safetensors").symlink_to(RESULT.resolve())
     aged(RESULT, 40)
-    for each in cleaning.removable(Path(), 9):
+    for each in disk_space.removable(Path(), 9):
         each.remove()
     assert not (TRUNK / names[0]).exists() and not (TRUNK / ABOUT).exists()
     assert all((TRUNK / name).exists() for name in names[1:])
@@ -90,7 +90,7 @@ def test_what_a_record_must_not_name_and_links_stay(bench: None) -> None:
 
 def test_nothing_goes_by_a_record_that_is_damaged(bench: None) -> None:
     written(TRUNK / ABOUT, 40)
-    assert [each.folder for each in cleaning.removable(Path(), 9)] == [ASIDE]
+    assert [each.folder for each in disk_space.removable(Path(), 9)] == [ASIDE]
 
 
 def test_somebody_s_own_file_stays(bench: None) -> None:

@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedrepro.config.artifact_sources import ArtifactFromData, ArtifactFromFile
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile
 from fedrepro.data.dataset import PREPARED, Dataset
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.run import input_artifacts

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import fedrepro as fr
-from fedrepro.config.artifact_sources import ArtifactFromFile
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromFile
 from fedrepro.run import input_artifacts
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.store import load_tree, save_tree

@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 
 import fedrepro as fr
 from fedrepro.run import runner
-from fedrepro.run.record import DECISION_COLUMNS, MIXTURE_COLUMNS, Rows
 from fedrepro.run.replacement import Replaces
 from fedrepro.run.results import FINISHED, partial_of
+from fedrepro.run.state import DECISION_COLUMNS, MIXTURE_COLUMNS, Rows
 from fedrepro.run.store import save_tree
 from support.refusals import refused
 from support.tiny_run import dataset, partition, run_spec

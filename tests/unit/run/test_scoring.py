@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.config.evaluation import Evaluate
+from fedrepro.config.settings import Evaluate
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate

@@ -18,7 +18,7 @@ import pytest
 
 import fedrepro
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.provenance import arithmetic, machine
+from fedrepro.provenance import arithmetic, identity
 from fedrepro.run import checkpoint, runner
 from fedrepro.run.shared_prefix import ParentRun, Sharing, kept_in
 from support.places import TESTS
@@ -297,7 +297,7 @@ def test_a_parent_on_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
 def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
     world.parent()
-    monkeypatch.setattr(machine, "processor", lambda: "another")
+    monkeypatch.setattr(identity, "processor", lambda: "another")
     _, played = world.go_on()
     assert len(played) == 6 and len(world.notes) == 1
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fedrepro.config.artifact_sources import ArtifactFromFile
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromFile
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import open_dataset, what_is

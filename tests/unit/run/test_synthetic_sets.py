@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.config.artifact_sources import ArtifactFromFile
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromFile
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import Scaling

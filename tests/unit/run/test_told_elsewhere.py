@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedrepro as fr
-from fedrepro.run import memory, tracking
+from fedrepro.run import devices, tracking
 from fedrepro.run.tracking import TENSORBOARD, tracker_of
 from support.tiny_run import run_spec
 
@@ -186,11 +186,11 @@ def test_memory_up_to_a_gibibyte_is_kept(
         return int(option != refused)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
-    assert memory.keep_freed_memory() == (refused is None)
+    assert devices.keep_freed_memory() == (refused is None)
     assert options[mmap_threshold] == 2**30 and options[top_pad] == 2**26
     assert options[mmap_threshold] < options[trim_threshold] < 2**31
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())  # musl
-    assert memory.keep_freed_memory() is False
+    assert devices.keep_freed_memory() is False
 
 
 def test_runs_of_a_program_that_differ_have_folders_of_their_own(

@@ -20,8 +20,7 @@ from fedrepro.provenance.identity import Difference, Meaning
 from fedrepro.run import (
     assembly,
     checkpoint,
-    cleaning,
-    disk_check,
+    disk_space,
     manifest,
     results,
     run_archive,
@@ -299,10 +298,10 @@ def test_the_space_that_goes_is_that_of_files_with_one_name(tmp_path: Path) -> N
         path.write_bytes(b"x" * size)
     (tmp_path / "b").mkdir()
     os.link(linked, tmp_path / "b/again")
-    going = cleaning.Removable(tmp_path / "a", "test", (kept, linked), 1.0)
+    going = disk_space.Removable(tmp_path / "a", "test", (kept, linked), 1.0)
     assert going.size == 700
     (tmp_path / "b/more").write_bytes(b"x" * 900)
-    found = cleaning.sizes(tmp_path)
+    found = disk_space.sizes(tmp_path)
     directories = sum(path.lstat().st_size for path in (kept.parent, linked.parent))
     assert found == {"b": 900, "a": 750 + directories} or [*found] == ["a", "b"]
     assert found["b"] == 900 and found["a"] == 750 + directories
@@ -316,9 +315,9 @@ def test_only_what_is_as_old_as_asked_for(tmp_path: Path, days: float, goes: boo
     aside = tmp_path / f"results/runs/a/s/fedavg/seed1.aside-{'0' * 12}"
     aside.mkdir(parents=True)
     (aside / "checkpoint.safetensors").write_bytes(b"x")
-    then = cleaning.time.time() - 3 * cleaning.DAY
+    then = disk_space.time.time() - 3 * disk_space.DAY
     os.utime(aside / "checkpoint.safetensors", (then, then))
-    found = [*cleaning.removable(tmp_path, days)]
+    found = [*disk_space.removable(tmp_path, days)]
     assert [each.folder for each in found] == ([aside] if goes else [])
     assert all(2.9 < each.days < 3.1 for each in found)
 
@@ -342,13 +341,13 @@ def test_models_that_a_run_keeps_are_announced(
             monkeypatch.setattr(shutil, "disk_usage", lambda folder, n=free: usage(0, 0, n))
             with models.given("logistic", make):
                 if enough:
-                    said = disk_check.space_for_models(spec, data, clients, tmp_path)
+                    said = disk_space.space_for_models(spec, data, clients, tmp_path)
                     number = 2 * (cohort + 1)
                     assert said.startswith(f"keeps {number} models of {size / 1e6:.1f} MB")
                 else:
                     with refused(key="save_models_at", value=[1, 3], names=("space", "free")):
-                        disk_check.space_for_models(spec, data, clients, tmp_path)
-    assert disk_check.space_for_models(run_spec(), data, 20, tmp_path) == ""
+                        disk_space.space_for_models(spec, data, clients, tmp_path)
+    assert disk_space.space_for_models(run_spec(), data, 20, tmp_path) == ""
 
 
 def test_a_run_is_of_a_kind_of_device_and_not_of_one_card(monkeypatch: pytest.MonkeyPatch) -> None:

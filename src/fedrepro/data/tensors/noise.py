@@ -16,7 +16,7 @@ Labels = NDArray[np.int64]
 
 
 class LabelNoise(Protocol):
-    """The keys in experiment files (:class:`fedrepro.config.conditions.Noise`)."""
+    """The keys in experiment files (:class:`fedrepro.config.settings.Noise`)."""
 
     @property
     def kind(self) -> str: ...

@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.arguments import refuse_existing
+from fedrepro.cli.arguments import refuse_existing, values_of
 from fedrepro.cli.console import print_rows
-from fedrepro.cli.requested import values_of
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
 from fedrepro.support.files import atomic_folder

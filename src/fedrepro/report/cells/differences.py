@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from fedrepro.config.artifact_sources import ArtifactFromData
 from fedrepro.config.partition_sizes import cohort_size, estimated_shares
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromData, Setting
 from fedrepro.config.tables import full_name
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Quantity

@@ -21,8 +21,7 @@ from fedrepro.report.papers.leads import (
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import Unit
 from fedrepro.report.papers.verdict import SLACK, TWINS
-from fedrepro.support.numbers import with_interval
-from fedrepro.support.printing import decimals_for
+from fedrepro.support.printing import decimals_for, with_interval
 
 MOST_RIVALS = 3  # names in a verdict
 Runs = frozenset[tuple[str, tuple[str, ...]]]  # by setting and methods

@@ -13,7 +13,7 @@ from fedrepro.report.papers.claim import Address, Claim, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
 from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.numbers import MINUS
+from fedrepro.support.printing import MINUS
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 

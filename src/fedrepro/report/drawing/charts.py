@@ -11,8 +11,7 @@ from html import escape
 from fedrepro.report.drawing.frame import CHARACTER, TEXT, Axis, Frame, axis, label, text
 from fedrepro.report.drawing.style import GRID, HIGH, INK, ON_SURFACE, SERIES_COLOURS, STRONG
 from fedrepro.report.papers.ranks import MeanRanks
-from fedrepro.support.numbers import fixed
-from fedrepro.support.printing import decimals_for
+from fedrepro.support.printing import decimals_for, fixed
 
 WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
 BAR = 24  # pixels from bar to bar

@@ -8,7 +8,7 @@ from typing import Literal
 
 from fedrepro.report.drawing.frame import Axis, text
 from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
-from fedrepro.support.numbers import MINUS
+from fedrepro.support.printing import MINUS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
 Interval = tuple[float, float, float]  # low, mean, high

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 
 from fedrepro.report.drawing.style import GRID, INK, LOW
-from fedrepro.support.numbers import MINUS, THIN
+from fedrepro.support.printing import MINUS, THIN
 
 TEXT = 13  # pixels, as in the library's charts
 LARGEST = 1.5  # the largest magnification of a chart

@@ -30,7 +30,7 @@ from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_prin
 from fedrepro.report.papers.published import Published, System
 from fedrepro.run.run_archive import folder_of
 from fedrepro.support.grouping import grouped
-from fedrepro.support.numbers import MINUS, THIN, with_interval
+from fedrepro.support.printing import MINUS, THIN, with_interval
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 # Of a verdict's bar; others are grey rings.

@@ -13,8 +13,8 @@ from typing import Any
 
 from fedrepro.report.cells.cell import Best, ComputedTable
 from fedrepro.report.pages.templates import TEMPLATES, environment
-from fedrepro.support.numbers import with_spread
 from fedrepro.support.packaged import ORIGIN
+from fedrepro.support.printing import with_spread
 
 HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",

@@ -9,9 +9,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from fedrepro.config.artifact_sources import ArtifactFromRun
 from fedrepro.config.metrics import ACCURACY, OfRounds
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import ArtifactFromRun
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures import registry

@@ -20,9 +20,8 @@ from markupsafe import Markup, escape
 import fedrepro
 from fedrepro.support import checkout
 from fedrepro.support.files import write_atomically
-from fedrepro.support.numbers import MINUS, MISSING, THIN, fixed
 from fedrepro.support.packaged import CONFIG, ORIGIN, PACKAGE, own_or_packaged
-from fedrepro.support.printing import counted, sentence_case
+from fedrepro.support.printing import MINUS, MISSING, THIN, counted, fixed, sentence_case
 from fedrepro.support.typed_yaml import read_yaml
 
 SITE = Path("reports/site")

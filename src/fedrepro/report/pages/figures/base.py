@@ -20,8 +20,7 @@ from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.run.derived_files import damaged, read_derived
 from fedrepro.run.results import read_run
 from fedrepro.support.grouping import grouped
-from fedrepro.support.numbers import fixed
-from fedrepro.support.printing import decimals_for
+from fedrepro.support.printing import decimals_for, fixed
 
 Values = Mapping[str, float]
 

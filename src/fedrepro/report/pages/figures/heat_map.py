@@ -6,8 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import best_of, comparable
 from fedrepro.report.drawing import charts
 from fedrepro.report.pages.figures.base import Drawn, Panel, leaders, result_at, symbol
-from fedrepro.support.numbers import fixed
-from fedrepro.support.printing import decimals_for, sentence_case
+from fedrepro.support.printing import decimals_for, fixed, sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
