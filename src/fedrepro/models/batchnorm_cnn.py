@@ -3,7 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
-from fedrepro.models.units import with_units
+from fedrepro.models.layers import with_units
 
 
 def vgg11(input_shape: tuple[int, ...], outputs: int) -> Classifier:

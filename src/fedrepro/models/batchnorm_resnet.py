@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, require_image
-from fedrepro.models.residual import Residual
+from fedrepro.models.layers import Residual
 
 
 def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:

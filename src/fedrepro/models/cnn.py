@@ -3,8 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, require_image
-from fedrepro.models.pooling import FieldMeans
-from fedrepro.models.units import with_units
+from fedrepro.models.layers import FieldMeans, with_units
 
 
 def _two_convolutions(inputs: int, first: int, second: int, padding: int = 0) -> list[nn.Module]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedrepro.models.classifier import Classifier, require_image
-from fedrepro.models.pooling import FieldMeans
+from fedrepro.models.layers import FieldMeans
 from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value, refusal

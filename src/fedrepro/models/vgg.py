@@ -3,7 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, require_image
-from fedrepro.models.units import with_units
+from fedrepro.models.layers import with_units
 
 GROUPS = 2  # IMA's released code; GroupNorm has no running statistics to aggregate
 LAYERS = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # channels; 0 halves the image

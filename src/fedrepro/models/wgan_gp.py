@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.discriminators import judging
-from fedrepro.models.residual import Residual
+from fedrepro.models.layers import Residual
 from fedrepro.support.errors import bad_value
 
 
