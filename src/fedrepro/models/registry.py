@@ -72,7 +72,7 @@ class ModelEntry(NamedTuple):
         return bool(self.file or self.make)
 
 
-# Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
+# Of models/pretrained.py, under `weights` in config/datasets.yaml: no model that a run can train.
 INCEPTION = "inception_v3"
 
 # Families and sources that several models share.
@@ -91,9 +91,9 @@ _TABLE = {
     "ima_fmnist_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "ima_cifar_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "ima_digits_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
-    "ima_vgg11": ModelEntry("vgg", CNN, IMA),
-    "ima_alexnet": ModelEntry("alexnet", CNN, IMA),
-    "ima_resnet18": ModelEntry("resnet", CNN, IMA, channels_last=True),
+    "ima_vgg11": ModelEntry("cnn", CNN, IMA),
+    "ima_alexnet": ModelEntry("cnn", CNN, IMA),
+    "ima_resnet18": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "celeba_cnn": ModelEntry("cnn", CNN, "AAggFF (ICML 2024), C.2; LEAF", channels_last=True),
     "m5": ModelEntry("sound", CNN, "Dai et al., ICASSP 2017"),
     "stacked_lstm": ModelEntry("recurrent", "recurrent", "LEAF (Caldas et al., 2018)"),
