@@ -26,13 +26,13 @@ from typing import Any
 
 from torch import nn
 
-from fedrepro.models.batchnorm_resnet import resnet18
-from fedrepro.models.discriminators import (
+from fedrepro.models.adversaries import (
     discriminator_cnn,
     discriminator_cnn_mlp,
     discriminator_resnet8,
+    wgan_gp_resnet,
 )
-from fedrepro.models.wgan_gp import wgan_gp_resnet
+from fedrepro.models.batchnorm import resnet18
 from fedrepro.papers.fedgo.cost_cell import Cell
 from fedrepro.papers.fedgo.counting import MIB, multiply_adds, parameters, sent_bytes, weights
 
