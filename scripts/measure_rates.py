@@ -53,7 +53,7 @@ from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.methods import registry
 from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
-from fedrepro.models.weights import untrained
+from fedrepro.models.pretrained import untrained
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.given_artifacts import StoredArtifact
 from fedrepro.run.memory import keep_freed_memory

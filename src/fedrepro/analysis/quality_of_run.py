@@ -20,7 +20,7 @@ from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
-from fedrepro.models.inception import features, inception
+from fedrepro.models.pretrained import features, inception
 from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.run.input_artifacts import MODEL
 from fedrepro.run.results import made_of

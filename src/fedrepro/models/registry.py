@@ -72,7 +72,7 @@ class ModelEntry(NamedTuple):
         return bool(self.file or self.make)
 
 
-# Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
+# Of models/pretrained.py, under `weights` in config/datasets.yaml: no model that a run can train.
 INCEPTION = "inception_v3"
 
 # Families and sources that several models share.
