@@ -14,7 +14,7 @@ from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.config.evaluation import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.fetching.weights import is_there, read_weights
 from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.method import SAMPLES

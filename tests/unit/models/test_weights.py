@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import nn
 
 from fedrepro.config.loading import load
-from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.dataset import Split
 from fedrepro.data.fetching.weights import FOLDER, fetch_weights, read_weights
 from fedrepro.models import registry
