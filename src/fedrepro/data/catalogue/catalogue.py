@@ -1,4 +1,4 @@
-"""Read config/datasets.yaml: the entries of data sets, and of the weights that models start from."""
+"""Read config/datasets.yaml: data sets, and the weights that models start from."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path

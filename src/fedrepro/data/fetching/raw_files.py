@@ -355,6 +355,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 PIXELS = 32 * 32  # of an image of CIFAR-10
+NO_PNG = OSError, ValueError, TypeError, LookupError, OverflowError
 
 
 def _write_binary(inside: Path, names: Iterable[str]) -> None:
@@ -377,9 +378,7 @@ def _write_binary(inside: Path, names: Iterable[str]) -> None:
         try:
             with Image.open(inside / f"{stem}.png") as image:
                 records = _records(inside, stem, image.convert("RGB"))
-        except (
-            OSError, ValueError, TypeError, LookupError, OverflowError, Image.DecompressionBombError,
-        ) as error:  # fmt: skip
+        except (*NO_PNG, Image.DecompressionBombError) as error:
             raise SourceError(f"the package has no CIFAR-10 as PNG: {error}") from error
         with writing(inside / name):
             records.tofile(inside / name)
