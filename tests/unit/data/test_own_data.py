@@ -23,10 +23,9 @@ from fedrepro.data.dataset import Dataset, Split, open_dataset, refuse_damage
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.columns import facts, of_classes
 from fedrepro.data.readers.content import Source
 from fedrepro.data.readers.images import TURNS, decode
-from fedrepro.data.readers.tables import read_tabular_csv
+from fedrepro.data.readers.tables import facts, of_classes, read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
 from support.numbers_in_text import numbers_in
 from support.raw_data import entry
