@@ -22,7 +22,7 @@ from fedrepro.data.readers.arrays import (
 )
 from fedrepro.data.readers.content import FIRST, Content, Source, Split, held_out, split_by
 from fedrepro.data.readers.packing import packed
-from fedrepro.data.readers.parquet import PARQUET, parquet_arrays
+from fedrepro.data.readers.table_files import PARQUET, parquet_arrays
 from fedrepro.data.readers.tables import classes_of, refuse_alike
 from fedrepro.support import plugins, rng
 from fedrepro.support.errors import bad_value, listed, reading, refusal, refuse_unknown

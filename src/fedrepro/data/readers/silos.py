@@ -13,8 +13,8 @@ import pandas as pd
 from fedrepro.data.catalogue.kinds import Berka, HeartDisease, Isic, QuestionPairs
 from fedrepro.data.fetching.archives import lacking, opened
 from fedrepro.data.readers.content import Content, Source, Split
-from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
+from fedrepro.data.readers.table_files import read_table
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")

@@ -20,7 +20,7 @@ from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers.arrays import fitted
 from fedrepro.data.readers.content import FIRST, LARGEST, Content, Source, Split, held_out, split_by
-from fedrepro.data.readers.csv_tables import read_table, rows_of
+from fedrepro.data.readers.table_files import read_table, rows_of
 from fedrepro.support.errors import (
     UserError,
     bad_value,
