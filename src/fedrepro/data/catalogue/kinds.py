@@ -438,7 +438,7 @@ class SpeechCommands(Fetched):
         samples: of a clip, padded with silence.
     """
 
-    reader = "sound:read_speech_commands"
+    reader = "silos:read_speech_commands"
     kind: Literal["speech_commands"]
     class_names: tuple[str, ...]
     archive: RawFile
