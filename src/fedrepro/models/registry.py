@@ -112,9 +112,7 @@ _TABLE = {
     "vgg11": ModelEntry("batchnorm", CNN, "FedGO; chengyangfu's code"),
     "small_bn_cnn": ModelEntry("batchnorm", CNN, DEMONSTRATIONS, channels_last=True),
     "strided_bn_cnn": ModelEntry("batchnorm", CNN, DEMONSTRATIONS),
-    "discriminator_cnn": ModelEntry(
-        "adversaries", CNN, "FedGO, Table 14; A5", channels_last=True
-    ),
+    "discriminator_cnn": ModelEntry("adversaries", CNN, "FedGO, Table 14; A5", channels_last=True),
     "discriminator_cnn_mlp": ModelEntry("adversaries", CNN, "FedGO, Table 14"),
     "discriminator_resnet8": ModelEntry("adversaries", CNN, "FedGO, Table 14"),
     "discriminator_small": ModelEntry("adversaries", CNN, DEMONSTRATIONS),
