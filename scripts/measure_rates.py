@@ -52,7 +52,7 @@ from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.methods import registry
 from fedrepro.methods._combining import Withstanding
 from fedrepro.models import registry as models
-from fedrepro.models.weights import untrained
+from fedrepro.models.pretrained import untrained
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.devices import keep_freed_memory
 from fedrepro.run.networks import StoredArtifact

@@ -95,7 +95,7 @@ WHOSE = {
     "data/fetching/http.py Fetcher._insist part.unlink": NAME,
     "data/fetching/http.py Fetcher._continue part.unlink": NAME,
     "data/fetching/http.py Fetcher.fetch_first part.replace": "its callers have looked",
-    "data/fetching/packages.py unpacked_mirror shutil.rmtree": NAME,
+    "data/fetching/raw_files.py unpacked_mirror shutil.rmtree": NAME,
     "data/fetching/raw_files.py _fetch_all (folder / archive).unlink": "this call has fetched it",
     "data/fetching/raw_files.py _fetch_all (folder / f'{(file.packed or file).name}.part').unlink"
     "": NAME,

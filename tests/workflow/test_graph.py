@@ -318,7 +318,7 @@ def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Proj
     world.add_code(
         "models/superfed.py",
         "analysis/landscape.py",
-        "models/discriminators.py",
+        "models/adversaries.py",
         "methods/distilling/weighting.py",
     )
     redone = runs("b/fedavg", "b/strong") | LANDSCAPE | QUALITY | COSTS | TOY

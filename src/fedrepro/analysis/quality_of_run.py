@@ -14,13 +14,13 @@ from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.config.settings import Evaluator
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.fetching.weights import is_there, read_weights
 from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
-from fedrepro.models.inception import features, inception
+from fedrepro.models.pretrained import features, inception
 from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.run.input_artifacts import MODEL
 from fedrepro.run.results import made_of

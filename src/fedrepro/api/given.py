@@ -32,7 +32,7 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 from fedrepro.methods.registry import as_own, compose
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
-from fedrepro.models.weights import untrained
+from fedrepro.models.pretrained import untrained
 from fedrepro.run.results import manifest_in
 from fedrepro.run.store import KEY, load_tree, refuse_other_constants
 from fedrepro.support import rng

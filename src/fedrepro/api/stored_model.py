@@ -13,7 +13,7 @@ from fedrepro.engine.initialise import LOADED
 from fedrepro.engine.modules import fill
 from fedrepro.methods.registry import compose
 from fedrepro.models import registry
-from fedrepro.models.weights import untrained
+from fedrepro.models.pretrained import untrained
 from fedrepro.provenance import numerics
 from fedrepro.provenance.identity import UNKNOWN
 from fedrepro.run.results import MODEL as MODEL

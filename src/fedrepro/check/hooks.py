@@ -22,8 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.check.forms import (
+from fedrepro.check.contract import (
+    HOOKS,
     Mistake,
+    Purity,
     Structure,
     require_dict,
     require_like,
@@ -35,7 +37,6 @@ from fedrepro.check.forms import (
     structure_of,
 )
 from fedrepro.check.padding import most_padded, refuse_padding
-from fedrepro.check.purity import HOOKS, Purity
 from fedrepro.check.server_optimizers import checked_optimizer, require_effects
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context

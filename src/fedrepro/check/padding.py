@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedrepro.check.forms import Mistake
+from fedrepro.check.contract import Mistake
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Outcome, Training, sequential

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedrepro.check.forms import Mistake, require_like, require_pair, require_tree
-from fedrepro.check.purity import Purity
+from fedrepro.check.contract import Mistake, Purity, require_like, require_pair, require_tree
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.fidelity import Faithful

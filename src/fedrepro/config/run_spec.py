@@ -8,8 +8,8 @@ from typing import Any, Literal, Union
 from fedrepro.config.settings import ArtifactFromData, ArtifactFromFile, Setting
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import ExecutorName, Hyperparameters
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.catalogue.entries import DataSize
-from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support import checksummed_json
 from fedrepro.support.plugins import NONE, Folders
 

@@ -22,8 +22,8 @@ from fedrepro.config.targets import (
     Trial,
 )
 from fedrepro.config.values import SCALES, Hyperparameters, Scalar, Scale
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.catalogue.weights import Weights
 from fedrepro.methods.facts import defaults_of, facts_of
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import COMMAND_LINE, bad_argument, bad_value, nearest, refusal

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedrepro.models import registry
-from fedrepro.models.weights import untrained
+from fedrepro.models.pretrained import untrained
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import Folders
 

@@ -127,7 +127,7 @@ def _joined(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 def _ask(source: Path | type[Any]) -> Facts:
     """The facts of a part's file or class."""
-    from fedrepro.methods.declared import declared_by
+    from fedrepro.methods.registry import declared_by
 
     return Facts(**declared_by(source))
 

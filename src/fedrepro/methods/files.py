@@ -16,7 +16,7 @@ from fedrepro.support.names import Composition
 METHODS = Path(__file__).parent
 SERVER_OPTIMIZERS = METHODS / "server"
 NO_PARTS = {
-    *(METHODS / f"{name}.py" for name in ("declared", "facts", "files", "registry")),
+    *(METHODS / f"{name}.py" for name in ("facts", "files", "registry")),
     *(SERVER_OPTIMIZERS / f"{name}.py" for name in ("adaptive", "base")),
 }
 

@@ -9,7 +9,7 @@ import inspect
 import math
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
@@ -18,13 +18,15 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from fedrepro.check.source import Source, explain, refuse_class, refuse_text
+from fedrepro.check.traces import codes_in, functions_of, outside
 from fedrepro.engine.method import Method, Wrapper, name_of
-from fedrepro.methods._overridden import refused
+from fedrepro.methods._combining import AVERAGING
 from fedrepro.methods.files import METHODS, part_files, unknown_part
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, load_valid, refusal
 from fedrepro.support.names import Composition
+from fedrepro.support.plugins import overrides
 
 # Classes whose hooks are the defaults, not overrides.
 BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
@@ -288,7 +290,7 @@ def compose(
     for name, wrapper in reversed(wrappers):
         reason = "its clients share no model" if method.own_classifier else None
         reason = reason if method.classifies else "it trains no classifier"
-        reason = reason or wrapper.refuses(method) or refused(wrapper, method)
+        reason = reason or wrapper.refuses(method) or _refused(wrapper, method)
         if reason:
             inner = type(method).__name__
             raise bad_value(
@@ -300,3 +302,113 @@ def compose(
         expectation = f"none after {inner}, whose server follows no mean movement of models"
         raise bad_value(where, "server optimizer", chosen, expectation)
     return method, optimizer or ServerOptimizer()
+
+
+# A hook of which a wrapper's own takes the place, and by what names that calls the one inside.
+CALLS = {
+    "client_update": {"client_update", "gradient", "loss"},
+    "aggregation_weights": {"aggregation_weights"},
+    "server_update": {"server_update"},
+}
+OF_UPDATES = ("aggregation_weights", "server_update")
+
+
+def _refused(wrapper: Wrapper, inner: Method) -> str | None:
+    """Return why a wrapper may not be around ``inner``: a hook of a user's would be lost."""
+    cls, layers = type(wrapper), inner.layers()
+    private = next((layer for layer in layers if layer.mechanism), None)
+    if private and any(overrides(cls, hook) for hook in OF_UPDATES):
+        return f"it would get updates without its noise: name it after {name_of(private)}"
+    if overrides(cls, "apply_server_optimizer") and not overrides(cls, "server_update"):
+        return "its server_update would never call the wrapper's apply_server_optimizer"
+    for hook in CALLS:
+        replaces = cls.sets_weights and hook == "aggregation_weights"
+        if not (replaces or (overrides(cls, hook) and not _calls_inner(cls, hook))):
+            continue
+        for layer in layers:
+            # A wrapper of the package says itself what it can't wrap of the package's.
+            mine = overrides(cls, hook) or overrides(type(layer), hook)
+            if mine and _defines(layer, hook):
+                return f"the wrapper would never call the {hook} of {name_of(layer)}"
+    return None
+
+
+def _defines(layer: Method, hook: str) -> bool:
+    """Return True if a layer depends on a hook of its own."""
+    cls = type(layer)
+    if hook == "aggregation_weights":
+        # An author may say that other weights will do.
+        owner = next(each for each in cls.__mro__ if hook in vars(each))
+        return cls.sets_weights or (overrides(cls, hook) and "sets_weights" not in vars(owner))
+    defaults = (*AVERAGING, Wrapper) if hook == "server_update" else (Method, Wrapper)
+    names = CALLS[hook]
+    return any(getattr(cls, each) not in [getattr(d, each) for d in defaults] for each in names)
+
+
+def _calls_inner(cls: type[Wrapper], hook: str) -> bool:
+    """Return False if a wrapper's hook can't call that inside, as its code has no name for it."""
+    own = [each for each in cls.__mro__ if not issubclass(Wrapper, each)]
+    functions = [
+        each
+        for owner in own
+        for each in (*vars(owner).values(), *outside(functions_of(owner)).values())
+    ]
+    whole = _names_in(each for each in functions if inspect.isfunction(each))
+    return bool(CALLS[hook] & whole or {"inner", "layers"} & _names_in([getattr(cls, hook)]))
+
+
+def _names_in(functions: Iterable[Any]) -> set[str]:
+    """The names in some functions' code, and its texts, which `getattr` may be given."""
+    codes = (code for each in functions for code in codes_in(inspect.unwrap(each).__code__))
+    return {
+        text for code in codes for text in (*code.co_names, *code.co_consts) if type(text) is str
+    }
+
+
+def declared_by(source: Path | type[Any]) -> dict[str, Any]:
+    """The attributes of ``Facts`` of a part's file or class.
+
+    Raises:
+        UserError: for a file that defines no part.
+    """
+    cls = part_in(source).cls if isinstance(source, Path) else source
+    defaults, deviations = hyperparameters_of(cls), cls.deviations()
+    released = {field.name: field.metadata["released"] for field in deviations}
+    items = dict.fromkeys(str(field.metadata["item"]) for field in deviations)
+    trains = issubclass(cls, Method) and not issubclass(cls, Wrapper)
+    prefix = issubclass(cls, Wrapper) and cls.shared_prefix is not Method.shared_prefix
+    return {
+        "requires": tuple(getattr(cls, "requires", ())),
+        "optional": tuple(getattr(cls, "optional", ())),
+        "fields": tuple(defaults),
+        "defaults": _plain(defaults),
+        "released": _plain(defaults | released),
+        "departures": tuple(items),
+        "shares_prefix_with_inner": prefix,
+        "steps": _steps_of(cls) if trains else "",
+        "own_models": trains and _has_own_models(cls),
+    }
+
+
+def _has_own_models(cls: type[Method]) -> bool:
+    own = cls.eval_model is not Method.eval_model
+    return own and cls.classifies and not cls.own_classifier
+
+
+def _steps_of(cls: type[Method]) -> str:
+    if cls.centralized:
+        return "pooled"
+    if cls.interpolates:
+        return "two models"
+    hooks = ("loss", "gradient", "client_update")
+    own = any(getattr(cls, hook) is not getattr(Method, hook) for hook in hooks)
+    return "own" if own else "plain"
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Those that YAML can express."""
+    return {
+        name: value
+        for name, value in values.items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
-from fedrepro.models.residual import Residual
+from fedrepro.models.layers import Residual
 
 WIDTH = 64
 

@@ -5,7 +5,7 @@ import math
 from torch import nn
 
 from fedrepro.models.classifier import Classifier
-from fedrepro.models.units import with_units
+from fedrepro.models.layers import with_units
 
 
 def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:

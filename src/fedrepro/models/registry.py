@@ -1,6 +1,6 @@
 """Models by name. Each has a ``body`` and a ``head``, and adapts to the shape of the data.
 
-Those of ``wgan_gp`` are not classifiers: they have a ``generator`` and a ``critic`` instead.
+Those called ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
 
 Your own model is a file in a plug-in folder (:mod:`fedrepro.support.plugins`): ``my_mlp.py`` has
 the function ``my_mlp``, and may define ``FAMILY = "mlp"``.
@@ -72,7 +72,7 @@ class ModelEntry(NamedTuple):
         return bool(self.file or self.make)
 
 
-# Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
+# Of models/pretrained.py, under `weights` in config/datasets.yaml: no model that a run can train.
 INCEPTION = "inception_v3"
 
 # Families and sources that several models share.
@@ -91,12 +91,12 @@ _TABLE = {
     "ima_fmnist_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "ima_cifar_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "ima_digits_cnn": ModelEntry("cnn", CNN, IMA, channels_last=True),
-    "ima_vgg11": ModelEntry("vgg", CNN, IMA),
-    "ima_alexnet": ModelEntry("alexnet", CNN, IMA),
-    "ima_resnet18": ModelEntry("resnet", CNN, IMA, channels_last=True),
+    "ima_vgg11": ModelEntry("cnn", CNN, IMA),
+    "ima_alexnet": ModelEntry("cnn", CNN, IMA),
+    "ima_resnet18": ModelEntry("cnn", CNN, IMA, channels_last=True),
     "celeba_cnn": ModelEntry("cnn", CNN, "AAggFF (ICML 2024), C.2; LEAF", channels_last=True),
-    "m5": ModelEntry("sound", CNN, "Dai et al., ICASSP 2017"),
-    "stacked_lstm": ModelEntry("recurrent", "recurrent", "LEAF (Caldas et al., 2018)"),
+    "m5": ModelEntry("sequences", CNN, "Dai et al., ICASSP 2017"),
+    "stacked_lstm": ModelEntry("sequences", "recurrent", "LEAF (Caldas et al., 2018)"),
     "superfed_twonn": ModelEntry("superfed", "mlp", SUPERFED, function="twonn"),
     "superfed_twonn_earlier": ModelEntry("superfed", "mlp", EARLIER, function="twonn_earlier"),
     "superfed_twocnn": ModelEntry("superfed", CNN, SUPERFED, channels_last=True, function="twocnn"),
@@ -106,20 +106,18 @@ _TABLE = {
     "superfed_resnet9": ModelEntry("superfed", CNN, SUPERFED, function="resnet9"),
     "superfed_mobilenet": ModelEntry("superfed", CNN, SUPERFED, function="mobilenet"),
     "superfed_vgg9": ModelEntry("superfed", CNN, SUPERFED, function="vgg9"),
-    "next_char_lstm": ModelEntry("recurrent", "recurrent", "SuPerFed's released code; LEAF"),
-    "resnet18": ModelEntry("batchnorm_resnet", CNN, "FedGO; kuangliu's code"),
-    "resnet50": ModelEntry("batchnorm_resnet", CNN, "FedGO; kuangliu's code"),
-    "vgg11": ModelEntry("batchnorm_cnn", CNN, "FedGO; chengyangfu's code"),
-    "small_bn_cnn": ModelEntry("batchnorm_cnn", CNN, DEMONSTRATIONS, channels_last=True),
-    "strided_bn_cnn": ModelEntry("batchnorm_cnn", CNN, DEMONSTRATIONS),
-    "discriminator_cnn": ModelEntry(
-        "discriminators", CNN, "FedGO, Table 14; A5", channels_last=True
-    ),
-    "discriminator_cnn_mlp": ModelEntry("discriminators", CNN, "FedGO, Table 14"),
-    "discriminator_resnet8": ModelEntry("discriminators", CNN, "FedGO, Table 14"),
-    "discriminator_small": ModelEntry("discriminators", CNN, DEMONSTRATIONS),
-    "wgan_gp_resnet": ModelEntry("wgan_gp", CNN, "Gulrajani et al., NeurIPS 2017; their code"),
-    "wgan_gp_small": ModelEntry("wgan_gp", CNN, DEMONSTRATIONS),
+    "next_char_lstm": ModelEntry("sequences", "recurrent", "SuPerFed's released code; LEAF"),
+    "resnet18": ModelEntry("batchnorm", CNN, "FedGO; kuangliu's code"),
+    "resnet50": ModelEntry("batchnorm", CNN, "FedGO; kuangliu's code"),
+    "vgg11": ModelEntry("batchnorm", CNN, "FedGO; chengyangfu's code"),
+    "small_bn_cnn": ModelEntry("batchnorm", CNN, DEMONSTRATIONS, channels_last=True),
+    "strided_bn_cnn": ModelEntry("batchnorm", CNN, DEMONSTRATIONS),
+    "discriminator_cnn": ModelEntry("adversaries", CNN, "FedGO, Table 14; A5", channels_last=True),
+    "discriminator_cnn_mlp": ModelEntry("adversaries", CNN, "FedGO, Table 14"),
+    "discriminator_resnet8": ModelEntry("adversaries", CNN, "FedGO, Table 14"),
+    "discriminator_small": ModelEntry("adversaries", CNN, DEMONSTRATIONS),
+    "wgan_gp_resnet": ModelEntry("adversaries", CNN, "Gulrajani et al., NeurIPS 2017; their code"),
+    "wgan_gp_small": ModelEntry("adversaries", CNN, DEMONSTRATIONS),
     "fedevg_resnet10": ModelEntry("energy", CNN, "FedEvg (thesis IV); its released code"),
     "fedevg_resnet10_power": ModelEntry("energy", CNN, FEDEVG),
     "fedevg_resnet10_judge": ModelEntry("energy", CNN, FEDEVG),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
-from fedrepro.models.units import with_units
+from fedrepro.models.layers import with_units
 
 
 def _joined(body: nn.Module, *widths: int) -> Classifier:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.check.own_losses import refuse_unfit
+from fedrepro.check.own_functions import refuse_unfit
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
 from fedrepro.data.dataset import Dataset

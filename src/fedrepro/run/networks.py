@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fedrepro.check.own_measures import repeatable
+from fedrepro.check.own_functions import repeatable
 from fedrepro.check.own_models import own_net, refuse_unaccepted
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
@@ -276,7 +276,7 @@ def measures_of(setting: Setting, per: Per, folders: Folders) -> list[Measure]:
 
 
 def tried(own: Measure) -> OfOutputs:
-    """A user's measure, tried as :func:`fedrepro.check.own_measures.repeatable` does.
+    """A user's measure, tried as :func:`fedrepro.check.own_functions.repeatable` does.
 
     A function of a program is given outputs in the shape of its targets, as a loss is: of two
     classes, [n, 1] beside [n] would be [n, n].

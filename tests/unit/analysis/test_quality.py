@@ -19,7 +19,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Evaluator
 from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.tree import Tree
-from fedrepro.models import inception
+from fedrepro.models import pretrained
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.cells.search import compute
@@ -378,7 +378,7 @@ def test_an_fid_comes_from_the_file_of_weights(
 ) -> None:
     """All of the way from a .pth as torchvision publishes it to the table's cell."""
     monkeypatch.setattr("torchvision.models.inception_v3", lambda **options: TinyInception())
-    monkeypatch.setattr(inception, "SIDE", 40)
+    monkeypatch.setattr(pretrained, "INCEPTION_SIDE", 40)
     torch.manual_seed(0)
     network = TinyInception().eval()
     file = world / "results/downloads/weights/inception_v3_google-0cc3c7bd.pth"

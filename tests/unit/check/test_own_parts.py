@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.own_losses import refuse_unfit
-from fedrepro.check.own_measures import repeatable
+from fedrepro.check.own_functions import refuse_unfit, repeatable
 from fedrepro.check.own_models import own_net
 from fedrepro.engine.losses import OwnLoss
 from fedrepro.engine.task import TASKS

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fedrepro.cost.rates import FOLDER, MethodRate, ModelRate, Rates
+from fedrepro.models.pretrained import untrained
 from fedrepro.models.registry import build
-from fedrepro.models.weights import untrained
 from fedrepro.support.plugins import NONE
 from support import tiny_run
 from support.places import ROOT

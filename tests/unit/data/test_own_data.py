@@ -23,10 +23,9 @@ from fedrepro.data.dataset import Dataset, Split, open_dataset, refuse_damage
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
 from fedrepro.data.prepare import prepare
-from fedrepro.data.readers.columns import facts, of_classes
 from fedrepro.data.readers.content import Source
 from fedrepro.data.readers.images import TURNS, decode
-from fedrepro.data.readers.tables import read_tabular_csv
+from fedrepro.data.readers.tables import facts_of_columns, of_classes, read_tabular_csv
 from fedrepro.data.tensors.standardise import standardised
 from support.numbers_in_text import numbers_in
 from support.raw_data import entry
@@ -129,7 +128,9 @@ ABOUT: dict[str, Any] = dict.fromkeys(("title", "licence", "citation"), "own")
 def test_classes_of_one_value_are_to_be_looked_at(names: list[str], doubtful: bool) -> None:
     assert bool(of_classes(names)) == bool(of_classes(reversed(names))) == doubtful
     table = pd.DataFrame({"x": range(len(names)), "y": names})
-    lines = dict(facts(TabularCsv(kind="tabular_csv", path="a.csv", label="y", **ABOUT), table))
+    lines = dict(
+        facts_of_columns(TabularCsv(kind="tabular_csv", path="a.csv", label="y", **ABOUT), table)
+    )
     assert lines["look at"] == "y" * doubtful
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
-from fedrepro.models.wgan_gp import Adversaries, _MeanPool
+from fedrepro.models.adversaries import Adversaries, _MeanPool
 from fedrepro.papers.fedgo import study_cost
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream

@@ -3,7 +3,7 @@
 import torch
 from safetensors.torch import save
 
-from fedrepro.models.inception import features, inception
+from fedrepro.models.pretrained import features, inception
 from fedrepro.models.registry import LearnedWeights
 from support.refusals import refused
 

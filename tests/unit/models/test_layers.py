@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from fedrepro.models import registry as models
-from fedrepro.models.pooling import FieldMeans
+from fedrepro.models.layers import FieldMeans
 
 
 def described(layer: nn.Module) -> str:

@@ -13,7 +13,7 @@ from fedrepro.models import pretrained
 from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier, features_of
 from fedrepro.models.energy import PowerIterationLinear, SpectralLinear
-from fedrepro.models.weights import load_into, untrained
+from fedrepro.models.pretrained import load_into, untrained
 from fedrepro.support.errors import UserError
 from fedrepro.support.plugins import Folders
 from fedrepro.support.rng import stream

@@ -15,12 +15,12 @@ from safetensors.torch import save
 from torch import nn
 
 from fedrepro.config.loading import load
-from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.catalogue.catalogue import Weights
 from fedrepro.data.dataset import Split
 from fedrepro.data.fetching.weights import FOLDER, fetch_weights, read_weights
 from fedrepro.models import registry
+from fedrepro.models.pretrained import load_into
 from fedrepro.models.registry import LearnedWeights
-from fedrepro.models.weights import load_into
 from fedrepro.provenance.inputs import data_of, held_by
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.support.errors import UserError

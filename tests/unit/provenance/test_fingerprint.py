@@ -288,8 +288,8 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     inside = {name for name in found if any(name.startswith(room) for room in rooms)}
     assert found - inside == {
         "run/assembly", "run/devices", "run/scoring", "run/state",
-        "measures/over_clients", "run/networks", "check/own_losses",
-        "check/own_measures", "check/own_models", "check/traces",
+        "measures/over_clients", "run/networks", "check/own_functions",
+        "check/own_models", "check/traces",
         "run/schedules", "support/copies",
         "data/readers/arrays", "data/readers/packing",
     }  # fmt: skip

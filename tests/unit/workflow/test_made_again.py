@@ -249,7 +249,7 @@ CHANGES: dict[str, tuple[Callable[[World], None], tuple[str, ...]]] = {
         code("data/partition/assigning"), ("partitions/*", *RUNS, *PAGES),
     ),
     "code of the test part": (
-        code("data/partition/holding_out"), ("partitions/*", *RUNS, "site/shares"),
+        code("data/partition/partition"), ("partitions/*", *RUNS, "site/shares"),
     ),
     "one's own scheme": (plugin("partitions/in_order.py"), ("partitions/one/in_order*", *OF_OWN)),
     "the test part": (

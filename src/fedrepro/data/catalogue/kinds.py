@@ -313,7 +313,7 @@ class Plugin(Own):
         test_fraction: as of kind `arrays`.
     """
 
-    reader = "own_functions:read_plugin"
+    reader = "own_arrays:read_plugin"
     every_class = True
     kind: Literal["plugin"]
     function: Annotated[
@@ -438,7 +438,7 @@ class SpeechCommands(Fetched):
         samples: of a clip, padded with silence.
     """
 
-    reader = "sound:read_speech_commands"
+    reader = "silos:read_speech_commands"
     kind: Literal["speech_commands"]
     class_names: tuple[str, ...]
     archive: RawFile

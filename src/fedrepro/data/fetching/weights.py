@@ -5,8 +5,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from fedrepro.data.catalogue.catalogue import CATALOGUE
-from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.catalogue.catalogue import CATALOGUE, Weights
 from fedrepro.data.fetching.http import Fetcher
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.support.errors import UserError, missing_value, reading, refusal

@@ -147,7 +147,7 @@ def read_jpeg_parquet(spec: JpegParquet, source: Source) -> Content:
     path = source.path
     import pyarrow
 
-    from fedrepro.data.readers.parquet import parquet_table
+    from fedrepro.data.readers.table_files import parquet_table
 
     types = pyarrow.types
     text = (types.is_string, types.is_large_string)

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import Text
-from fedrepro.data.readers.columns import of_classes
 from fedrepro.data.readers.content import FIRST, Content, Source, Split
 from fedrepro.data.readers.leaf import MARKS, UNKNOWN
 from fedrepro.data.readers.own_arrays import content_of
-from fedrepro.data.readers.parquet import PARQUET, parquet_arrays
-from fedrepro.data.readers.tables import header_of, table_of
+from fedrepro.data.readers.table_files import PARQUET, parquet_arrays
+from fedrepro.data.readers.tables import header_of, of_classes, table_of
 from fedrepro.support.errors import bad_value, listed, refusal, refuse_unknown
 from fedrepro.support.files import parse_json, read_text
 

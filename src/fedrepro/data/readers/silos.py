@@ -1,21 +1,24 @@
-"""Data whose owners are the natural clients: hospitals, doctors, and regions of a bank.
+"""Data whose owners are the natural clients: hospitals, doctors, regions of a bank, and speakers.
 
 Heart disease and skin lesions of hospitals; pairs of medical questions by doctor, as token ids;
-Berka, loans of a Czech bank, joined from five tables.
+Berka, loans of a Czech bank, joined from five tables; Google's Speech Commands.
 """
 
+import wave
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from fedrepro.data.catalogue.kinds import Berka, HeartDisease, Isic, QuestionPairs
-from fedrepro.data.fetching.archives import lacking, opened
+from fedrepro.data.catalogue.kinds import Berka, HeartDisease, Isic, QuestionPairs, SpeechCommands
+from fedrepro.data.fetching.archives import lacking, opened, opened_around
 from fedrepro.data.readers.content import Content, Source, Split
-from fedrepro.data.readers.csv_tables import read_table
 from fedrepro.data.readers.images import read_images
+from fedrepro.data.readers.table_files import read_table
 from fedrepro.support.errors import bad_value, reading, refusal, refuse_unknown
+from fedrepro.support.files import plain, read_text
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
 # Words of the table -> UCI's codes, whose mean replaces missing values.
@@ -263,3 +266,51 @@ def _dates(column: "pd.Series[int]", archive: Path) -> "pd.Series[pd.Timestamp]"
     if dates.isna().any():
         raise bad_value(archive, "date", int(column[dates.isna()].iloc[0]), "YYMMDD")
     return dates
+
+
+HELD_OUT_CLIPS = ("validation_list.txt", "testing_list.txt")
+RATE = 16_000  # samples per second
+
+
+def read_speech_commands(spec: SpeechCommands, source: Source) -> Content:
+    """The clips of torchaudio's `training` subset, ordered by name, as int16.
+
+    Raises:
+        UserError: if the archive has another layout, or a clip is damaged.
+    """
+    archive = source.path / spec.archive.name
+    root = opened_around(archive, source.scratch, *HELD_OUT_CLIPS)
+    aside = {
+        line.strip() for name in HELD_OUT_CLIPS for line in read_text(root / name).splitlines()
+    }
+    clips = [
+        path
+        for path in sorted(root.glob("*/*.wav"))
+        if "_nohash_" in path.name and path.relative_to(root).as_posix() not in aside
+    ]
+    if not clips:
+        raise refusal(archive, "expected WORD/SPEAKER_nohash_NUMBER.wav", code="missing")
+    numbers = {name: at for at, name in enumerate(spec.class_names)}
+    words = sorted({path.parent.name for path in clips})
+    refuse_unknown(archive, "word", words, spec.class_names, "one of `class_names`")
+    x = np.zeros((len(clips), 1, spec.samples), np.int16)
+    for row, path in source.counted(clips):
+        sound = _read_clip(path, f"{archive}: {path.relative_to(root)}")[: spec.samples]
+        x[row, 0, : len(sound)] = sound
+    speakers = np.array([path.name.partition("_nohash_")[0] for path in clips])
+    names, group = np.unique(speakers, return_inverse=True)
+    return Content(
+        train=Split(x, np.array([numbers[path.parent.name] for path in clips]), group),
+        class_names=list(spec.class_names),
+        notes={"groups": names.tolist()},
+    )
+
+
+def _read_clip(path: Path, where: str) -> NDArray[np.int16]:
+    with reading(where, wave.Error, EOFError, kind="sound"), wave.open(str(plain(path))) as file:
+        shape = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+        content = file.readframes(file.getnframes())
+        wanted = file.getnframes() * 2
+    if shape != (1, 2, RATE) or len(content) != wanted:
+        raise refusal(where, f"expected whole 16-bit sound, one channel, {RATE} a second")
+    return np.frombuffer(content, "<i2")

@@ -47,7 +47,7 @@ def odds(judged: Tensor, sizes: Tensor) -> Tensor:
     """By n_k D / (1 - D) (FedGO), for ``judged`` [teachers, n] as in :func:`domain_aware`.
 
     With optimal discriminators that is n_k p_k for any generator (Theorem 3.6). FedGO's
-    discriminators output numbers from 0 to 1 (:mod:`fedrepro.models.discriminators`), so the odds
+    discriminators output numbers from 0 to 1 (:mod:`fedrepro.models.adversaries`), so the odds
     range from 1 to e.
 
     Args:

@@ -28,13 +28,13 @@ import torch
 from torch import nn
 
 from fedrepro.cost.network_size import operations
-from fedrepro.models.batchnorm_resnet import resnet18
-from fedrepro.models.discriminators import (
+from fedrepro.models.adversaries import (
     discriminator_cnn,
     discriminator_cnn_mlp,
     discriminator_resnet8,
+    wgan_gp_resnet,
 )
-from fedrepro.models.wgan_gp import wgan_gp_resnet
+from fedrepro.models.batchnorm import resnet18
 from fedrepro.papers.fedgo.kinds import Cell
 
 IMAGE = (3, 32, 32)
