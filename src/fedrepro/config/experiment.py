@@ -10,7 +10,7 @@ from fedrepro.config import searches
 from fedrepro.config.config_file import Seeds
 from fedrepro.config.figures import FigureSpec
 from fedrepro.config.searches import LEAGUE_SHARE, TEXT, Search, Searched
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import ArtifactFromRun, Setting
 from fedrepro.config.tables import ComputedSpec, Table
 from fedrepro.config.values import Hyperparameters, Name
 from fedrepro.methods.facts import UNKNOWN, defaults_of
@@ -148,13 +148,35 @@ class Experiment(Typed):
                         setting = readings.get(reading) or plain.with_keys(keys, self._own)
                     except UserError:  # a search goes no further than its key
                         continue
-                    readings[reading] = setting.validated(reading, search.validation, variants)
+                    self._hold_out(readings, setting, reading, search.validation, variants)
         for row in (row for table in self.compact.values() for row in table.rows if row.league):
             reading = searches.validated_name(row.setting, LEAGUE_SHARE)
             own = readings.get(row.setting)
             if own and reading not in readings and not own.partition.validation:
-                readings[reading] = own.validated(reading, LEAGUE_SHARE, {})
+                self._hold_out(readings, own, reading, LEAGUE_SHARE, {})
         return readings
+
+    def _hold_out(
+        self,
+        readings: dict[str, Setting],
+        setting: Setting,
+        reading: str,
+        share: float,
+        variants: dict[str, Hyperparameters],
+    ) -> None:
+        """Add a setting's reading with validation samples, which its inputs must not have seen.
+
+        So an input that clients train is of such a reading, too, which is added.
+        """
+        readings[reading] = setting.validated(reading, share, variants)
+        for need, source in setting.inputs.items():
+            if isinstance(source, ArtifactFromRun):
+                its = self.plain_readings.get(source.setting)
+                if its and its.partition.scheme != "at_server" and not its.partition.validation:
+                    name = searches.validated_name(source.setting, share)
+                    if name not in readings:
+                        self._hold_out(readings, its, name, share, {})
+                    readings[reading].inputs[need] = source.model_copy(update={"setting": name})
 
     def reading(self, name: str) -> Setting | None:
         """A setting by its name, or with other values of keys, such as ``s_optimizer.lr0.1``.

@@ -67,6 +67,24 @@ class RunSpec:
     def key(self) -> RunKey:
         return RunKey(self.setting.name, self.method, self.seed)
 
+    @property
+    def has_seen(self) -> list[str]:
+        """The inputs trained on samples that the run's clients keep for validation or testing.
+
+        An input that clients trained has not seen them if its run has the same partition.
+        """
+        return [need for need, source in self.inputs.items() if self._is_seen_by(source)]
+
+    def _is_seen_by(self, source: "ResolvedSource") -> bool:
+        if not isinstance(source, RunSpec):
+            return False
+        if any(map(self._is_seen_by, source.inputs.values())):
+            return True
+        if source.setting.partition.scheme == "at_server":
+            return False
+        its_partition = source.setting.partition_path(source.seed)
+        return its_partition != self.setting.partition_path(self.seed)
+
     @cached_property
     def digest(self) -> str:
         """The hash of :meth:`description`."""

@@ -552,8 +552,8 @@ class Setting(OfPapers):
             variants: the searched methods' hyperparameters, added to the setting's.
         """
         partition = self.partition.model_copy(update={"validation": share})
-        methods = {**self.methods, **variants}
-        return self.model_copy(update={"partition": partition, "methods": methods}).called(name)
+        update = {"partition": partition, "methods": {**self.methods, **variants}}
+        return self.model_copy(update={**update, "inputs": {**self.inputs}}).called(name)
 
     def called(self, name: str) -> "Setting":
         """The same under another name, without its system."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from fedrepro.config.config_file import Overrides
 from fedrepro.config.loading import OVERRIDES, folders_here, load
-from fedrepro.config.run_spec import ResolvedSource, RunSpec
 from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
@@ -124,21 +123,11 @@ def check_given(workbench: Workbench) -> None:
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
-            inputs = workbench.run_spec(*run).inputs
-            if isinstance(target, SearchTarget):
-                _refuse_seen(workbench, target, run[1], inputs)
-
-
-def _refuse_seen(
-    workbench: Workbench, target: SearchTarget, method: str, inputs: Mapping[str, ResolvedSource]
-) -> None:
-    """Reject inputs trained on clients' samples, which include the validation samples."""
-    for name, source in inputs.items():
-        if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server":
-            where = f"{workbench.files[target.system]}: search.{target.item}"
-            raise bad_value(
-                where, method, name, "a method without inputs that were trained on clients' samples"
-            )
+            seen = workbench.run_spec(*run).has_seen
+            if seen and isinstance(target, SearchTarget):
+                where = f"{workbench.files[target.system]}: search.{target.item}"
+                wanted = "no input that was trained on what are validation samples here"
+                raise bad_value(where, run[1], seen[0], wanted)
 
 
 def _named(workbench: Workbench) -> tuple[list[NamedMethod], list[NamedMethod]]:

@@ -169,18 +169,12 @@ def _keys_of_setting(
 def _search_of(
     workbench: Workbench, match: Match, method: str, grid: Mapping[str, list[Scalar]]
 ) -> Search:
-    inputs = workbench.run_spec(match.setting, method, match.seeds[0]).inputs
-    trained = [
-        need
-        for need, source in inputs.items()
-        if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server"
-    ]
-    if trained:
-        why = f"it is given {', '.join(trained)}, trained on what would be validation samples"
-        return Search(match, method, {}, why)
     if workbench.setting(match.setting).partition.validation:
         return Search(match, method, {}, "its validation samples have another use")
     setting = workbench.setting(validated_name(match.setting, LEAGUE_SHARE))
+    if seen := workbench.run_spec(setting.name, method, match.seeds[0]).has_seen:
+        why = f"it is given {', '.join(seen)}, trained on what would be validation samples"
+        return Search(match, method, {}, why)
     candidates: dict[tuple[str, str], Mapping[str, Scalar]] = {}
     for row in product(*grid.values()):
         values = dict(zip(grid, row, strict=True))

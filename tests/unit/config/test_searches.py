@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import half_decade
 from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
 from fedrepro.provenance import numerics
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
@@ -227,15 +229,30 @@ def test_what_only_composing_shows_is_one_line(tmp_path: Path) -> None:
 
 
 def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> None:
-    settings = {
-        "s": EXPERIMENT["settings"]["s"] | {
-            "inputs": {"unlabelled": {"setting": "s", "method": "fedevg"}}
-        }
-    }  # fmt: skip
+    """Inputs that clients train are trained again, without those samples, or are refused."""
+    source = {"setting": "s", "method": "fedevg"}
     searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}
-    bench = load(settle(tmp_path, searched, settings=settings))
-    with refused(key="feddf_server_rate2.0", value="unlabelled"):
-        check_given(bench)
+
+    def bench(inputs: dict[str, Any], others: dict[str, Any]) -> Workbench:
+        own = EXPERIMENT["settings"]["s"]
+        settings = {"s": own | {"inputs": inputs}, "t": own | {"inputs": others}}
+        return load(settle(tmp_path, searched, settings=settings))
+
+    made = bench({"unlabelled": source}, {})
+    check_given(made)
+    for run in made.search("own", "grid", "paper").runs:
+        spec = made.spec_of(run)
+        assert spec.has_seen == []
+        given = spec.inputs["unlabelled"]
+        assert isinstance(given, RunSpec)
+        assert given.setting.partition == spec.setting.partition
+        assert given.setting.partition.validation
+    assert made.run_spec("own/s", "fedevg", 1).setting.partition.validation == 0
+    with refused(key="feddf_server_rate2.0", value="unlabelled"):  # of other clients
+        check_given(bench({"unlabelled": {**source, "seed": 7}}, {}))
+    with refused(key="feddf_server_rate2.0", value="unlabelled"):  # one step further away
+        inputs = {"unlabelled": {"setting": "t", "method": "generated"}}
+        check_given(bench(inputs, {"generator": {**source, "seed": 7}}))
 
 
 def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:

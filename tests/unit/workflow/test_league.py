@@ -3,14 +3,15 @@
 import random
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.searches import LEAGUE_SHARE, Searched
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.searches import LEAGUE_SHARE, Searched, validated_name
+from fedrepro.config.settings import ArtifactFromData
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.league import Match
@@ -51,11 +52,17 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
 
 
 def test_no_search_with_what_has_seen_the_validation_samples(bench: Workbench) -> None:
+    """What clients train for a method is trained again, without their validation samples."""
     matches = league.chosen_matches(bench, "distillation")
     grid = Searched(method="fedgo", grid={"server_epochs": [1, 2]})
     searches = league.searches_of(bench, matches, "fedgo", grid)
-    assert all(not search.candidates for search in searches)
-    assert "discriminators" in searches[0].why
+    for run in (run for search in searches for run in search.runs):
+        spec = bench.run_spec(run.setting, run.method, run.seed)
+        given = spec.inputs["discriminators"]
+        assert isinstance(given, RunSpec)
+        assert given.setting.partition == spec.setting.partition
+        assert given.setting.partition.validation == LEAGUE_SHARE
+    assert all(search.runs for search in searches)
 
 
 def test_candidates_differ_in_the_grid_and_keep_validation_samples(bench: Workbench) -> None:
@@ -184,19 +191,26 @@ def test_what_all_methods_of_a_setting_have_alike_cannot_be_searched(
         assert len(searched(bench, match, **fine).candidates) == 1
 
 
-@pytest.mark.parametrize("scheme", ["at_server", "iid"])
+@pytest.mark.parametrize("given", ["at the server", "the same seed", "another seed"])
 def test_what_was_trained_on_the_server_s_samples_saw_no_validation_sample(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch, scheme: str
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     match = one_of(bench, "label-skew")
-    spec = bench.run_spec(match.setting, "fedavg", 1)
-    other = spec.setting.model_copy(update={"partition": SimpleNamespace(scheme=scheme)})
-    inputs = {"data": object(), "generator": replace(spec, setting=other)}
-    given = SimpleNamespace(inputs=inputs)
-    monkeypatch.setattr(Workbench, "run_spec", lambda *about: given)
+    spec = bench.run_spec(validated_name(match.setting, LEAGUE_SHARE), "fedavg", 1)
+    source = {
+        "at the server": replace(spec, setting=bench.setting("fedgo/compact-gan"), seed=7),
+        "the same seed": spec,
+        "another seed": replace(spec, seed=7),
+    }[given]
+    of_data = ArtifactFromData(dataset="mnist")
+    whole = replace(
+        spec, inputs={"data": of_data, "generator": replace(spec, inputs={"x": source})}
+    )
+    monkeypatch.setattr(Workbench, "run_spec", lambda *about: whole)
     search = searched(bench, match, mu=[0.5, 2.0])
-    assert len(search.candidates) == (2 if scheme == "at_server" else 0)
-    assert ("generator" in search.why) == (scheme != "at_server")
+    seen = given == "another seed"
+    assert len(search.candidates) == (0 if seen else 2)
+    assert ("generator" in search.why) == seen
 
 
 def test_validation_samples_with_another_use_are_not_searched_on(
