@@ -240,6 +240,6 @@ def test_summary_statistics(case: dict[str, Any]) -> None:
     values, sizes = np.array(case["values"]), np.array(case["n_test"], dtype=np.float64)
     official = case["official"]
     assert over_clients.average(values, sizes) == pytest.approx(official["avg"], abs=1e-12)
-    assert over_clients.worst(values, sizes) == pytest.approx(official["bottom10p_avg"], abs=1e-12)
-    assert over_clients.best(values, sizes) == pytest.approx(official["top10p_avg"], abs=1e-12)
+    assert over_clients.lowest(values, sizes) == pytest.approx(official["bottom10p_avg"], abs=1e-12)
+    assert over_clients.highest(values, sizes) == pytest.approx(official["top10p_avg"], abs=1e-12)
     assert over_clients.gini(values) / 100 == pytest.approx(official["gini"], abs=1e-12)

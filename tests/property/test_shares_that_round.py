@@ -55,8 +55,8 @@ def test_floats_would_be_wrong() -> None:
 
 def number_of_worst(share: float, number: int) -> int:
     """The worst of 0, 1, 2 ... have a mean of half their number less one."""
-    mean = over_clients.worst(np.arange(float(number)), share=share)
-    assert over_clients.best(-np.arange(float(number)), share=share) == -mean
+    mean = over_clients.lowest(np.arange(float(number)), share=share)
+    assert over_clients.highest(-np.arange(float(number)), share=share) == -mean
     return round(2 * mean + 1)
 
 

@@ -293,7 +293,7 @@ class Search(Typed):
             raise ValueError(f"each method once, but {twice} appears twice: merge its grids")
         return self
 
-    def following(self, task: str) -> "Search":
+    def with_task_defaults(self, task: str) -> "Search":
         """The search on data of a task: without accuracies, by loss if it names no metric."""
         if task != "regression" or "metric" in self.model_fields_set:
             return self

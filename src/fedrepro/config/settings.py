@@ -530,7 +530,7 @@ class Setting(OfPapers):
         on_test = self.stop.measure == "accuracy" and not self.partition.validation
         return not on_test or accuracy > self.stop.at
 
-    def following(self, task: str) -> "Setting":
+    def with_task_defaults(self, task: str) -> "Setting":
         """The setting for data of a task: without accuracies, a stop that names none is by loss."""
         if task != "regression" or not self.stop or "measure" in self.stop.model_fields_set:
             return self

@@ -180,7 +180,9 @@ class Workbench:
         """An existing search, with its candidates."""
         experiment = self.experiments[system]
         search = experiment.all_searches[item]
-        search = search.following(self.datasets[experiment.settings[search.setting].dataset].task)
+        search = search.with_task_defaults(
+            self.datasets[experiment.settings[search.setting].dataset].task
+        )
         trials = []
         for searched in search.methods:
             published = experiment.choice(search, searched)
@@ -237,7 +239,7 @@ class Workbench:
     def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
         """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config
-        setting = setting.following(self.datasets[setting.dataset].task)
+        setting = setting.with_task_defaults(self.datasets[setting.dataset].task)
         composition, hyperparameters = self.composition_of(setting, method)
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every

@@ -75,7 +75,7 @@ STATISTICS: Mapping[str, Statistic] = {
 
 
 def _tenth(values: np.ndarray, sizes: np.ndarray | None, greatest: bool) -> float:
-    return (over_clients.best if greatest else over_clients.worst)(values, sizes)
+    return (over_clients.highest if greatest else over_clients.lowest)(values, sizes)
 
 
 def by_client(

@@ -25,7 +25,7 @@ def deviation(values: Array) -> float:
     return float(values.std()) if len(values) else float("nan")
 
 
-def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
+def lowest(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
     """The average over the ``share`` of clients (at least one) with the lowest values.
 
     Examples:
@@ -33,13 +33,13 @@ def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> floa
 
         >>> import numpy as np
         >>> from fedrepro.measures import over_clients
-        >>> over_clients.worst(np.array([0.9, 0.5, 0.7, np.nan]), share=0.5)
+        >>> over_clients.lowest(np.array([0.9, 0.5, 0.7, np.nan]), share=0.5)
         0.5
     """
     return _extreme(values, sizes, share, 1)
 
 
-def best(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
+def highest(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
     """The average over the ``share`` of clients (at least one) with the highest values."""
     return _extreme(values, sizes, share, -1)
 

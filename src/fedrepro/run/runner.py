@@ -192,12 +192,12 @@ def _begin(
     state = checkpoint.resume(place, plan, note)
     if parent is None or state.done:
         return state
-    of_parent = manifest.identity_keys(
+    parent_keys = manifest.identity_keys(
         replace(plan, spec=parent.spec), parent.fingerprint, parent.numerics
     )
-    of_parent |= {"data": place.identity_keys["data"]}
-    of_parents = replace(place, identity_keys=of_parent)
-    return checkpoint.resume_from_parent(parent, plan, of_parents, note) or state
+    parent_keys |= {"data": place.identity_keys["data"]}
+    parent_place = replace(place, identity_keys=parent_keys)
+    return checkpoint.resume_from_parent(parent, plan, parent_place, note) or state
 
 
 def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:

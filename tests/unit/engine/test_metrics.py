@@ -38,12 +38,12 @@ def test_averages() -> None:
 def test_worst_and_best_tenth() -> None:
     values = np.arange(25) / 25
     sizes = np.ones(25)
-    assert over_clients.worst(values, sizes) == pytest.approx(0.5 / 25)
-    assert over_clients.best(values) == pytest.approx(23.5 / 25)
-    assert over_clients.worst(array(0.5, 0.1, 0.9)) == 0.1  # at least one client
+    assert over_clients.lowest(values, sizes) == pytest.approx(0.5 / 25)
+    assert over_clients.highest(values) == pytest.approx(23.5 / 25)
+    assert over_clients.lowest(array(0.5, 0.1, 0.9)) == 0.1  # at least one client
     # Thirty clients: exactly three, though 0.1 * 30 is 3.0000000000000004.
-    assert over_clients.worst(np.arange(30.0)) == 1.0
-    assert over_clients.worst(np.arange(20.0), np.arange(20.0) + 1) == pytest.approx(2 / 3)
+    assert over_clients.lowest(np.arange(30.0)) == 1.0
+    assert over_clients.lowest(np.arange(20.0), np.arange(20.0) + 1) == pytest.approx(2 / 3)
 
 
 def test_gini() -> None:
@@ -56,14 +56,14 @@ def test_clients_without_a_value_are_left_out() -> None:
     values, sizes = array(0.4, NAN, 0.8), array(1, 100, 3)
     assert over_clients.average(values) == pytest.approx(0.6)
     assert over_clients.average(values, sizes) == pytest.approx(0.7)
-    assert over_clients.worst(values, sizes) == pytest.approx(0.4)
-    assert over_clients.best(values, sizes) == pytest.approx(0.8)
+    assert over_clients.lowest(values, sizes) == pytest.approx(0.4)
+    assert over_clients.highest(values, sizes) == pytest.approx(0.8)
     assert over_clients.gini(values) == over_clients.gini(array(0.4, 0.8))
     nobody = array(NAN, NAN)
     every = (
         over_clients.average,
-        over_clients.worst,
-        over_clients.best,
+        over_clients.lowest,
+        over_clients.highest,
         over_clients.gini,
     )
     assert all(math.isnan(each(nobody)) for each in every)

@@ -75,11 +75,11 @@ class CellRun:
         state: as of the run's record, or "left out": not averaged with the method's other seeds.
         why: an explanation of any state but "finished".
         value: the summary of its learning curve, in printed units; None without a number.
-        reference: whether it is a committed reference result.
+        reference: whether it is committed: a reference result, or a landed run of scale compact.
         changed: keys whose values differ from the current configuration.
         code: why the current code might give other numbers, or "".
         data: how its data or its partition differ from today's, or "".
-        page: its page, relative to the site; None without a result.
+        page: its page, relative to the site; None without a result, and for landed compact runs.
         made_on: the packages and the machine that it is from; or "".
         arithmetic: how a run of this workbench differs from the class of arithmetic that is
             configured; or "".

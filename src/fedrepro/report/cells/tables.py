@@ -69,7 +69,7 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
 
 
 def compute_all(workbench: Workbench) -> Readings:
-    """All tables at scale paper, computed afresh, beside the printed cells.
+    """All tables beside the printed cells, each at scale paper or compact, computed afresh.
 
     Raises:
         UserError: as :func:`compute`.

@@ -34,7 +34,7 @@ from fedrepro.support.printing import MINUS, THIN, with_interval
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
 # Of a verdict's bar; others are grey rings.
-LOOKS_OF: dict[Word, tuple[str, Mark]] = {
+STYLE_OF: dict[Word, tuple[str, Mark]] = {
     Word.HOLDS: ("var(--agrees)", "dot"),
     Word.DOES_NOT_HOLD: ("var(--differs)", "square"),
 }
@@ -230,7 +230,7 @@ def _bar_of(claim: Claim, finding: Finding) -> Bar | None:
         ends = [_clipped((end - finding.by) / (lead - low)) for end in decider.test.interval]
         rival = (ends[0], ends[1], ends[2])
         shown += f". Most against it: {decider.pair.rival}, {_lead_of(decider.test)}"
-    colour, mark = LOOKS_OF.get(finding.word, (INK, "ring"))
+    colour, mark = STYLE_OF.get(finding.word, (INK, "ring"))
     about = f"{claim.says} {finding.verdict.capitalize()}, {shown}."
     page = f"claims.html#{claim.anchor}"
     return Bar((at - 1, at, at + 1), colour, about, claim.label, page, mark, rival)

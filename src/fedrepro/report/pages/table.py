@@ -58,6 +58,7 @@ def table_page(
     return {
         "table": table,
         "compact": table.scale == "compact",
+        "earlier_rule": target.table.earlier_rule,
         "unprinted": table.scale == "compact" or not (counts["printed"] or uncovered),
         "scales": scales_of(workbench, published, target, demo=counts["demo"] > 0),
         "rows": _rows(workbench, target, table, best_of_rows(target, table, [*shown, *folded])),
