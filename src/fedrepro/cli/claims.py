@@ -54,7 +54,13 @@ SHORT = {
 def show_claims(arguments: argparse.Namespace) -> None:
     bench = load()
     with read_once():
-        views = views_of(tables.compute_all(bench))
+        readings = tables.compute_all(bench)
+        views = views_of(readings)
+    cells = [cell for table in readings.tables.values() for cell in table.cells]
+    runs = {key: run for cell in cells for key, run in cell.result.by_key}
+    damaged = [f"{key.words}: {run.why}" for key, run in runs.items() if run.state == "damaged"]
+    for first in damaged[:1]:  # which no claim counts
+        say(f"fedrepro: {counted(len(damaged), 'run')} damaged (`fedrepro verify`); {first}")
     rows = [view.facts for view in views]
     if printed_as_json(arguments, rows):
         return

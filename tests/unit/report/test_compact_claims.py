@@ -1,11 +1,13 @@
 """Which cells of scale compact test a claim."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedrepro.cli.check_paper import faults_at_demo
+from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell
@@ -27,6 +29,7 @@ from fedrepro.report.papers.leads import Word
 from fedrepro.run.results import RunStatus
 from support.places import ROOT
 from support.refusals import refused
+from support.report_world import make_world, write_run
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +263,54 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         assert f"{column} ({rows[0].label}), seed 6" in found.why
     silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
     assert silent is None
+
+
+def test_a_damaged_run_is_named_where_it_takes_a_verdict_and_where_others_decide(
+    bench: Workbench,
+) -> None:
+    asked = {each.anchor: each for each in published.load(ROOT).claims}["fedgo-above-distillation"]
+    target = bench.table("fedgo", "compact_accuracy", "compact")
+    cells = [
+        cell_of(*(run_of(s, 70.0 + s * n) for s in range(1, 7))) for n in range(len(target.cells))
+    ]
+
+    def judged(damaged: set[int]) -> tuple[Word, bool]:
+        """With these seeds of all cells."""
+        runs = [
+            replace(run, state="damaged", why="rounds.parquet", value=None)
+            if run.seed in damaged
+            else run
+            for cell in cells
+            for run in cell.result.runs
+        ]
+        made = (
+            replace(cell, result=replace(cell.result, runs=tuple(runs[6 * n : 6 * n + 6])))
+            for n, cell in enumerate(cells)
+        )
+        key = ("fedgo", "compact_accuracy")
+        table = ComputedTable(*key, "compact", "", None, Summary(), (), (), tuple(made))
+        found = judge_compact(bench, asked, {key: table}, 0.5)
+        assert found
+        return found.word, "rounds.parquet" in found.why
+
+    whole, told = judged(set())
+    assert whole != Word.NOT_COMPUTED and not told
+    assert judged({6}) == (whole, True)
+    assert judged({*range(1, 7)}) == (Word.NOT_COMPUTED, True)
+
+
+def test_claims_names_a_run_that_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    world = load(make_world(tmp_path, rows=1, columns=2))
+    run = world.table("ima", "table_1", "paper").runs[0]
+    write_run(world, run, [0.5] * 40)
+    assert main(["claims"]) == 0
+    assert "rounds.parquet" not in capsys.readouterr().err
+    with (tmp_path / run.folder / "rounds.parquet").open("ab") as file:
+        file.write(b"x")
+    for format in ([], ["--json"]):
+        assert main(["claims", *format]) == 0
+        said = capsys.readouterr().err
+        assert run.words in said and "rounds.parquet" in said

@@ -184,11 +184,13 @@ def judge_compact(
     runs = frozenset((cell.setting, cell.methods) for cell in both)
     unit = "points" if unit == "%" else unit
     cells_of_both = [computed.cells[place] for place in judged] if computed else []
-    if finding.word == Word.NOT_COMPUTED and computed is not None:
-        stale = {run.stale for cell in cells_of_both for run in cell.result.runs if run.stale}
-        finding = replace(
-            finding, why=f"Its small runs do not count: {min(stale)}." if stale else ""
-        )
+    none = finding.word == Word.NOT_COMPUTED and computed is not None
+    runs_of_both = [run for cell in cells_of_both for run in cell.result.runs]
+    lost = {run.why for run in runs_of_both if run.state == "damaged"}
+    lost |= {run.stale for run in runs_of_both if none and run.stale}
+    if none or lost:
+        said = f"Small runs that do not count: {min(lost)}." if lost else ""
+        finding = replace(finding, why=f"{'' if none else finding.why} {said}".strip())
     machines = kinds_of_machine(cells_of_both)
     return replace(finding, item=test.table, unit=unit, runs=runs, machines=machines)
 
