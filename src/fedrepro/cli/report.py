@@ -50,9 +50,11 @@ def export(arguments: argparse.Namespace) -> None:
     known = published.load(workbench.root)
     table = tables.compute(workbench, target, known)  # from the runs there are
     for cell in table.cells:
-        if cell.result.stale:
-            where = f"{table.rows[cell.row].label}, {table.columns[cell.column].label}"
-            say(f"not of today: {where}: {cell.result.trouble or cell.result.stale}")
+        where = f"{table.rows[cell.row].label}, {table.columns[cell.column].label}"
+        for result in filter(None, (cell.result, cell.demo)):
+            if result.stale or (result.note and not result.n):
+                what = "not of today" if result.stale else "without a number"
+                say(f"{what}: {where}: {result.note or result.stale}")
     files = appendix_of(workbench, target, known, table)
     with exclusive_lock(folder), atomic_folder(folder) as made:
         for name, text in files.items():

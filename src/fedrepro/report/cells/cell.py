@@ -28,6 +28,8 @@ from fedrepro.support.checksummed_json import in_lines
 from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import decimals_for
 
+NOT_RUN = "not run"
+
 
 def series_of(record: RunRecord, quantity: Quantity, summary: Summary) -> Series:
     """The rounds of a run that a table can take, in printed units; empty of an unfinished run."""
@@ -138,6 +140,11 @@ class Result:
     @property
     def runs_of_the_chosen(self) -> tuple[CellRun, ...]:
         return tuple(run for run in self.runs if run.method == self.chosen)
+
+    @property
+    def note(self) -> str:
+        """What is to be said of its number; without one why, unless no run of it has begun."""
+        return self.trouble or ("" if self.hole == NOT_RUN else self.hole or "")
 
     @property
     def stale(self) -> str:

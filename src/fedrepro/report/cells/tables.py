@@ -22,6 +22,7 @@ from fedrepro.provenance.identity import (
     other_numbers,
 )
 from fedrepro.report.cells.cell import (
+    NOT_RUN,
     CellRun,
     ComputedTable,
     Result,
@@ -51,8 +52,6 @@ from fedrepro.run.standing import differences_now
 from fedrepro.support import checksummed_json
 from fedrepro.support.grouping import grouped
 from fedrepro.support.scoped_cache import ScopedCache, read_once
-
-NOT_RUN = "not run"
 
 _computed = ScopedCache[tuple[str, str, str], ComputedTable]()
 _compared = ScopedCache[tuple[Path, RunKey], tuple[list[Difference], str]]()

@@ -51,7 +51,7 @@ def as_csv(table: ComputedTable) -> str:
             cell.verdict and cell.verdict.word, cell.verdict and cell.verdict.limit,
             cell.verdict and cell.verdict.margin, cell.verdict and cell.verdict.needs,
             cell.selection, demo and demo.setting, demo and demo.mean, demo and demo.half_width,
-            demo and demo.n, ours.trouble,
+            demo and demo.n, "; ".join(each.note for each in (ours, demo) if each and each.note),
         ))  # fmt: skip
     return rows_as_csv(HEADER, lines)
 
