@@ -10,7 +10,7 @@ from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape_of_run import landscape_of, landscape_through
 from fedrepro.analysis.quality_of_run import quality_of, synthetic_of
 from fedrepro.analysis.studies import make
-from fedrepro.cli.arguments import refuse_existing, requested, require_at_least
+from fedrepro.cli.arguments import new_folder, refuse_existing, requested, require_at_least
 from fedrepro.cli.console import Progress, progress_bar
 from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
@@ -23,8 +23,7 @@ from fedrepro.run import cards
 from fedrepro.run.results import PAIRS, read_run
 from fedrepro.run.store import save_tree
 from fedrepro.support import checksummed_json, commands
-from fedrepro.support.files import atomic_folder, sha256_of
-from fedrepro.support.locks import exclusive_lock
+from fedrepro.support.files import sha256_of
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
 from fedrepro.workflow.rerun_checks import note_definition
@@ -103,7 +102,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     opened = open_run(cards.with_place(workbench), run)
     made = synthetic_of(opened)
     images = opened.plan.networks.scaling.to_bytes(made.x).cpu().numpy()
-    with exclusive_lock(folder), atomic_folder(folder) as temporary:
+    with new_folder("--to", folder) as temporary:
         labels = made.y.cpu().numpy()
         write_export(temporary, images, labels, opened.record, opened.dataset.meta)
     print(folder)

@@ -1,6 +1,8 @@
 """What a command line's arguments say: checks of single ones, and the run that they name."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedrepro.config.config_file import Overrides
@@ -9,6 +11,8 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import COMMAND_LINE, bad_argument
+from fedrepro.support.files import atomic_folder
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.typed_yaml import read_value
 
 
@@ -22,6 +26,18 @@ def refuse_existing(key: str, folder: Path) -> None:
     """Raise UserError if there is something where a command makes a folder."""
     if folder.exists():
         raise bad_argument(key, str(folder), "a folder that does not exist yet")
+
+
+@contextmanager
+def new_folder(key: str, folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes the one that a command makes, whole or not at all.
+
+    Raises:
+        UserError: if it cannot be written, or if something is there: work may have taken long.
+    """
+    with exclusive_lock(folder), atomic_folder(folder) as made:
+        yield made
+        refuse_existing(key, folder)
 
 
 def require_seed(key: str, seed: int) -> None:

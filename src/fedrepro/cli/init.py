@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from fedrepro.cli.arguments import refuse_existing
+from fedrepro.cli.arguments import new_folder, refuse_existing
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
 from fedrepro.report.papers.paper_files import listed_in
 from fedrepro.run import landed
 from fedrepro.run.run_archive import ORDER, PAPERS
 from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument, missing_value, refusal
-from fedrepro.support.files import atomic_folder, write_atomically
-from fedrepro.support.locks import exclusive_lock
+from fedrepro.support.files import write_atomically
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.typed_yaml import parsed
 
@@ -87,7 +86,7 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
         UserError: if the folder exists.
     """
     refuse_existing("FOLDER", folder)
-    with exclusive_lock(folder), atomic_folder(folder) as made:
+    with new_folder("FOLDER", folder) as made:
         _copy(ORIGIN / SKELETON, made)
         for name in COPIED:
             # Snakemake looks for profiles in `profiles`.

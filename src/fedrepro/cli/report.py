@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.arguments import refuse_existing
+from fedrepro.cli.arguments import new_folder, refuse_existing
 from fedrepro.config.loading import load
 from fedrepro.config.targets import TableTarget
 from fedrepro.report import site
@@ -11,8 +11,6 @@ from fedrepro.report.cells import tables
 from fedrepro.report.pages.table import appendix_of
 from fedrepro.report.pages.templates import ALONE, write_standalone
 from fedrepro.report.papers import published
-from fedrepro.support.files import atomic_folder
-from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 from fedrepro.workflow.graph import Graph
 from fedrepro.workflow.rerun_checks import REDEFINED, note_definition, noted_definition
@@ -56,7 +54,7 @@ def export(arguments: argparse.Namespace) -> None:
                 what = "not of today" if result.stale else "without a number"
                 say(f"{what}: {where}: {result.note or result.stale}")
     files = appendix_of(workbench, target, known, table)
-    with exclusive_lock(folder), atomic_folder(folder) as made:
+    with new_folder("--to", folder) as made:
         for name, text in files.items():
             (made / name).write_text(text, encoding="utf-8")
     _say(folder)

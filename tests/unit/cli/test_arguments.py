@@ -1,5 +1,7 @@
 """What the command line gives reaches the function that it is for, in its place."""
 
+import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,3 +203,33 @@ def test_models_of_files_have_names_of_their_own() -> None:
     names = {analysis._short(path) for path in paths}
     assert len(names) == 2 and not any("/" in name or "safetensors" in name for name in names)
     assert [analysis._short(word) for word in ("last", "t0.5")] == ["last", "t0.5"]
+
+
+def test_a_folder_that_is_made_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    """Whoever makes it, with or without its lock, and whatever is in it."""
+    folder = tmp_path / "appendix"
+    for theirs in ({}, {"runs.csv": "theirs"}):
+        with refused(key="--to", value=str(folder)), arguments.new_folder("--to", folder) as made:
+            (made / "runs.csv").write_text("ours")
+            (made / "table.csv").write_text("ours")
+            folder.mkdir()
+            for name, text in theirs.items():
+                (folder / name).write_text(text)
+        assert {path.name: path.read_text() for path in folder.iterdir()} == theirs
+        assert [*tmp_path.iterdir()] == [folder]
+        shutil.rmtree(folder)
+    with arguments.new_folder("--to", folder) as made:
+        (made / "runs.csv").write_text("ours")
+    assert (folder / "runs.csv").read_text() == "ours"
+
+
+def test_every_command_that_refuses_a_folder_makes_it_so() -> None:
+    """One that wrote in another way would replace a folder that is made while it computes."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py")]
+    keys = [
+        {*re.findall(rf"{each}\((\"[^\"]+\"), folder\)", text)}
+        for text in texts
+        for each in ("refuse_existing", "new_folder")
+    ]
+    asked = [(keys[at], keys[at + 1]) for at in range(0, len(keys), 2) if keys[at]]
+    assert len(asked) > 3 and all(refused <= made for refused, made in asked)

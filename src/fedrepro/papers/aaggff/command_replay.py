@@ -3,12 +3,10 @@
 import argparse
 from pathlib import Path
 
-from fedrepro.cli.arguments import refuse_existing, values_of
+from fedrepro.cli.arguments import new_folder, refuse_existing, values_of
 from fedrepro.cli.console import print_rows
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import Replay, replay, rule_of
-from fedrepro.support.files import atomic_folder
-from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.terminal import say
 
 SHOWN = 12  # rows of the printed table
@@ -25,7 +23,7 @@ def handle(arguments: argparse.Namespace) -> None:
     result = replay(rule, log.clients, log.observed())
     if folder is not None:
         names = [f"{name}.{arguments.format}" for name in ("clients", "rounds")]
-        with exclusive_lock(folder), atomic_folder(folder) as made:
+        with new_folder("--out", folder) as made:
             for name, table in zip(names, (result.clients, result.rounds), strict=True):
                 write = table.to_csv if name.endswith(".csv") else table.to_parquet
                 write(made / name, index=False)
