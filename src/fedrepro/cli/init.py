@@ -14,6 +14,7 @@ from fedrepro.run import landed
 from fedrepro.run.run_archive import ORDER, PAPERS
 from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument, missing_value, refusal
 from fedrepro.support.files import write_atomically
+from fedrepro.support.locks import exclusive_lock
 from fedrepro.support.packaged import CONFIG, ORIGIN
 from fedrepro.support.typed_yaml import parsed
 
@@ -68,7 +69,8 @@ def _check_free(folder: Path, paper: str, taken: Collection[str]) -> None:
 def _write_paper(folder: Path, paper: str) -> list[Path]:
     """Write a paper's files, and list it. Returns them, relative to the workbench."""
     names = []
-    with ExitStack() as until_all_are_written:
+    with exclusive_lock(folder / PAPERS), ExitStack() as until_all_are_written:
+        _check_free(folder, paper, ())  # once more: another process may have begun it meanwhile
         for source in sorted(path for path in (ORIGIN / PAPER).rglob("*") if path.is_file()):
             name = Path(str(source.relative_to(ORIGIN / PAPER)).replace(NAME, paper))
             temporary = until_all_are_written.enter_context(write_atomically(folder / name))
@@ -116,18 +118,19 @@ def _add(folder: Path, system: str) -> list[Path]:
     Raises:
         UserError: if a file cannot be written, or the list of papers is damaged.
     """
-    added = [name for name in _files_of(system) if not (folder / name).exists()]
-    for name in added:
-        with write_atomically(folder / name) as temporary:
-            shutil.copyfile(ORIGIN / name, temporary)
-    if PAPERS / system / landed.FILE in added:
-        landed.forget_references(folder, system)
-    _list(folder, system)
+    with exclusive_lock(folder / PAPERS):
+        added = [name for name in _files_of(system) if not (folder / name).exists()]
+        for name in added:
+            with write_atomically(folder / name) as temporary:
+                shutil.copyfile(ORIGIN / name, temporary)
+        if PAPERS / system / landed.FILE in added:
+            landed.forget_references(folder, system)
+        _list(folder, system)
     return added
 
 
 def _list(folder: Path, system: str) -> None:
-    """Add a system to the list of papers.
+    """Add a system to the list of papers, whose lock is held.
 
     Raises:
         UserError: if the list is damaged.

@@ -12,6 +12,7 @@ from fedrepro.methods.files import part_files
 from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import runs_in
+from fedrepro.run.run_archive import ORDER
 from fedrepro.run.standing import standing_of
 from fedrepro.support import commands
 from fedrepro.support.errors import UserError, bad_argument, bad_value
@@ -45,6 +46,8 @@ def handle(arguments: argparse.Namespace) -> int:
     if papers := ", ".join(system for check in checks for system in check.unrecorded):
         line = f"without landed.json, so printed numbers are not checked: {papers}"
         say(f"fedrepro: {line} (`fedrepro verify --accept PAPER` records them)")
+    if papers := ", ".join(system for check in checks for system in check.unlisted):
+        say(f"fedrepro: {ORDER} does not list, so nothing shows or judges: {papers}")
     shown = RESULTS in [check.results for check in checks]
     for line in _other_results(RESULTS) if shown else ():
         say(f"fedrepro: {line}")

@@ -43,12 +43,14 @@ class Check:
         counts: how many items of each kind were checked, once :meth:`faults` has ended.
         unrecorded: the papers whose printed numbers and landed results have no record to compare
             them with, likewise.
+        unlisted: the papers that are not in the list of those that have pages, likewise.
     """
 
     results: Path
     full: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     unrecorded: list[str] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
 
     def faults(self) -> Iterator[str]:
         """All faults: one line each, which starts with the file or folder.
@@ -153,8 +155,9 @@ class Check:
                 self.counts["landed compact results"] += len(archived_runs(root, setting))
             except UserError as error:
                 yield str(error)
-        for system in landed.papers_in(root):
+        for system, is_listed in landed.papers_in(root).items():
             self.counts["papers"] += 1
+            self.unlisted += [system] * (not is_listed)
             if landed.is_recorded(root, system) or not (root / PAPERS / system).is_dir():
                 yield from landed.faults(root, system)
             else:

@@ -50,11 +50,12 @@ class Present:
     damaged: dict[str, str] = field(default_factory=dict)
 
 
-def papers_in(root: Path) -> list[str]:
-    """The papers that the site lists, and those that have a folder."""
+def papers_in(root: Path) -> dict[str, bool]:
+    """The papers that have a folder or that the site lists, and whether it lists them."""
     listed = read_yaml(root / ORDER, ORDER) if (root / ORDER).exists() else []
     names = {str(name) for name in listed} if isinstance(listed, list) else set()
-    return sorted(names | {path.parent.name for path in (root / PAPERS).glob("*/paper.yaml")})
+    there = {path.parent.name for path in (root / PAPERS).glob("*/paper.yaml")}
+    return {name: name in names for name in sorted(names | there)}
 
 
 def is_recorded(root: Path, system: str) -> bool:

@@ -115,7 +115,7 @@ def test_verify_says_each_fault_and_its_status_is_1(
     def check(folder: Path, full: bool) -> SimpleNamespace:
         counts = {"runs": 3}
         return SimpleNamespace(
-            results=folder, faults=lambda: iter(faults), counts=counts, unrecorded=[]
+            results=folder, faults=lambda: iter(faults), counts=counts, unrecorded=[], unlisted=[]
         )
 
     monkeypatch.setattr("fedrepro.cli.verify.Check", check)

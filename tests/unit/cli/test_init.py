@@ -14,6 +14,8 @@ import pytest
 from fedrepro.cli import init
 from fedrepro.cli.main import main
 from fedrepro.config.experiment import shipped
+from fedrepro.report.papers.paper_files import listed_in
+from fedrepro.support.locks import is_locked
 from support.places import ROOT
 from support.refusals import refused
 
@@ -136,6 +138,55 @@ def test_a_new_paper_is_written_whole_or_not_at_all(
     papers.write_bytes(before)
     assert sorted((tmp_path / "bench").rglob("*.yaml")) == there
     assert main(command) == 0
+
+
+@pytest.mark.parametrize("ours", [("--paper", "mine_too"), ("--with", "fedevg")])
+@pytest.mark.parametrize("theirs", [("--paper", "mine_too"), ("--with", "fedgo")])
+def test_two_at_once_list_both_papers_and_write_none_twice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ours: tuple[str, str],
+    theirs: tuple[str, str],
+) -> None:
+    """The other one is done after we have looked and before we write; or it waits for our lock."""
+    monkeypatch.chdir(tmp_path)
+    main(["init", "bench"])
+    monkeypatch.chdir("bench")
+    lock, parsed, held = init.exclusive_lock, init.parsed, []
+
+    def after_the_other(folder: Path) -> Any:
+        monkeypatch.setattr(init, "exclusive_lock", lock)
+        assert main(["init", *theirs]) == 0
+        return lock(folder)
+
+    def as_held(*words: Any) -> Any:
+        held.append(is_locked(init.PAPERS))
+        return parsed(*words)
+
+    monkeypatch.setattr(init, "exclusive_lock", after_the_other)
+    monkeypatch.setattr(init, "parsed", as_held)
+    assert main(["init", *ours]) == (2 if ours == theirs else 0)
+    assert listed_in(Path(), init.ORDER) == list(dict.fromkeys([theirs[1], ours[1]]))
+    assert held and all(held) and not is_locked(init.PAPERS)
+
+
+def test_verify_says_which_papers_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["init", "bench"])
+    monkeypatch.chdir("bench")
+    main(["init", "--paper", "listed"])
+    before = init.ORDER.read_text(encoding="utf-8")
+    main(["init", "--paper", "dropped"])
+    for text, told in ((None, False), (before, True)):
+        if text is not None:
+            init.ORDER.write_text(text, encoding="utf-8")
+        capsys.readouterr()
+        assert main(["verify"]) == 0
+        lines = [line for line in capsys.readouterr().err.splitlines() if "systems.yaml" in line]
+        assert ["dropped" in line and ": listed" not in line for line in lines] == [True] * told
 
 
 def test_without_a_folder_it_needs_a_workbench(

@@ -47,7 +47,7 @@ def test_faults_of_every_folder_count_and_runs_are_compared_with_the_results_alo
     def check(at: Path, full: bool) -> SimpleNamespace:
         assert full
         return SimpleNamespace(
-            results=at, counts={f"files of {at}": 2}, unrecorded=[f"paper of {at}"],
+            results=at, counts={f"files of {at}": 2}, unrecorded=[f"paper of {at}"], unlisted=[],
             faults=lambda: iter([f"{at}/a", f"{at}/b"] if str(at) in wrong else []),
         )  # fmt: skip
 
