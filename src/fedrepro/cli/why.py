@@ -10,6 +10,7 @@ from fedrepro.provenance.arithmetic import of_manifest
 from fedrepro.run.manifest import current_manifest
 from fedrepro.run.results import MANIFEST, RunRecord, find_run, read_any
 from fedrepro.run.run_comparison import Side, of_manifests, of_rounds, titled
+from fedrepro.run.standing import data_now
 from fedrepro.support.errors import bad_argument, refusal
 from fedrepro.support.terminal import say
 from fedrepro.workflow.rerun_checks import reasons_of
@@ -50,6 +51,8 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     )
     if unknown:
         differences |= {"data": [f"cannot be compared: {unknown}"]}
+    elif made_first := data_now(workbench, workbench.spec_of(run))[1]:  # before today's run
+        differences["data"] = [*differences.get("data", ()), *map(str, made_first)]
     print(*(f"  {line}" for line in titled(differences) or ["nothing differs"]), sep="\n")
 
 

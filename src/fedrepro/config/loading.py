@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.methods.facts import defaults_of
-from fedrepro.methods.files import part_files
+from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value, missing_value, refusal
 from fedrepro.support.files import visible
@@ -383,6 +383,10 @@ def _check_searched(
             raise bad_value(shown, f"{where}.published", key, wanted, searched.all_values)
     published = experiment.choice(search, searched)
     if published is None:
+        for base in (experiment.part(setting, part)[0] for part in parts):
+            if base not in part_files(experiment._own):
+                fields_of = partial(defaults_of, folders=experiment._own)
+                raise unknown_part(shown, where, base, experiment._own, fields_of)
         why = "`methods` and the method's defaults do not have all of it"
         wanted = f"the paper's {', '.join(searched.all_values)}: {why}"
         raise missing_value(shown, f"{where}.published", wanted)

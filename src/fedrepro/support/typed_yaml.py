@@ -398,6 +398,8 @@ WORDS = {  # by pydantic's kind of error: what is expected
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("tuple_type", "list_type", "set_type", "frozen_set_type"), "a list"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "text",
+    "path_type": "one path, of a file or folder",
     "greater_than_equal": "a number of at least {ge}",
     "greater_than": "a number above {gt}",
     "less_than_equal": "a number of at most {le}",

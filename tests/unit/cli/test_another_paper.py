@@ -458,8 +458,8 @@ def test_a_table_that_a_spreadsheet_saved_is_read(tmp_path: Path) -> None:
     """It begins with a mark of its encoding, and has rows of empty cells."""
     path = PAPERS / "own/cells.csv"
     (tmp_path / path).parent.mkdir(parents=True)
-    head, row = ",".join(COLUMNS["cells.csv"]), "table_1" + "," * (len(COLUMNS["cells.csv"]) - 1)
-    empty = row.removeprefix("table_1")
+    head, row = ",".join(COLUMNS["cells.csv"]), "table_1,,,,,accuracy,,,"
+    empty = "," * row.count(",")
     lines = (head, row, empty, row, empty)
     (tmp_path / path).write_text("\r\n".join((*lines, "")), encoding="utf-8-sig")
     assert [each["item"] for each in rows_of(tmp_path, path)] == ["table_1"] * 2

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from fedrepro.cli import main as cli
+from fedrepro.cli import why
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine.executor_facts import PER_CLIENT
+from fedrepro.provenance.identity import Difference, Meaning
 from fedrepro.run.results import reference_folder
 from fedrepro.support.files import sha256_of
 from support.manifests import write_manifest
@@ -161,3 +163,17 @@ def test_another_class_of_arithmetic_is_told(
     other = f"{PER_CLIENT}, tf32, cuda"
     change(bench.root / RUN.folder, executor="sequential", arithmetic=other)
     assert f"    arithmetic: {other} -> {PER_CLIENT}" in said(capsys).splitlines()
+
+
+def test_data_that_would_be_made_again_first_differ(
+    bench: Workbench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are there are equal to the run's: they were made before their files changed."""
+    write_run(bench, RUN, [0.5, 0.75])
+    manifest = json.loads((RUN.folder / "manifest.json").read_text(encoding="utf-8"))
+    monkeypatch.setattr(why, "current_manifest", lambda *_: (manifest, ""))
+    assert "data" not in [line.strip() for line in said(capsys).splitlines()]
+    changed = Difference(Meaning.OTHER_NUMBERS, "data", "data set digits", words="new files")
+    monkeypatch.setattr(why, "data_now", lambda *_: ({}, [changed]))
+    lines = [line.strip() for line in said(capsys).splitlines()]
+    assert lines[lines.index("data") + 1 :] == ["new files"]

@@ -210,6 +210,14 @@ def test_a_wrong_search_is_one_line(tmp_path: Path, search: dict[str, Any], faul
             [{"method": "fedprox", "grid": {"mu": ["a-b", "a/b"]}}],
             Fault(key="methods.fedprox.grid", value="fedprox_mua_b"),
         ),
+        (  # not that its values are missing, which no method of this name has
+            [{"method": "fedprx", "grid": {"mu": [1]}}],
+            Fault(key="methods.fedprx", value="fedprx", names="fedprox"),
+        ),
+        (
+            [{"method": "ima+fedprx", "grid": {"fedprx.mu": [1]}}],
+            Fault(key="methods.ima+fedprx", value="fedprx"),
+        ),
     ],
 )
 def test_a_wrong_grid_is_one_line(tmp_path: Path, searched: list[Any], fault: Fault) -> None:

@@ -1,4 +1,5 @@
 import csv
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, SearchTarget
 from fedrepro.report.papers import published
+from fedrepro.report.papers.paper_files import COLUMNS, NEEDED, rows_of
 from fedrepro.report.papers.references import Reference
 from fedrepro.support.errors import UserError
 from support.refusals import refused
@@ -240,3 +242,19 @@ def test_names_are_sorted_by_their_numbers() -> None:
     numbers = ["3", "24", "A1", "B8", "B11"]
     for names in (items, numbers):
         assert sorted({*names}, key=published.natural) == names
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("line", ["<<<<<<< HEAD", "=======", ">>>>>>> theirs"])
+def test_a_line_that_git_left_is_told_by_its_file_and_number(
+    tmp_path: Path, name: str, line: str
+) -> None:
+    """Another file was blamed, or nothing was said."""
+    head, row = ",".join(COLUMNS[name]), ",".join("x" * len(COLUMNS[name]))
+    for lines, number in (((line, row), 2), ((row, "", line, row), 4)):
+        (tmp_path / name).write_text("\n".join((head, *lines)), encoding="utf-8")
+        key = f"line {number}: {NEEDED[name]}"
+        with refused("missing", file=name, key=key, names=tuple(re.findall(r"\w+", line))):
+            rows_of(tmp_path, Path(name))
+    (tmp_path / name).write_text(f"{head}\n{row}\n", encoding="utf-8")
+    assert len(rows_of(tmp_path, Path(name))) == 1

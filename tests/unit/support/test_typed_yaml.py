@@ -60,6 +60,8 @@ class Lists(Typed):
     some: list[int] = Field(default=[], max_length=2)
     each: frozenset[str] = frozenset()
     on: bool = False
+    where: Path | None = None
+    word: str = ""
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,8 @@ class Lists(Typed):
     [
         ("any", 1, "a list"), ("two", 3, "a list"), ("two", [1, 2, 3], "at most 2 entries"),
         ("some", 1, "a list"), ("some", [1, 2, 3], "at most 2 entries"), ("each", 1, "a list"),
-        ("on", "maybe", "true or false"),
+        ("on", "maybe", "true or false"), ("word", None, "text"), ("word", ["x"], "text"),
+        ("where", ["x"], "one path, of a file or folder"),
     ],
 )  # fmt: skip
 def test_no_name_of_python_s_is_expected(key: str, value: object, expected: str) -> None:
@@ -94,7 +97,7 @@ def rows(**changes: Any) -> dict[str, Any]:
         (rows(value=0), "value", "rows.Two.value", 0, "1"),
         (rows(value=9), "value", "rows.Two.value", 9, ("below", "9")),
         (rows(value=1.5), "value", "rows.Two.value", 1.5, "whole"),
-        (rows(value=0, label=7), "value", "rows.1.label", 7, "string"),
+        (rows(value=0, label=7), "value", "rows.1.label", 7, "text"),
         (rows(how="men"), "value", "rows.Two.how", "men", ("max", "'mean'")),
         (rows(part={"kind": "gamma"}), "value", "rows.Two.part.kind", "gamma", ("alpha", "beta")),
         (rows(part={}), "missing", "rows.Two.part.kind", None, "value"),

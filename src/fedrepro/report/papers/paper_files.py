@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedrepro.support.errors import bad_value, refusal, unreadable
+from fedrepro.support.errors import bad_value, missing_value, refusal, unreadable
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
@@ -17,18 +17,20 @@ COLUMNS = {
     "words.csv": ("item", "table", "setting", "method", "metric", "text"),
     "figures.csv": ("figure", "item", "state", "note"),
 }
+# Without it, a row says nothing, as a line that git left between two versions.
+NEEDED = {"cells.csv": "metric", "notes.csv": "note", "words.csv": "text", "figures.csv": "state"}
 
 
 def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
     """The rows of a CSV file by column; none if it is not ``needed`` and not there.
 
     Raises:
-        UserError: if it can't be read, or for other columns.
+        UserError: if it can't be read, for other columns, or for a row without what it is for.
     """
     try:
         with (root / path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restval="")
-            rows = list(reader)
+            rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not needed:
             return []
@@ -39,11 +41,17 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
     if list(reader.fieldnames or []) != list(columns):
         head = ",".join(reader.fieldnames or [])
         raise bad_value(path, "line 1", head, f"the columns {','.join(columns)}")
-    if too_long := next((number for number, row in enumerate(rows, 2) if None in row), None):
+    if too_long := next((number for number, row in rows if None in row), None):
         line, wanted = f"line {too_long}", f"{len(columns)} values"
         why = f"{line}: too many values: expected {wanted}; one with a comma is in double quotes"
         raise refusal(path, why, line)
-    return [row for row in rows if any(row.values())]  # spreadsheets leave empty ones
+    filled = [(line, row) for line, row in rows if any(row.values())]  # spreadsheets leave others
+    for number, row in filled:
+        if not row[NEEDED[path.name]]:
+            first = next(filter(None, row.values()))
+            wanted = f"one in each row, and this has {first!r}"
+            raise missing_value(path, f"line {number}: {NEEDED[path.name]}", wanted)
+    return [row for _, row in filled]
 
 
 def listed_in(root: Path, path: Path, needed: bool = False) -> list[Any]:
