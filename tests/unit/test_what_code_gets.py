@@ -52,6 +52,7 @@ class Inverted(nn.Module):
     ("model", "x"),
     [
         (Hashed, DRAWS.integers(0, 2_000_000, (30, 5))),
+        (Hashed, np.random.default_rng(1).integers(0, 2**62, (30, 5))),
         (Inverted, DRAWS.random((30, 5)) > 0.5),
         (lambda: nn.Linear(5, 3), DRAWS.random((30, 5)).astype("float32")),
     ],

@@ -20,6 +20,7 @@ NUMBERS: dict[str, Literal["bytes", "sound", "features", "words"]] = {
     "int16": "sound",
     "float32": "features",
     "int32": "words",
+    "int64": "words",
 }
 
 

@@ -18,7 +18,7 @@ from fedrepro.data.catalogue.entries import NUMBERS
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, OPTIONAL, PREPARED, Split, arrays_of, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
-from fedrepro.data.readers.arrays import as_float32
+from fedrepro.data.readers.arrays import WHOLE, as_float32
 from fedrepro.data.readers.content import (
     LARGEST,
     Content,
@@ -34,7 +34,7 @@ from fedrepro.support.errors import UserError, bad_value, brief, listed, refusal
 from fedrepro.support.files import atomic_folder, read_json
 from fedrepro.support.locks import exclusive_lock
 
-STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
+STORED = tuple(map(np.dtype, (np.uint8, np.int16, *WHOLE)))  # others become float32
 
 
 def prepare(

@@ -21,7 +21,7 @@ from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.readers.arrays import as_type
+from fedrepro.data.readers.arrays import WHOLE, as_type
 from fedrepro.data.readers.packing import ALONE, Packing
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine import tree
@@ -158,7 +158,7 @@ def _telling(x: NDArray[Any], packing: Packing | None, many: bool) -> list[int]:
         many: whether they are as many as are scored at a time, or two.
     """
     rows = {*(differing(x) if many else range(min(2, len(x))))}
-    if packing or x.dtype in (np.int32, np.int64):
+    if packing or x.dtype in WHOLE:
         flat = x.reshape(len(x), -1)
         ends = packing.ends if packing else [flat.shape[1]]
         for part in np.split(flat, ends[:-1], axis=1):
@@ -221,7 +221,7 @@ def with_fitting_numbers(dataset: Dataset, model: str, folders: Folders) -> Data
     if dataset.packing and dataset.packing.is_of_one and not entry.own:
         dataset = _unpacked(dataset)
     x, packing = dataset.train.x, dataset.packing
-    whole = x.dtype == np.int32 or (packing and x.dtype != np.uint8)
+    whole = x.dtype in WHOLE or (packing and x.dtype != np.uint8)
     if not whole or entry.weights or entry.family in OF_IDS:
         return dataset
     kinds: list[tuple[Any, Packing | None]] = [

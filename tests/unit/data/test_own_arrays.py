@@ -126,6 +126,22 @@ def test_numbers_are_stored_as_those_of_train_are(tmp_path: Path, kind: str, sto
     assert np.array_equal(dataset.train.x, X)
 
 
+@pytest.mark.parametrize("inputs", [["x"], ["x_small", "x_large"]])
+def test_whole_numbers_are_stored_with_all_their_digits(tmp_path: Path, inputs: list[str]) -> None:
+    small, y = X.reshape(12, 4).astype("int16"), np.arange(12) % 3
+    large = 2**62 + small.astype("int64")
+    for sign in (1, -1):
+        arrays = {name: sign * (small if name == "x_small" else large) for name in inputs}
+        folder = tmp_path / str(sign)
+        folder.mkdir()
+        path = file_of(folder, {**arrays, "y": y}, "npz")
+        stored = prepared(folder, path, test_fraction=0).train.x
+        assert np.array_equal(stored, np.concatenate([*arrays.values()], axis=1))
+    path = file_of(tmp_path, {inputs[-1]: large.astype("uint64") * 2 + 7, "y": y}, "npz")
+    with refused("value", key=inputs[-1].replace("_", "."), value=2**63 + 2 * int(X.max()) + 7):
+        prepared(tmp_path, path)
+
+
 def test_texts_as_ids_are_for_the_task_next_word(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(4, 9, (6, 5))
     path = file_of(tmp_path, {"x": x, "y": np.roll(x, -1, 1)}, "npz")

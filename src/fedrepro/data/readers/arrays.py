@@ -34,6 +34,7 @@ def unlike(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError
     return refusal(path, f"{name}: {array.dtype} {array.shape}: expected {wanted}", name)
 
 
+WHOLE = (np.int32, np.int64)  # what whole numbers are stored as, the first that holds them
 SEEN = 2**21  # numbers that are looked at for what float32 loses
 
 
@@ -118,20 +119,25 @@ def kind_of(x: NDArray[Any]) -> str:
 
 
 def stored_as(where: object, key: str, parts: Sequence[NDArray[Any]]) -> type[np.generic]:
-    """The type that all inputs are stored as; whole numbers beyond int32 are features.
+    """The type that all inputs are stored as.
 
     Raises:
-        UserError: for bytes of 0 and 1, as from one-hot features: bytes are divided by 255.
+        UserError: for bytes of 0 and 1, as from one-hot features: bytes are divided by 255. And for
+            whole numbers that int64 cannot hold: float32 would round them, perhaps ids.
     """
     if kind_of(parts[0]) == "bytes":
         if max(int(x.max(initial=0)) for x in parts) == 1:
             wanted = "floats or truth values: bytes are divided by 255, as in images"
             raise bad_value(where, key, "bytes of 0 and 1", wanted)
         return np.uint8
-    span = np.iinfo(np.int32)
-    whole = kind_of(parts[0]) == "whole"
-    small = all(not x.size or (x.min() >= span.min and x.max() <= span.max) for x in parts)
-    return np.int32 if whole and small else np.float32
+    if kind_of(parts[0]) == "fractions":
+        return np.float32
+    low = min(int(x.min(initial=0)) for x in parts)
+    high = max(int(x.max(initial=0)) for x in parts)
+    for kind in WHOLE:
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return kind
+    raise bad_value(where, key, high, "whole numbers below 2^63, or floats if they are no ids")
 
 
 def numbers_of(where: object, key: str, y: NDArray[Any], task: str) -> NDArray[np.float32]:

@@ -27,7 +27,7 @@ class Split:
 
     Attributes:
         x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
-            [n, 1, samples] for sound, int32 [n, ...] for token ids.
+            [n, 1, samples] for sound, int32 or int64 [n, ...] for whole numbers such as token ids.
         y: int64 [n], the class of each sample; [n, length] for the next words of a text; float32
             [n] or [n, ...], the targets of a regression, or [n, labels] of 0 and 1.
         group: int64 [n], the natural client of each sample, or None.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.readers.arrays import as_type, stored_as
+from fedrepro.data.readers.arrays import WHOLE, as_type, stored_as
 from fedrepro.support.errors import bad_value
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def packed(
 ) -> tuple[list[NDArray[Any]], Packing]:
     """Each client's inputs [n, ...] as one array [n, columns].
 
-    Bytes alone stay bytes, and whole numbers alone int32. Together with fractions they are float32.
+    Bytes alone stay bytes, and whole numbers alone whole. Together with fractions they are float32.
 
     Raises:
         UserError: for whole numbers that float32 cannot hold, beside fractions.
@@ -134,15 +134,16 @@ def packed(
         name: stored_as(where, f"x.{name}", [inputs[name] for inputs in clients])
         for name in clients[0]
     }
-    common = next(iter(types.values())) if len({*types.values()}) == 1 else np.float32
+    kinds = {*types.values()}
+    common = kinds.pop() if len(kinds) == 1 else np.int64 if kinds <= {*WHOLE} else np.float32
 
     def part(name: str | int, x: NDArray[Any]) -> Part:
         whole = "bool" if all(each[name].dtype == bool for each in clients) else "whole"
-        return Part(name, x.shape[1:], whole if types[name] is np.int32 else "fractions")
+        return Part(name, x.shape[1:], whole if types[name] in WHOLE else "fractions")
 
     def columns(name: str | int, x: NDArray[Any]) -> NDArray[Any]:
-        mixed = common is not types[name]
-        if mixed and types[name] is np.int32 and (most := int(np.abs(x).max(initial=0))) > LARGEST:
+        mixed = common is np.float32 and types[name] is not common
+        if mixed and types[name] in WHOLE and (most := int(np.abs(x).max(initial=0))) > LARGEST:
             wanted = f"at most {LARGEST} beside fractions, or floats if they are no ids"
             raise bad_value(where, f"x.{name}", most, wanted)
         flat = as_type(where, f"x.{name}", x, common).reshape(len(x), -1)
