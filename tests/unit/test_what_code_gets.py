@@ -245,6 +245,27 @@ def test_data_that_are_divided_otherwise_are_other_clients() -> None:
     assert shared["gain"].notna().all()
 
 
+def test_a_loss_has_no_gain_over_another_one() -> None:
+    """A score of one function has, and so has a loss over the same one under another rate."""
+
+    def run(loss: Any, lr: float = 0.1) -> fr.Run:
+        clients = [(ONE_HOT, CLASSES.astype("float32"))]
+        return fr.train(
+            "fedavg", "logistic", clients, rounds=1, test_fraction=0.2, validation=0.2,
+            task="regression", loss=loss, lr=lr,
+        )  # fmt: skip
+
+    runs = {
+        "base": run(nn.HuberLoss(delta=0.1)), "rate": run(nn.HuberLoss(delta=0.1), 0.2),
+        "delta": run(nn.HuberLoss(delta=0.2)), "task": run(None),
+    }  # fmt: skip
+    for of in ("test_loss", "client_loss", "validation_loss"):
+        with pytest.warns(UserWarning, match="delta|task") as said:
+            gains = fr.compare(runs, of=of)["gain"]
+        assert [*gains.index[gains.isna()]] == ["delta", "task"] and len(said) == 2
+    assert fr.compare(runs, of="test_mse")["gain"].notna().all()
+
+
 class Ranged(nn.Module):
     """Activations are rounded to the range of the mini-batch."""
 

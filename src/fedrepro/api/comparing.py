@@ -54,7 +54,8 @@ def compare(
         NaN for one) and ``gain`` over the first row, above 0 where it is better: the mean of the
         differences of ``paired`` seeds, those that both have, or of the means if there are none. A
         diverged run has no final score: with one, the row has no mean, and no gain over it exists.
-        Nor does a gain over runs that were scored on other samples, which a warning names.
+        Nor does a gain over runs that were scored on other samples, or by another loss where the
+        column is a loss: a warning names them.
 
     Raises:
         UserError: for no runs, an unfinished run, an unknown column, or a run with fewer rounds
@@ -97,9 +98,9 @@ def compare(
         gain = (end[both] - first[both]).mean() if len(both) else mean - over
         if math.isnan(mean + over):
             gain = math.nan
-        if why := _scored_elsewhere(column, named[name][0], named[base][0]):
+        if why := _scored_otherwise(column, named[name][0], named[base][0]):
             gain, both = math.nan, both[:0]
-            line = f"compare: {name}: no gain: scored on other samples than {base} ({why})"
+            line = f"compare: {name}: no gain: scored otherwise than {base} ({why})"
             warnings.warn(line, stacklevel=2)
         rows[name] = {
             "seeds": len(end),
@@ -229,12 +230,18 @@ def _refuse_unlike(name: str, group: Sequence[Run], identities: Sequence[Identit
             raise bad_value("fedrepro", f"{name}: {differing.key}", differing.recorded, wanted)
 
 
-def _scored_elsewhere(column: str, run: Run, other: Run) -> str:
-    """Return why a column's scores of two runs are not of the same samples, if known; or ""."""
+def _scored_otherwise(column: str, run: Run, other: Run) -> str:
+    """Return why a column's scores of two runs are not of the same samples, if known; or "".
+
+    Or not by the same loss, where the column is that.
+    """
     whose = column.partition("_")[0]
+    one, two = (Identity.of(each.manifest) for each in (run, other))
+    differing = differences(_but_seed(one), _but_seed(two))
+    if column == f"{whose}_loss" and any(each.key.startswith("loss") for each in differing):
+        return "another loss"
     if whose not in ("test", "client", "validation"):  # such as bytes_up
         return ""
-    one, two = (Identity.of(each.manifest) for each in (run, other))
     contents = {each.data.get("content_sha256") for each in (one, two)} - {None}
     if len(contents) > 1:
         return "other data"
