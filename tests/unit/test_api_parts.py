@@ -33,7 +33,8 @@ def run_of(columns: dict[str, list[float]], seed: int = 1, diverged: int | None 
     about |= {"arithmetic": "per client"}  # type: ignore[dict-item]
     run = fr.Run(Path(), {**about, "diverged_at": diverged})
     length = len(next(iter(columns.values())))
-    vars(run)["rounds"] = pd.DataFrame({"round": range(1, length + 1), **columns})
+    table = pd.DataFrame({"round": range(1, length + 1), **columns})
+    vars(run)["_read"] = {"rounds.parquet": table}
     return run
 
 

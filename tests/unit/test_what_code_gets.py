@@ -414,6 +414,27 @@ def test_a_folder_of_a_run_by_an_earlier_version_is_made_again(what: str, tmp_pa
         train()
 
 
+def test_each_access_of_a_run_has_what_the_run_gave() -> None:
+    """Whatever became of the model and the tables of an earlier access, and of their files."""
+    clients = [(ONE_HOT, CLASSES), (ONE_HOT[::-1].copy(), CLASSES[::-1].copy())]
+    run = fr.train("fedavg", "logistic", clients, rounds=2, test=clients[0])
+    model, compared = run.model, fr.compare(run)
+    weights = [leaf.detach().clone() for leaf in model.parameters()]
+    tables = run.rounds.copy(), run.clients.copy()
+    model.train()
+    for leaf in model.parameters():
+        leaf.data.add_(1)
+    for table in (run.rounds, run.clients):
+        table.loc[:, :] = 1
+    assert not run.model.training
+    assert all(map(torch.equal, run.model.parameters(), weights))
+    shutil.rmtree(run.folder)
+    sent = copy.copy(run)
+    for each in (run, sent):
+        assert each.rounds.equals(tables[0]) and each.clients.equals(tables[1])
+        assert fr.compare(each).equals(compared)
+
+
 def test_a_function_that_waits_for_what_it_gets_gets_it() -> None:
     def net(shape_of_one: Any = None, classes: Any = None) -> nn.Module:
         return nn.Linear(shape_of_one[0], classes)

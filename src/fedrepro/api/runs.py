@@ -32,6 +32,8 @@ Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs)
 class Run:
     """A finished run, whose files are read on access, or an unfinished one.
 
+    Each access gives a new model or table: to change one, or use it often, keep it in a variable.
+
     Attributes:
         folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors; of an
             unfinished run, its checkpoints.
@@ -84,10 +86,10 @@ class Run:
 
         Its files may be gone, so tables come along. A function that builds a model does not.
         """
-        read = {"rounds": self.rounds, "clients": self.clients, "architecture": None}
-        return {name: part for name, part in vars(self).items() if name != "model"} | read
+        read = {name: self._table(name) for name in ("rounds.parquet", "clients.parquet")}
+        return vars(self) | {"_read": read, "architecture": None}
 
-    @cached_property
+    @property
     def rounds(self) -> "pd.DataFrame":
         """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ...
 
@@ -98,7 +100,7 @@ class Run:
         """
         return self._table("rounds.parquet")
 
-    @cached_property
+    @property
     def clients(self) -> "pd.DataFrame":
         """A row for each evaluated round and client: round, client, train_samples, ...
 
@@ -107,12 +109,20 @@ class Run:
         """
         return self._table("clients.parquet")
 
+    @cached_property
+    def _read(self) -> "dict[str, pd.DataFrame]":
+        """The tables that were read, by file: they stay, whatever becomes of the files."""
+        return {}
+
     def _table(self, name: str) -> "pd.DataFrame":
+        """A copy of a table, as its user may change it."""
         import pandas as pd
 
         if self.tables is not None:
             return pd.DataFrame(self.tables.get(name, {}))
-        return pd.read_parquet(BytesIO(self._content(name)))
+        if name not in self._read:
+            self._read[name] = pd.read_parquet(BytesIO(self._content(name)))
+        return self._read[name].copy()
 
     def _content(self, name: str) -> bytes:
         """A file's bytes, if they are still those of this result.
@@ -127,7 +137,7 @@ class Run:
             raise damaged(self.folder, f"{name} {why}: load it again")
         return content
 
-    @cached_property
+    @property
     def model(self) -> "nn.Module":
         """The trained shared model, in evaluation mode.
 
