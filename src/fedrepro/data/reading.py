@@ -13,7 +13,7 @@ from fedrepro.support import rng
 from fedrepro.support.errors import UserError, bad_value, listed, refusal, text_of
 
 LABELS = ("label", "labels", "y", "target", "targets")
-READ_AGAIN = 32  # samples, to tell whether a seed determines them
+READ_AGAIN = 32  # samples, and as many classes, to tell whether a seed determines them
 GREY = ("1", "L")  # Pillow's modes of images that have one channel
 
 
@@ -157,9 +157,11 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
             read = [samples[at] for at in range(len(samples))]
             draws = _states() != before
         pairs = [pair_of(f"{where}, sample {at}", sample) for at, sample in enumerate(read)]
-        with rng.seeded(0):
-            few = range(min(READ_AGAIN, len(read)))
-            again = [pair_of(where, samples[at]) for at in few]
+        few = _telling(pairs)
+        readings = [[pairs[at] for at in few]]
+        for _ in range(1 + draws):  # those that draw follow no others here
+            with rng.seeded(0):
+                readings.append([pair_of(where, samples[at]) for at in few])
     except UserError:
         raise
     except Exception as error:  # of the user's code
@@ -172,7 +174,7 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
         if own != keys[0]:
             expected = f"{listed(keys[0].get('', ['a pair']))}, as sample 0 has"
             raise bad_value(f"{where}, sample {at}", "inputs", listed(own.get("", [])), expected)
-    if any(not _equal(one, other) for one, other in zip(pairs, again, strict=False)):
+    if not all(map(_equal, *readings[-2:])):
         raise refusal(
             where,
             "samples differ when they are read again with the same seed: expected a "
@@ -181,6 +183,13 @@ def _read(where: str, samples: Any) -> tuple[list[Any], bool, dict[str, list[str
             "transform",
         )
     return pairs, draws, keys[0] if keys else {}
+
+
+def _telling(pairs: Sequence[Any]) -> list[int]:
+    """The places of some samples from all over a data set, and of one of each class."""
+    classes = {hash(array_of(pair[-1]).tobytes()): at for at, pair in enumerate(pairs)}
+    spread = range(0, len(pairs), max(1, len(pairs) // READ_AGAIN))
+    return sorted({*spread, *[*classes.values()][:READ_AGAIN]})
 
 
 def _states() -> tuple[bytes, str]:

@@ -298,7 +298,7 @@ def test_each_epoch_round_and_client_has_draws_of_its_own() -> None:
 
     keys = {"rounds": 2, "epochs": 2, "test": (X, Y), "batch_size": 7}
     fr.train("fedavg", "logistic", [Samples(keep), Samples(keep)], **keys)
-    trained = np.array(drawn[2 * (len(X) + 24) :])  # after both were read, and again
+    trained = np.array(drawn[2 * 3 * len(X) :])  # after both were read, and twice again
     assert len(trained) == 2 * 2 * 2 * len(X)
     assert len(np.unique(trained, axis=0)) == len(trained)
 
@@ -321,12 +321,12 @@ def test_threads_and_an_interruption_change_nothing(
         assert losses(Samples(by_torch), rounds=3) == wanted
     finally:
         torch.set_num_threads(before)
-    monkeypatch.setenv("LEFT", "100")  # in the second round
+    monkeypatch.setenv("LEFT", "124")  # in the second round
     keys = {"rounds": 3, "folder": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
         losses(Samples(interrupted), **keys)
     assert losses(Samples(interrupted), **keys) == wanted
-    assert int(os.environ["LEFT"]) > -150  # it went on: from the start, it would read 192 samples
+    assert int(os.environ["LEFT"]) > -174  # it went on: from the start, it would read 216 samples
 
 
 def test_another_transform_is_another_run(tmp_path: Path) -> None:
@@ -335,6 +335,29 @@ def test_another_transform_is_another_run(tmp_path: Path) -> None:
     assert losses(Samples(by_torch), folder=folder) == first
     with pytest.raises(UserError, match="transform"):
         losses(Samples(stronger), folder=folder)
+
+
+@pytest.mark.parametrize("drawing", [range(3990, 4000), [777], range(2000, 2200)])
+@pytest.mark.parametrize("seeded", [False, True])  # others draw from a global generator
+def test_a_generator_of_its_own_is_refused_wherever_it_draws(drawing: Any, seeded: bool) -> None:
+    """At the end, for one sample of a class of its own, or in the middle of the largest class."""
+    generator = np.random.default_rng(1)
+
+    class Some(torch.utils.data.Dataset[Any]):
+        def __init__(self, own: bool) -> None:
+            self.own = own
+
+        def __len__(self) -> int:
+            return 4000
+
+        def __getitem__(self, at: int) -> tuple[Any, int]:
+            x = torch.rand(2) if seeded else torch.zeros(2)
+            x = x + generator.random() * (self.own and at in drawing)
+            return x, 1 if at == 777 else 2 * (at >= 3000)
+
+    dataset_of([Some(False)])
+    with refused(key="transform"):
+        dataset_of([Some(True)])
 
 
 def test_a_generator_of_its_own_is_refused() -> None:
@@ -347,17 +370,17 @@ def test_what_fails_or_changes_its_shape_later_is_one_line() -> None:
     def shorter(x: np.ndarray) -> np.ndarray:
         shorter.calls += 1  # type: ignore[attr-defined]
         torch.rand(1)
-        return x[:5] if shorter.calls > 60 else x  # type: ignore[attr-defined]
+        return x[:5] if shorter.calls > 84 else x  # type: ignore[attr-defined]
 
     def fails(x: np.ndarray) -> np.ndarray:
         fails.calls += 1  # type: ignore[attr-defined]
         torch.rand(1)
-        return x / (0 if fails.calls > 60 else 1) if fails.calls <= 60 else x[9, 9]  # type: ignore
+        return x / (0 if fails.calls > 84 else 1) if fails.calls <= 84 else x[9, 9]  # type: ignore
 
     def folded(x: np.ndarray) -> np.ndarray:
         folded.calls += 1  # type: ignore[attr-defined]
         torch.rand(1)
-        return x.reshape(2, 3) if folded.calls > 60 else x  # type: ignore[attr-defined]
+        return x.reshape(2, 3) if folded.calls > 84 else x  # type: ignore[attr-defined]
 
     for draw, fault in (
         (shorter, Fault(value=[5], names="[6]")),
@@ -376,7 +399,7 @@ def test_fractions_that_are_drawn_for_whole_numbers_are_refused() -> None:
 
         def draw(x: np.ndarray, calls: Any = calls, later: float = later) -> np.ndarray:
             torch.rand(1)
-            return np.full(3, 200, np.uint8) + (later if next(calls) > 60 else 0)
+            return np.full(3, 200, np.uint8) + (later if next(calls) > 84 else 0)
 
         data = dataset_of([Samples(draw)])
         x, y = torch.from_numpy(data.train.x), torch.from_numpy(data.train.y)
