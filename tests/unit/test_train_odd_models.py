@@ -119,6 +119,60 @@ def test_a_train_that_returns_nothing() -> None:
     assert run.model(torch.as_tensor(X)).shape == (30, 3)
 
 
+class HeadOnly(nn.Module):
+    """Its state dict has its head only, as of code that fine-tunes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.norm(self.body(x)).relu())
+
+    def state_dict(self, *args: Any, **keys: Any) -> Any:
+        whole = super().state_dict(*args, **keys)
+        return {name: leaf for name, leaf in whole.items() if name.startswith("head")}
+
+
+class LoadsHead(HeadOnly):
+    def load_state_dict(self, state: Any, *args: Any, **keys: Any) -> Any:
+        own = {name: leaf for name, leaf in state.items() if name.startswith("head")}
+        return super().load_state_dict(own, *args, **keys)
+
+
+class Renamed(HeadOnly):
+    """Its state dict has other names, which it takes."""
+
+    def state_dict(self, *args: Any, **keys: Any) -> Any:
+        whole = nn.Module.state_dict(self, *args, **keys)
+        return {f"own.{name}": leaf for name, leaf in whole.items()}
+
+    def load_state_dict(self, state: Any, *args: Any, **keys: Any) -> Any:
+        own = {name.removeprefix("own."): leaf for name, leaf in state.items()}
+        return super().load_state_dict(own, *args, **keys)
+
+
+@pytest.mark.parametrize("model", [HeadOnly, Renamed])
+def test_initial_weights_of_a_module_are_all_that_it_has(model: Callable[[], nn.Module]) -> None:
+    trained = model()
+    for leaf in (*trained.parameters(), *(each for each in trained.buffers() if each.ndim)):
+        leaf.data.add_(torch.rand(leaf.shape))
+    begun: dict[str, Any] = {"rounds": 1, "test": (X, Y), "lr": 1e-9}
+    run = fr.train("fedavg", model, [(X, Y)], initial=trained, **begun)
+    for one, other in zip(run.model.parameters(), trained.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    if model is Renamed:
+        fr.train("fedavg", model, [(X, Y)], initial=trained.state_dict(), **begun)
+
+
+@pytest.mark.parametrize(
+    ("model", "initial"), [(HeadOnly, HeadOnly().state_dict()), (LoadsHead, LoadsHead())]
+)
+def test_initial_weights_that_are_left_out_are_asked_for(model: Any, initial: Any) -> None:
+    with refused("missing", key="initial.body.bias"):
+        fr.train("fedavg", model, [(X, Y)], rounds=1, initial=initial)
+
+
 class Scaled(nn.Module):
     """A number of its own is extra state."""
 

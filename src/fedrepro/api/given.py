@@ -251,8 +251,9 @@ def starting_from(
         UserError: for other files, also when it builds a module that lacks one of the tensors, or
             has others, or frozen ones that are drawn in each run.
     """
-    extra = _extra_state(initial.state_dict() if isinstance(initial, nn.Module) else initial)
-    tensors, facts = _tensors(initial)
+    given = _state_of(initial) if isinstance(initial, nn.Module) else initial
+    extra = _extra_state(given)
+    tensors, facts = _tensors(given)
 
     def built(shape: tuple[int, ...], outputs: int) -> nn.Module:
         if build is None:
@@ -261,7 +262,7 @@ def starting_from(
 
     def made(shape: tuple[int, ...], outputs: int) -> Any:
         module = built(shape, outputs)
-        wanted = module.state_dict()
+        wanted = _state_of(module)
         own = _extra_state(wanted)
         if name := next((name for name in extra if not _same(extra[name], own.get(name))), ""):
             raise bad_value(
@@ -277,7 +278,9 @@ def starting_from(
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)
         # Tied weights have two names, of which one will do; counters are of no run.
         needed = {**dict(module.named_parameters()), **float_buffers(module)}
-        lacking = {name for name in needed if name in wanted and name not in tensors}
+        versions = {name: leaf._version for name, leaf in needed.items() if name in wanted}
+        module.load_state_dict(tensors, strict=False)
+        lacking = {name for name, version in versions.items() if needed[name]._version == version}
         if lacking and facts:  # a run's file, without what training cannot change
             with drawing_on(stream(seed, "init")), untrained():  # as in the run
                 refuse_other_constants(built(shape, outputs), tensors, facts, f"{WHERE}: initial")
@@ -290,10 +293,15 @@ def starting_from(
                 if not frozen or not leaf.equal(again[name]):
                     why = f"initial: no {name}{nearest(name, tensors)}"
                     raise refusal(WHERE, why, f"initial.{name}", code="missing")
-        module.load_state_dict(tensors, strict=False)
         return module
 
     return made
+
+
+def _state_of(module: nn.Module) -> dict[str, Any]:
+    """The state dict of a module, with what its class leaves out of it."""
+    whole = {**dict(module.named_parameters()), **nn.Module.state_dict(module)}
+    return whole | module.state_dict()
 
 
 def _extra_state(initial: Any) -> dict[str, Any]:
@@ -316,7 +324,6 @@ def _same(one: Any, other: Any) -> bool:
 
 def _tensors(initial: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tensors of initial weights; if a run wrote their file, what it says of them."""
-    initial = initial.state_dict() if isinstance(initial, nn.Module) else initial
     if isinstance(initial, Mapping):
         initial = {name: initial[name] for name in initial if name not in _extra_state(initial)}
         for name, leaf in initial.items():
