@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain
 from numbers import Integral
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
 
 import torch
 
@@ -31,9 +31,10 @@ class Limit(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
-def one_of(*choices: str) -> Limit:
-    """The limit of a hyperparameter that is a word."""
-    return Limit(choices.__contains__, f"one of {listed(choices)}", choices)
+def one_of(*choices: Any) -> Limit:
+    """The limit of a hyperparameter that is a word, or one of some other values."""
+    names = tuple(map(str, choices))
+    return Limit(choices.__contains__, f"one of {listed(names)}", names)
 
 
 def whole(least: int) -> Limit:
@@ -64,10 +65,14 @@ def _limits_of(cls: type) -> list[tuple[str, Limit, str]]:
             if isinstance(kind, str):
                 with suppress(Exception):
                     kind = eval(kind, vars(sys.modules[owner.__module__]))
-            marked = [part for part in _alternatives(kind) if hasattr(part, "__metadata__")]
-            inner = chain.from_iterable(_alternatives(get_args(part)[0]) for part in marked)
-            null = ", or null" if NoneType in (*_alternatives(kind), *inner) else ""
-            for mark in chain.from_iterable(part.__metadata__ for part in marked):
+            parts = _alternatives(kind)
+            marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+            inner = (get_args(part)[0] if hasattr(part, "__metadata__") else part for part in parts)
+            kinds = [*chain.from_iterable(map(_alternatives, inner))]
+            null = ", or null" if NoneType in kinds else ""
+            if {get_origin(each) for each in kinds if each is not NoneType} == {Literal}:
+                marks.append(one_of(*chain.from_iterable(map(get_args, kinds))))
+            for mark in marks:
                 if isinstance(mark, Limit):
                     limits.setdefault(key, (key, mark, null))
     return [*limits.values()]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 
@@ -78,6 +78,25 @@ def test_a_limit_is_of_the_value_and_not_of_what_is_in_it() -> None:
     assert Many((1.0, 2.0), given=3).count is None
     with refused("value", key="count", value=0, names="null"):
         Many(count=0)
+
+
+@dataclass(frozen=True)
+class Worded(Faithful):
+    shape: Literal["linear", "cosine"] = "linear"
+    again: "Literal['linear', 'cosine'] | None" = None
+    either: Annotated[Literal["a"] | Literal["b", 3], "noted"] = "a"
+    free: Literal["auto"] | float = "auto"
+    listed: tuple[Literal["a"], ...] = ()
+
+
+def test_a_word_is_one_of_those_in_its_annotation() -> None:
+    Worded("cosine", "linear", "b", 0.5, ("a",))
+    Worded(again=None, either=3)
+    for key in ("shape", "again"):
+        with refused("value", key=key, value="cosin", near="cosine"):
+            Worded(**{key: "cosin"})
+    with refused("value", key="either", value="c"):
+        Worded(either="c")  # type: ignore[arg-type]
 
 
 POSTPONED = '''"""A plug-in."""
