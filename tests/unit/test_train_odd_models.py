@@ -119,6 +119,38 @@ def test_a_train_that_returns_nothing() -> None:
     assert run.model(torch.as_tensor(X)).shape == (30, 3)
 
 
+class Short(nn.Module):
+    """Its rows are within a norm: by their layer, or by what the line of its refusal says."""
+
+    def __init__(self, by_layer: bool) -> None:
+        super().__init__()
+        self.by_layer, norm = by_layer, 0.7 if by_layer else None
+        self.rows, self.last = nn.Embedding(20, 6, max_norm=norm), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        if self.training and not self.by_layer:
+            self.rows.weight.data.renorm_(2.0, 0, 0.7)
+        return self.last(self.rows(x).mean(1))
+
+
+def test_an_embedding_with_a_largest_norm_has_a_repair_that_is_the_same() -> None:
+    x = RANDOM.integers(0, 20, (30, 4))
+    plain, repaired = Short(True), Short(False)
+    repaired.load_state_dict(plain.state_dict())
+    with refused(key="rows.weight", names=("max_norm", "renorm_", "0.7")):
+        fr.train("fedavg", plain, [(x, Y)], rounds=1)
+    begun: dict[str, Any] = {"rounds": 9, "lr": 1.0, "batch_size": 30, "weights": "keep"}
+    run = fr.train("fedavg", repaired, [(x, Y)], test=(x, Y), **begun)
+    optimizer = torch.optim.SGD(plain.parameters(), 1.0)
+    for _ in range(9):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(plain(torch.as_tensor(x)), torch.as_tensor(Y)).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    used = torch.as_tensor(x).unique()  # rows that are never looked up stay as they are
+    assert torch.allclose(run.model.rows.weight[used], plain.rows.weight[used], atol=1e-5)
+    assert torch.allclose(run.model.last.weight, plain.last.weight, atol=1e-5)
+
+
 class HeadOnly(nn.Module):
     """Its state dict has its head only, as of code that fine-tunes."""
 

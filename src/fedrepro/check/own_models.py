@@ -298,8 +298,12 @@ def refuse_unaccepted(
         drawn = ", ".join(tested.drawn)
         raise refusal(where, f"draws random numbers ({drawn}) in testing mode: {remedy}")
     if changed := sorted(tested.written | tested.replaced):
-        why = f"changes {changed[0]} in testing mode: change it only if self.training"
-        raise refusal(where, why, changed[0])
+        remedy, path = "change it only if self.training", changed[0].rpartition(".")[0]
+        layer = module.get_submodule(path)
+        if (most := getattr(layer, "max_norm", None)) is not None:  # of nn.Embedding
+            within = f"self.{changed[0]}.data.renorm_({layer.norm_type}, 0, {most})"
+            remedy = f"leave out max_norm, and call {within} in its forward pass if self.training"
+        raise refusal(where, f"changes {changed[0]} in testing mode: {remedy}", changed[0])
     if x._version != version:  # as a first `relu_` does, which finds no more to change
         once = x.clone()
         _called(module, arguments(x), training=False)
