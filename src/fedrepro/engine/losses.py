@@ -81,7 +81,7 @@ def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
     return task._replace(losses=OwnLoss(each, task, whole))
 
 
-def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
+def with_own_mean(task: Task, outputs: Tensor, targets: Tensor, *tests: Tensor) -> Task:
     """The task whose loss is only known as its own mean, if that is not the plain mean.
 
     One over what is not missing, say, or with weights. Where no plain mean is seen, as in numbers
@@ -90,7 +90,9 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
     Args:
         outputs: the model's for some samples [m, ...].
         targets: of all training samples, which are tried with these outputs, m at a time, and with
-            others: a mean over samples with a loss above zero is the plain one at the start.
+            others: a mean over samples with a loss above zero is the plain one at the start. Also
+            the first ones of m: balanced weights add up to the number of all samples only.
+        tests: the same of those that the loss is only computed of.
     """
     loss = cast(OwnLoss, task.losses)
     # A copy: what a module counts is not counted in a trial.
@@ -104,8 +106,12 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
             tried = each.function(*aligned(task, outputs[: len(chunks[0])], chunks[0]))
             return task._replace(of_mean=not tried.ndim)
         return task
-    for y in chunks[:: -(-len(chunks) * outputs.numel() // MOST_TRIED)]:
-        of_model = outputs[: len(y)]
+    step = -(-len(chunks) * outputs.numel() // MOST_TRIED)
+    some = chunks[::step]
+    others = [y for test in tests for y in test.split(len(outputs))[::step]]
+    others += [chunks[0][: 2**power] for power in range(len(chunks[0]).bit_length())]
+    for number, y in enumerate((*some, *others)):
+        of_model, sure = outputs[: len(y)], number < len(some)
         drawn = _drawn(task, of_model, y)
         for tried in (of_model, drawn, drawn.sigmoid()):  # some losses take probabilities
             try:
@@ -113,10 +119,11 @@ def with_own_mean(task: Task, outputs: Tensor, targets: Tensor) -> Task:
                     one(tried, y, kind).detach() for one, kind in ((own, "mean"), (each, "none"))
                 )
                 least = 1e-6 * float(losses.abs().mean())
-                known = tried is of_model or bool(mean.isfinite() & losses.isfinite().all())
+                known = bool(mean.isfinite() & losses.isfinite().all())
+                known = known or (sure and tried is of_model)
                 alike = torch.allclose(mean, losses.mean(), rtol=1e-4, atol=least)
             except Exception:  # of the user's code
-                known, alike = tried is of_model, False
+                known, alike = sure and tried is of_model, False
             if known and not alike:
                 return task._replace(losses=OwnLoss(loss.whole, task), of_mean=True)
     return task

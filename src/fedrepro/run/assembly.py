@@ -12,7 +12,7 @@ from torch import Tensor
 from fedrepro.check.own_functions import refuse_unfit
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting
-from fedrepro.data.dataset import Dataset
+from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
 from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
@@ -209,7 +209,7 @@ def make_plan(
     )
     if setting.loss and method.classifies:
         stacked, most = about.arithmetic == STACKED, max(map(len, partition.train))
-        federation = _with_loss(setting.loss, federation, training, stacked, most)
+        federation = _with_loss(setting.loss, federation, training, dataset.test, stacked, most)
     return _with_test_samples(
         Plan(
             spec,
@@ -227,7 +227,12 @@ def make_plan(
 
 
 def _with_loss(
-    name: str, federation: Federation, training: TensorSamples, stacked: bool, most: int
+    name: str,
+    federation: Federation,
+    training: TensorSamples,
+    test: Split | None,
+    stacked: bool,
+    most: int,
 ) -> Federation:
     """The federation with what is known of a loss after a trial on outputs of the model.
 
@@ -259,7 +264,8 @@ def _with_loss(
         outputs = outputs_of(more)
     with seeded(0, training.y.device):
         refuse_of(ctx.task, stacked=False)
-        task = with_own_mean(ctx.task, outputs, training.y)
+        tests = [torch.tensor(test.y).to(training.y)] if test else []
+        task = with_own_mean(ctx.task, outputs, training.y, *tests)
         refuse_of(task, stacked)
     return replace(federation, context=replace(ctx, task=task))
 

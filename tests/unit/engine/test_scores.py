@@ -259,13 +259,14 @@ def test_a_loss_of_one_s_own_is_a_mean_over_samples() -> None:
     assert mean == pytest.approx(float(each.mean()))
 
 
+def masked(outputs: Tensor, targets: Tensor, least: float, reduction: str = "mean") -> Any:
+    counted = targets > least
+    losses = (outputs - targets).abs() * counted
+    return losses.sum() / counted.sum() if reduction == "mean" else losses
+
+
 def test_a_loss_whose_mean_is_another_knows_only_its_mean() -> None:
     """Over what was measured, say: that mean is trained on, as behind a lambda."""
-
-    def masked(outputs: Tensor, targets: Tensor, least: float, reduction: str = "mean") -> Any:
-        counted = targets > least
-        losses = (outputs - targets).abs() * counted
-        return losses.sum() / counted.sum() if reduction == "mean" else losses
 
     class Masked(nn.Module):
         def __init__(self, least: float, reduction: str = "mean") -> None:
@@ -314,6 +315,30 @@ def test_a_mean_that_is_no_number_or_of_few_samples_is_told() -> None:
     logs = partial(masked_logs, least=0.5)
     made = with_own_mean(with_loss(task, "own", logs, "cpu"), -outputs, targets)
     assert made.losses(-outputs, targets[:64], "none").isnan().all()
+
+
+@pytest.mark.parametrize("sizes", [(10, 15, 5), (3, 9), (1, 1, 2), (40, 100, 116)])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_weights_that_add_up_to_all_samples_are_told(sizes: Any, ordered: bool) -> None:
+    """As balanced ones do; on a mini-batch, which has other classes, their mean is another."""
+    targets = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    if not ordered:
+        targets = targets[torch.randperm(len(targets), generator=stream(1, "own"))]
+    outputs = torch.rand(len(targets), len(sizes), generator=stream(2, "own"))
+    weight = len(targets) / (len(sizes) * torch.tensor(sizes))
+    loss = nn.CrossEntropyLoss(weight=weight)
+    task = with_loss(TASKS["classification"], "own", loss, "cpu")
+    made = with_own_mean(task, outputs, targets)
+    one = functional.cross_entropy(outputs[:2], targets[:2], weight=weight)
+    assert made.of_mean and torch.equal(made.losses(outputs[:2], targets[:2], "mean"), one)
+
+
+def test_a_mean_of_test_samples_that_are_no_training_samples_is_told() -> None:
+    outputs, targets = outputs_and_targets("regression", 3)
+    task = with_loss(TASKS["regression"], "own", partial(masked, least=-1.0), "cpu")
+    assert not with_own_mean(task, outputs, targets.abs(), targets.abs()).of_mean
+    test = targets.abs().flatten(1).index_fill(0, torch.tensor([1]), -2.0).view(targets.shape)
+    assert with_own_mean(task, outputs, targets.abs(), test).of_mean
 
 
 def masked_logs(outputs: Tensor, targets: Tensor, least: float, reduction: str = "mean") -> Any:
