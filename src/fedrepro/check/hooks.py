@@ -20,7 +20,7 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedrepro.check.contract import (
     HOOKS,
@@ -38,6 +38,7 @@ from fedrepro.check.contract import (
 )
 from fedrepro.check.padding import most_padded, refuse_padding
 from fedrepro.check.server_optimizers import checked_optimizer, require_effects
+from fedrepro.check.traces import strangers
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import (
@@ -323,6 +324,13 @@ class HookChecks(Purity):
                 if given_grad and not result.requires_grad:
                     remedy = "compute with the tensors of `params`, without detach() and no_grad"
                     raise Mistake("returned a tensor that no gradient follows from", remedy)
+                modules = [net.module for net in (ctx.net, *ctx.nets.values())]
+                known = [leaf for module in modules for leaf in module.parameters()]
+                for leaf in strangers(result, [*tree.leaves(given["params"]), *known]):
+                    if isinstance(leaf, nn.Parameter):  # not made in this call
+                        remedy = "use the tensors of `params`, and detach() what stays as it is"
+                        what = f"depends on a parameter {[*leaf.shape]} that nothing trains"
+                        raise Mistake(what, f"{remedy}: a run trains a copy of its model")
             case "gradient":
                 trained = ctx.net.trainable(given["params"])
                 require_dict(result, "the direction")

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.check.traces import changes, generators, marks
+from fedrepro.check.traces import changes, generators, marks, strangers
 from fedrepro.engine.losses import Loss, aligned
 from fedrepro.engine.task import OfOutputs, Task
 from fedrepro.support.errors import bad_value, refusal
@@ -18,6 +18,7 @@ from fedrepro.support.errors import bad_value, refusal
 FEW = 16  # samples at most on which a sum is told from a mean
 
 
+@torch.enable_grad()
 def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacked: bool) -> None:
     """Try a loss on a few samples, before it produces a wrong number.
 
@@ -32,17 +33,18 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     """
     where, function = f"loss {name}", getattr(task.losses, "function")  # noqa: B009  # an OwnLoss
     outputs = outputs.detach().requires_grad_()
-    before = generators(targets.device), marks(targets)
+    before, followed = (generators(targets.device), marks(targets)), list[list[Tensor]]()
 
     def called(outputs: Tensor, targets: Tensor) -> Any:
         try:
-            return function(*aligned(task, outputs, targets))
+            losses = function(*aligned(task, outputs, targets))
+            followed.append(strangers(losses, [outputs, targets]))
+            return losses
         except Exception as error:  # of the user's code
             shapes = f"outputs {[*outputs.shape]} and targets {[*targets.shape]}"
             raise refusal(where, f"{shapes}: {type(error).__name__}: {error}") from error
 
-    with torch.enable_grad():
-        losses = called(outputs, targets)
+    losses = called(outputs, targets)
     if drawn := changes(before[0], generators(targets.device)):
         why = f"draws random numbers ({', '.join(drawn)}), which no seed would repeat"
         raise refusal(where, f"{why}: draw in the model, in training")
@@ -62,6 +64,10 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
     if not torch.allclose(again, losses, rtol=rounding, atol=0, equal_nan=True):
         why = "gives another value for the same outputs and targets when it is called again"
         raise refusal(where, f"{why}: keep nothing from call to call, which clients would share")
+    for leaf in (leaf for leaf in followed[0] if id(leaf) in map(id, followed[-1])):
+        why = f"depends on a tensor {[*leaf.shape]} that requires gradients and that nothing trains"
+        remedy = "a penalty on weights is for a Method's `loss`, of its `params`; detach() others"
+        raise refusal(where, f"{why}: a run trains a copy of its model: {remedy}", "gradient")
     if losses.ndim and len(losses) != len(targets):
         raise bad_value(where, "result", [*losses.shape], wanted)
     if not losses.requires_grad:

@@ -5,14 +5,14 @@ cannot travel or be repeated is refused in one line.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.traces import changes, generators
+from fedrepro.check.traces import changes, generators, strangers
 from fedrepro.data.readers.packing import Packing
 from fedrepro.engine.initialise import BatchNorm
 from fedrepro.engine.modules import (
@@ -193,33 +193,9 @@ def _called(
             if after[name] is not leaf or leaf.data_ptr() != places[name]
         },
         unreached,
-        _strangers(outputs, [*copies.values(), *given[0], *given[1].values()]),
+        strangers(outputs, [*copies.values(), *given[0], *given[1].values()]),
         _end_of(outputs),
     )
-
-
-def _strangers(outputs: Tensor, known: Iterable[Tensor]) -> list[Tensor]:
-    """Tensors that require gradients, that outputs follow from, and that are none of ``known``.
-
-    Raises:
-        NotImplementedError: for a reentrant checkpoint, whose layers only `backward` reaches.
-    """
-    own, seen, rest = set(map(id, known)), set[Any](), [outputs.grad_fn]
-    leaves = []
-    while rest:
-        node = rest.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name() == "CheckpointFunctionBackward":
-            raise NotImplementedError(
-                "checkpoint(use_reentrant=True): expected use_reentrant=False"
-            )
-        leaf = getattr(node, "variable", None)
-        if leaf is not None and id(leaf) not in own:
-            leaves.append(leaf)
-        rest += [before for before, _ in node.next_functions]
-    return leaves
 
 
 def _end_of(outputs: Tensor) -> str:

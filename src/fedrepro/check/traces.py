@@ -1,4 +1,4 @@
-"""Traces that code leaves: what it changed in place, and which global generators it drew from."""
+"""Traces that code leaves: what it changed, drew from, and took gradients of."""
 
 import inspect
 import random
@@ -41,6 +41,30 @@ def changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[s
 def marks(what: Tree | Tensor) -> dict[str, tuple[int, int, int]]:
     """Identity and version of every leaf, and a checksum for writes that autograd misses."""
     return {key: (id(leaf), *_content_of(leaf)) for key, leaf in tree.named(what)}
+
+
+def strangers(outputs: object, known: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors that require gradients, that outputs follow from, and that are none of ``known``.
+
+    Raises:
+        NotImplementedError: for a reentrant checkpoint, whose layers only `backward` reaches.
+    """
+    own, seen, rest = set(map(id, known)), set[Any](), [getattr(outputs, "grad_fn", None)]
+    leaves = []
+    while rest:
+        node = rest.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "CheckpointFunctionBackward":
+            raise NotImplementedError(
+                "checkpoint(use_reentrant=True): expected use_reentrant=False"
+            )
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own:
+            leaves.append(leaf)
+        rest += [before for before, _ in node.next_functions]
+    return leaves
 
 
 def frozen(value: Any, depth: int = 4) -> object:

@@ -66,6 +66,7 @@ def without_bias(params: Tree) -> Tree:
 
 narrow = partial(tree.apply, torch.Tensor.float)  # another dtype
 ONE = torch.zeros(1)
+OTHER = torch.nn.Parameter(torch.zeros(2))  # such as a weight of the module that was given
 
 REFUSED: list[tuple[str, Change]] = [
     ("learning_rate", lambda rate: math.nan),
@@ -84,6 +85,7 @@ REFUSED: list[tuple[str, Change]] = [
     ("loss", lambda loss: loss[None]),
     ("loss", lambda loss: loss.long()),
     ("loss", torch.Tensor.detach),
+    ("loss", lambda loss: loss + OTHER.sum()),
     ("gradient", without_bias),
     ("gradient", narrow),
     ("gradient", lambda direction: direction | {"head.bias": direction["head.bias"][:1]}),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 
 from fedrepro.check.own_functions import refuse_unfit, repeatable
@@ -33,8 +34,11 @@ GOOD: list[tuple[Loss, bool]] = [  # and whether it has a number for each sample
     (lambda o, t: squares(o, t).sum(1).mean(), False),
     (lambda o, t: -(o * t).mean(), False),  # below zero
     (lambda o, t: 0 * squares(o, t).mean(), False),
+    (lambda o, t: squares(o, t).mean() + OTHER.detach().sum(), False),
+    (lambda o, t: squares(o + torch.zeros(2, requires_grad=True), t), True),  # made in the call
 ]
 SEEN: list[Tensor] = []
+OTHER = torch.ones(2, requires_grad=True)
 WRONG: list[Loss] = [
     lambda o, t: squares(o, t).mean(1) * (SEEN.append(o) or len(SEEN)),  # type: ignore[func-returns-value]
     lambda o, t: squares(o, t).sum(),
@@ -45,6 +49,9 @@ WRONG: list[Loss] = [
     lambda o, t: squares(o, t).mean(0),  # over samples: one number for each output
     lambda o, t: [squares(o, t).mean()],
     lambda o, t: squares(o.detach(), t).mean(1),
+    lambda o, t: squares(o, t).mean(1) + OTHER.sum(),
+    lambda o, t: squares(OTHER * o, t).mean(),
+    lambda o, t: torch.utils.checkpoint.checkpoint(squares, o, t, use_reentrant=True),
     lambda o, t: squares(o, t.add_(1)).mean(1),
     lambda o, t: squares(o, t).mean(1) * torch.rand(()),
     lambda o, t: squares(o, t).mean(1) * np.random.rand(),  # noqa: NPY002
