@@ -229,3 +229,69 @@ def test_initial_weights_of_a_module_with_extra_state() -> None:
     begun["initial"] = Scaled(3.0)
     with refused(key="initial._extra_state"):
         fr.train("fedavg", Scaled, [(X, Y)], **begun)
+
+
+class Closing(nn.Module):
+    """Functions that it holds close over it, as hooks and activations may."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(5, 16), nn.Linear(16, 16), nn.Linear(16, 3)
+        self.register_buffer("mean", torch.zeros(16))
+        self.kept: Any = {}
+        self.act: Any = {"act": lambda z: z}
+        inner = self.scaled
+        if kind == "hook":
+            self.first.register_forward_hook(lambda _, __, z: self.kept.update(z=z))
+        elif kind == "layer":
+            self.act = {"act": lambda z, layer=self.last: z - self.mean}
+        elif kind == "method":
+            self.act = {"act": lambda z: inner(z)}
+        elif kind == "mode":
+            self.act = {"act": lambda z: nn.functional.dropout(z, 0.5, self.training)}
+
+    def scaled(self, z: Tensor) -> Tensor:
+        return z * (2 if self.training else 1)
+
+    def forward(self, x: Tensor) -> Any:
+        z = self.act["act"](self.middle(self.first(x)).relu())
+        if self.training:
+            self.mean.copy_(0.5 * self.mean + 0.5 * z.detach().mean(0))
+        return self.last(z + self.kept.pop("z", 0))
+
+
+@pytest.mark.parametrize("executor", ["sequential", "parallel"])
+@pytest.mark.parametrize("kind", ["hook", "layer", "method", "mode"])
+def test_functions_that_refer_to_the_module_refer_to_its_copies(kind: str, executor: Any) -> None:
+    """In plain PyTorch, a model that is built anew for each client."""
+
+    def built() -> nn.Module:
+        torch.manual_seed(0)
+        return Closing(kind).eval()
+
+    given, clients = built(), [(X[:20], Y[:20]), (X[20:], Y[20:])]
+    keys: dict[str, Any] = {"rounds": 2, "batch_size": 30, "lr": 0.1, "executor": executor}
+    test = {"test": (X, Y)}
+    run = fr.train("fedavg", given, clients, weights="keep", **keys, **test)
+    assert given.kept == {} and not given.training
+    if kind == "mode":  # which draws: it trains, and does not in testing
+        plain = fr.train("fedavg", Closing("none"), clients, weights="keep", **keys, **test)
+        assert not torch.equal(run.model.last.weight, plain.model.last.weight)
+    else:
+        world = built().state_dict()
+        for _ in range(2):
+            ends = []
+            for x, y in clients:
+                own = built().train()
+                own.load_state_dict(world)
+                optimizer = torch.optim.SGD(own.parameters(), 0.1)
+                outputs = own(torch.as_tensor(x))
+                nn.functional.cross_entropy(outputs, torch.as_tensor(y)).backward()
+                optimizer.step()
+                ends.append(own.state_dict())
+            world = {name: (2 * ends[0][name] + ends[1][name]) / 3 for name in world}
+        for name, leaf in run.model.state_dict().items():
+            assert torch.allclose(leaf, world[name], atol=1e-5), name
+    outputs = run.model(torch.as_tensor(X))
+    loss = nn.functional.cross_entropy(outputs, torch.as_tensor(Y))
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(float(loss.detach()), rel=1e-4)

@@ -13,6 +13,7 @@ from fedrepro.engine import internals, modules, tf32, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.modules import Arguments, leaves_of, one_input, outputs_of, replaced
 from fedrepro.engine.tree import Branch, Tree
+from fedrepro.support.copies import rebound
 from fedrepro.support.errors import bad_value, refusal
 from fedrepro.support.rng import drawing_on, seeded, stream
 
@@ -315,7 +316,10 @@ class Net:
         """The same network in other memory, with nothing recorded."""
         graphs, kept, self.graphs, self._kept = self.graphs, self._kept, None, {}
         try:
-            return copy.deepcopy(self)
+            twins: dict[int, Any] = {}
+            twin = copy.deepcopy(self, twins)
+            rebound(twin.module, twins)
+            return twin
         finally:
             self.graphs, self._kept = graphs, kept
 

@@ -1,6 +1,9 @@
 """Copies of torch modules."""
 
 import copy
+from contextlib import suppress
+from types import CellType, FunctionType, MethodType
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -43,4 +46,39 @@ def copied(module: nn.Module) -> nn.Module:
         for leaf in vars(layer).values()
         if isinstance(leaf, Tensor) and not leaf.is_leaf
     )
-    return copy.deepcopy(module, {id(leaf): leaf.detach().clone() for leaf in computed})
+    twins = {id(leaf): leaf.detach().clone() for leaf in computed}
+    return rebound(copy.deepcopy(module, twins), twins)
+
+
+def rebound(twin: nn.Module, twins: dict[int, Any]) -> nn.Module:
+    """A copy, whose functions refer to it where the module's refer to the module.
+
+    Hooks do, and activations such as ``lambda x: F.dropout(x, 0.5, self.training)``: to
+    ``copy.deepcopy`` functions are values.
+
+    Args:
+        twins: the memo of ``copy.deepcopy``, to which functions and cells are added.
+    """
+    for layer in twin.modules():
+        for held in (vars(layer), *vars(layer).values()):
+            for key, value in held.items() if isinstance(held, dict) else ():
+                if isinstance(value, FunctionType):
+                    held[key] = _rebound(value, twins)
+    return twin
+
+
+def _rebound(value: Any, twins: dict[int, Any]) -> Any:
+    if isinstance(value, MethodType):
+        return MethodType(value.__func__, twins.get(id(value.__self__), value.__self__))
+    if isinstance(value, FunctionType) and id(value) not in twins:
+        twins[id(value)] = value  # it may refer to itself
+        for cell in (cells := value.__closure__ or ()):
+            with suppress(ValueError):  # of one that is not filled yet
+                if (new := _rebound(cell.cell_contents, twins)) is not cell.cell_contents:
+                    twins.setdefault(id(cell), CellType(new))
+        if any(id(cell) in twins for cell in cells):
+            own = tuple(twins.get(id(cell), cell) for cell in cells)
+            new = FunctionType(value.__code__, value.__globals__, None, value.__defaults__, own)
+            new.__kwdefaults__, new.__dict__ = value.__kwdefaults__, {**vars(value)}
+            twins[id(value)] = new
+    return twins.get(id(value), value)
