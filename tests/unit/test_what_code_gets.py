@@ -326,6 +326,39 @@ def test_probabilities_in_testing_are_refused(task: Any, outputs: int, end: Any,
                  rounds=1)  # fmt: skip
 
 
+class Pair(nn.Module):
+    """Two experts, whose mean is the output."""
+
+    def __init__(self, outputs: int, end: Any) -> None:
+        super().__init__()
+        self.one, self.other, self.end = nn.Linear(3, outputs), nn.Linear(3, outputs), end
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.end(self.one(x)) + self.end(self.other(x))) / 2  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("kept", [0.0, 1e-6])
+@pytest.mark.parametrize(
+    ("task", "outputs", "y"),
+    [("binary", 1, CLASSES % 2), ("multi_label", 3, ONE_HOT.astype(int)),
+     ("classification", 3, CLASSES)],
+)  # fmt: skip
+def test_probabilities_of_any_kind_are_told_from_logits(
+    task: Any, outputs: int, y: Any, kept: float
+) -> None:
+    function = torch.softmax if task == "classification" else lambda z, axis: torch.sigmoid(z)
+    ends = lambda z: function(z, -1).clamp(kept, 1 - kept)  # noqa: E731
+    data: dict[str, Any] = {"test": (ONE_HOT, y), "task": task, "rounds": 1}
+    with refused("value", key="outputs", value="probabilities"):
+        fr.train("fedavg", Pair(outputs, ends), [(ONE_HOT, y)], **data)
+    # Logits that lie between 0 and 1 for these samples and weights.
+    for end in (nn.Identity(), lambda z: z * 1e-3, lambda z: nn.functional.normalize(z, dim=0)):
+        net = Pair(outputs, end)
+        for leaf in net.parameters():
+            leaf.data.abs_().mul_(0.2)
+        fr.train("fedavg", net, [(ONE_HOT, y)], weights="keep", **data)
+
+
 def test_a_function_that_needs_nothing_gets_nothing() -> None:
     got = []
 

@@ -5,7 +5,7 @@ cannot travel or be repeated is refused in one line.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -106,7 +106,10 @@ def own_net(
             own = _observed(where, own, module, calls, end, decays)
             own = own._replace(chained=_is_chained(module, calls[0]))
         if own.normalised and not (end == "Softmax" and own_loss):
-            wanted = f"logits, which classify samples: leave out its last {end.lower()}"
+            inverse = "log" if end == "Softmax" else "logit"
+            wanted = (
+                f"logits, which classify samples: its last {end.lower()} left out, or {inverse}()"
+            )
             raise bad_value(where, "outputs", "probabilities", wanted)
     net = Net(module, precision, own, arguments=arguments)
     if not net.trained:
@@ -154,7 +157,7 @@ def _called(
     module: nn.Module,
     given: _Given,
     training: bool,
-    halved: Collection[str] = (),
+    factors: Mapping[str, Tensor | float] = {},
     graph: bool | None = None,
 ) -> _Call:
     """Call the module with copies of its tensors, seeded alike each time.
@@ -165,8 +168,8 @@ def _called(
     graph = training if graph is None else graph
     before = leaves_of(module)
     copies = {name: leaf.detach().clone() for name, leaf in before.items()}
-    for name in halved:
-        copies[name] *= 0.5
+    for name, factor in factors.items():
+        copies[name] *= factor
     places = {name: leaf.data_ptr() for name, leaf in copies.items()}
     after, device = dict(copies), next(module.parameters()).device
     module.train(training)
@@ -203,6 +206,25 @@ def _end_of(outputs: Tensor) -> str:
     while node is not None and SAME_NUMBERS.match(node.name()):
         node = node.next_functions[0][0]
     return node.name() if node is not None else ""
+
+
+def _normalises(
+    module: nn.Module, given: _Given, training: bool, call: _Call, probabilities: str
+) -> bool:
+    """Return True if outputs are probabilities, by the last function or whatever the weights."""
+    rng, named = torch.Generator().manual_seed(0), dict(module.named_parameters())
+    if call.end.startswith(probabilities):
+        return True
+    with suppress(Exception):  # of a layer that takes no such weights
+        for _ in range(16):
+            outputs = call.outputs
+            sums = outputs.sum(-1) if probabilities == "Softmax" else outputs.new_ones(1)
+            if not ((outputs >= 0) & (outputs <= 1)).all() or ((sums - 1).abs() > 1e-3).any():
+                return False
+            draws = (torch.randn(leaf.shape, generator=rng).to(leaf) for leaf in named.values())
+            call = _called(module, given, training, dict(zip(named, draws, strict=True)))
+        return True
+    return False
 
 
 def _unreached(outputs: Tensor, leaves: Mapping[str, Tensor]) -> frozenset[str]:
@@ -380,9 +402,9 @@ def _observed(
         decays: whether the optimizer has a weight decay.
     """
     first, first_alone = _repeated(where, module, *calls[:2])
-    ends = [first.end]
+    modes = {True: first}
     with suppress(Exception):  # of a model that takes no gradients in testing
-        ends.append(_called(module, calls[0], training=False, graph=True).end)
+        modes[False] = _called(module, calls[0], training=False, graph=True)
     firsts = [first]
     try:
         firsts.append(_repeated(where, module, calls[3])[0])
@@ -403,7 +425,7 @@ def _observed(
         )
         raise refusal(where, why)
     if decays and first.unreached:
-        less = _called(module, calls[0], training=True, halved=first.unreached)
+        less = _called(module, calls[0], training=True, factors=dict.fromkeys(first.unreached, 0.5))
         if _differ(first.outputs, less.outputs):
             name = min(first.unreached)
             why = (
@@ -422,7 +444,8 @@ def _observed(
         mixes=_mixes(module, first, first_alone, *calls[2:]),
         constant=frozenset(buffers.keys() - moving),
         moving=frozenset(frozen & moving),
-        normalised=bool(probabilities) and any(end.startswith(probabilities) for end in ends),
+        normalised=bool(probabilities)
+        and any(_normalises(module, calls[0], *mode, probabilities) for mode in modes.items()),
     )
 
 
