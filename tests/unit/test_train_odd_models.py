@@ -231,6 +231,32 @@ def test_initial_weights_of_a_module_with_extra_state() -> None:
         fr.train("fedavg", Scaled, [(X, Y)], **begun)
 
 
+class Preallocated(nn.Module):
+    """Its outputs lie in memory of its own, or are copied from there."""
+
+    def __init__(self, copies: bool) -> None:
+        super().__init__()
+        self.last, self.results, self.copies = nn.Linear(5, 3), torch.zeros(500, 3), copies
+
+    def forward(self, x: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            return self.last(x)
+        outputs = torch.add(x @ self.last.weight.T, self.last.bias, out=self.results[: len(x)])
+        return outputs.clone() if self.copies else outputs
+
+
+def test_outputs_that_the_next_pass_overwrites_are_refused() -> None:
+    def right(outputs: Any, targets: Any) -> float:
+        return float((outputs.argmax(1) == targets).mean())
+
+    clients = [(X[:20], Y[:20]), (X[20:], Y[20:])]
+    keys: dict[str, Any] = {"rounds": 1, "test_fraction": 0.5, "measures": right}
+    with refused(key="outputs"):
+        fr.train("fedavg", lambda: Preallocated(False), clients, **keys)
+    run = fr.train("fedavg", lambda: Preallocated(True), clients, **keys)
+    assert run.clients["right"].to_numpy() == pytest.approx(run.clients["accuracy"].to_numpy())
+
+
 class Closing(nn.Module):
     """Functions that it holds close over it, as hooks and activations may."""
 

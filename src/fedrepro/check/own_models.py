@@ -358,6 +358,9 @@ def _repeated(
     if versions != [each._version for each in inputs]:
         remedy = "it changes its inputs in place, so work on a copy of them"
     for mode, before in (("training", first), ("testing", tested)):
+        if modes[mode] in others and others[modes[mode]].is_set_to(before.outputs):
+            why = f"its outputs in {mode} are memory that its next forward pass changes"
+            raise refusal(where, f"{why}: return a clone() of them", "outputs")
         if _differ(before.outputs, later[mode].outputs):
             why = "the same weights, samples and seed give other outputs in a later forward pass in"
             raise refusal(where, f"{why} {mode}: {remedy}")
