@@ -203,6 +203,45 @@ def test_each_client_s_loss_is_of_its_own_samples(own: bool) -> None:
     assert again.clients["loss"].to_numpy() == pytest.approx(again.clients["kept"].to_numpy())
 
 
+def by_data(outputs: Tensor) -> Tensor:
+    outputs.data.clamp_(-0.1, 0.1)
+    return outputs
+
+
+def under_no_grad(outputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        return outputs.clamp_(-0.1, 0.1)
+
+
+def in_place(outputs: Tensor) -> Tensor:
+    return outputs.add_(torch.tensor([3.0, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("change", [by_data, under_no_grad, in_place])
+def test_a_loss_may_change_the_outputs_that_it_is_given(change: Any, whole: bool) -> None:
+    """It trains as in PyTorch; accuracy and measures are of the model's outputs."""
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        outputs = change(outputs)
+        kind = "mean" if whole else "none"
+        return functional.cross_entropy(outputs, targets, reduction=kind)
+
+    torch.manual_seed(0)
+    net, noisy = nn.Linear(3, 3), ONE_HOT + DRAWS.normal(size=(30, 3)).astype("float32")
+    run = fr.train(
+        "fedavg", net, [(noisy, CLASSES)], rounds=1, test=(noisy, CLASSES), weights="keep",
+        loss=loss, lr=0.1, batch_size=30,
+    )  # fmt: skip
+    plain = copy.deepcopy(net)
+    loss(plain(torch.as_tensor(noisy)), torch.as_tensor(CLASSES)).mean().backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD(plain.parameters(), 0.1).step()
+    assert torch.allclose(run.model.weight, plain.weight, atol=1e-6)
+    with torch.no_grad():
+        guessed = run.model(torch.as_tensor(noisy)).argmax(1).numpy()
+    assert run.rounds["test_accuracy"].iloc[-1] == pytest.approx((guessed == CLASSES).mean())
+
+
 def test_a_measure_of_two_classes_gets_outputs_in_the_shape_of_its_targets() -> None:
     x = DRAWS.normal(size=(200, 3)).astype("float32")
     y = (x[:, 0] > 0.3).astype(int)

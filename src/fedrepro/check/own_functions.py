@@ -37,7 +37,7 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
 
     def called(outputs: Tensor, targets: Tensor) -> Any:
         try:
-            losses = function(*aligned(task, outputs, targets))
+            losses = function(*aligned(task, outputs.clone(), targets))
             followed.append(strangers(losses, [outputs, targets]))
             return losses
         except Exception as error:  # of the user's code

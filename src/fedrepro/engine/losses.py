@@ -35,6 +35,8 @@ class OwnLoss:
     whole: Loss | None = None
 
     def __call__(self, outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
+        # In scoring, accuracy and measures are of the same outputs, which it may change.
+        outputs = outputs if torch.is_grad_enabled() else outputs.clone()
         losses = self.function(*aligned(self.task, outputs, targets))
         if losses.ndim:
             if len(losses) != len(targets):  # of the hardest samples, say
@@ -81,6 +83,7 @@ def with_loss(task: Task, name: str, function: Loss, device: str) -> Task:
     return task._replace(losses=OwnLoss(each, task, whole))
 
 
+@torch.no_grad()
 def with_own_mean(task: Task, outputs: Tensor, targets: Tensor, *tests: Tensor) -> Task:
     """The task whose loss is only known as its own mean, if that is not the plain mean.
 
