@@ -445,6 +445,51 @@ def test_a_function_that_was_called_is_the_same() -> None:
     assert identity_of(net, weights=False) == before
 
 
+def compiled_in(part: str, by: float) -> nn.Module:
+    """A module, a part of which PyTorch compiles."""
+    compiled = functools.partial(torch.compile, backend="eager")
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: Any = nn.Sequential(nn.Linear(3, 3), Holds(by))
+            self.act: Any = lambda x: x * by
+            if part == "layer":
+                self.first = compiled(self.first)
+            elif part == "attribute":
+                self.act = compiled(self.act)
+            elif part == "in place":
+                self.first.compile(backend="eager")
+
+        def method(self, x: Tensor) -> Tensor:
+            return x * by
+
+        if part == "method":
+            method = compiled(method)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.method(self.act(self.first(x)))
+
+    return Net()
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
+@pytest.mark.parametrize("part", ["layer", "attribute", "in place", "method"])
+def test_what_is_compiled_counts_and_not_how(part: str, tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        return compiled_in(part, 2.0)
+
+    net = build()
+    before = identity_of(net, weights=False)
+    net(torch.zeros(1, 3))
+    assert identity_of(net, weights=False) == before == identity_of(build(), weights=False)
+    assert identity_of(compiled_in(part, 3.0), weights=False) != before
+    for _ in range(2):  # the second one is the first one's run
+        run = fr.train("fedavg", build, CLIENTS, rounds=1, test=CLIENTS[0], folder=tmp_path / "run")
+    loss = F.cross_entropy(run.model(torch.as_tensor(X)), torch.as_tensor(CLIENTS[0][1]))
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(loss.item(), rel=1e-5)
+
+
 ELSEWHERE = """
 import importlib, sys, torch
 from pathlib import Path

@@ -43,6 +43,11 @@ ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")
 UNSEEN = {"__import__", "eval", "exec", "globals", "import_module"}
 # By which it may take attributes of a module that it imports itself and does not name.
 UNNAMED = {"__dict__", "attrgetter", "getattr", "getmembers", "vars"}
+# Attributes by which `torch.compile` holds what it compiled, and its caches.
+COMPILED = (
+    "_torchdynamo_orig_callable", "dynamo_ctx", "_torchdynamo_wrapper_id", "forward",
+    "get_compiler_config",
+)  # fmt: skip
 # Attributes of classes that say nothing of what they do, or count classes.
 UNSAID = {
     "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__",
@@ -141,6 +146,8 @@ class _Walk:
                 self._add_module(value)
             case types.CodeType():
                 self._add_code(value)
+            case types.FunctionType() if COMPILED[0] in vars(value):
+                self.add(vars(value)[COMPILED[0]])
             case types.FunctionType():
                 self._add_function(value)
             case types.MethodType():
@@ -195,8 +202,9 @@ class _Walk:
         if isinstance(tensor, UninitializedTensorMixin):
             return
         self._say(tuple(tensor.shape))
-        if vars(tensor):
-            self._each("attributes", vars(tensor))
+        held = {key: each for key, each in vars(tensor).items() if not key.startswith("_dynamo_")}
+        if held:
+            self._each("attributes", held)
         drawn = isinstance(tensor, nn.Parameter) and not self._weights
         if drawn or tensor.device.type == "meta":
             return
@@ -210,7 +218,9 @@ class _Walk:
         before = self._weights
         self._weights = before or bool(getattr(module, "keeps_weights", False))
         self.add(type(module))
-        for name, value in sorted(vars(module).items()):
+        of_compiler = COMPILED if COMPILED[1] in vars(module) else ()
+        for name in sorted(vars(module).keys() - {*of_compiler}):
+            value = vars(module)[name]
             if isinstance(value, Mapping) and "_hooks" in name:  # by numbers that are counted on
                 self._each(name, *value.values())
             else:  # a run sets the mode itself
