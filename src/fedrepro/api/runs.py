@@ -32,7 +32,7 @@ Architecture = Callable[[Any, int], "nn.Module"]  # (shape of a sample, outputs)
 class Run:
     """A finished run, whose files are read on access, or an unfinished one.
 
-    Each access gives a new model or table: to change one, or use it often, keep it in a variable.
+    Each access of a table gives a copy. The model is one object: to train several from it, copy it.
 
     Attributes:
         folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors; of an
@@ -87,7 +87,8 @@ class Run:
         Its files may be gone, so tables come along. A function that builds a model does not.
         """
         read = {name: self._table(name) for name in ("rounds.parquet", "clients.parquet")}
-        return vars(self) | {"_read": read, "architecture": None}
+        kept = {name: part for name, part in vars(self).items() if name != "model"}
+        return kept | {"_read": read, "architecture": None}
 
     @property
     def rounds(self) -> "pd.DataFrame":
@@ -137,9 +138,9 @@ class Run:
             raise damaged(self.folder, f"{name} {why}: load it again")
         return content
 
-    @property
+    @cached_property
     def model(self) -> "nn.Module":
-        """The trained shared model, in evaluation mode.
+        """The trained shared model, in evaluation mode: the same object at each access.
 
         What training cannot change is not in the file: the model is built as it was. Inputs must be
         as in training: bytes divided by 255 and, where ``manifest["data"]`` states a mean and std,

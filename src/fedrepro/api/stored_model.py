@@ -58,7 +58,7 @@ def read_model(run: "Run") -> nn.Module:
     LOADED.update((id(layer), layer) for layer in trained)
     if kept:
         line = f"model: with {run.method} each client keeps a part of it: that is as initially here"
-        warnings.warn(line, stacklevel=3)
+        warnings.warn(line, stacklevel=4)
     module.eval()
     return module
 

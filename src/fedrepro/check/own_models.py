@@ -20,6 +20,7 @@ from fedrepro.engine.modules import (
     leaves_of,
     one_input,
     outputs_of,
+    refuse_shared,
     refuse_unusable,
     replaced,
 )
@@ -442,6 +443,7 @@ def _observed(
             why = f"which is {buffers[name].dtype} and cannot be averaged over clients"
             raise refusal(where, f"changes {name}, {why}: make it a float buffer", name)
     moving = written | _declared(module)
+    refuse_shared(where, module, moving)
     return own._replace(
         draws=any(call.drawn for call in firsts),
         mixes=_mixes(module, first, first_alone, *calls[2:]),

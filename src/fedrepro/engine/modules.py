@@ -1,6 +1,8 @@
 """What a torch module holds and returns, and what of it cannot be used."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -42,6 +44,23 @@ def refuse_unusable(module: nn.Module) -> None:
         if leaf.requires_grad and leaf.is_complex():
             wanted = "real numbers, such as torch.view_as_real has, made complex in `forward`"
             raise bad_value(where, path, str(leaf.dtype), wanted)
+
+
+def refuse_shared(where: str, module: nn.Module, moving: Collection[str]) -> None:
+    """Raises UserError for a constant that lies in the memory of a tensor that changes."""
+    leaves, places = leaves_of(module), defaultdict[int, list[str]](list)
+    for name, leaf in leaves.items():
+        places[leaf.untyped_storage().data_ptr()].append(name)
+    for pair in (pair for names in places.values() for pair in permutations(names, 2)):
+        if pair[0] in moving and pair[1] not in moving:
+            marks = torch.zeros(leaves[pair[0]].untyped_storage().nbytes())
+            one, other = (
+                marks.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())
+                for leaf in (leaves[name] for name in pair)
+            )
+            if one.fill_(1).numel() and other.any():
+                why = f"{pair[0]} and {pair[1]}: one memory, of which training changes the first"
+                raise refusal(where, f"{why}: keep one, and take views in `forward`", pair[0])
 
 
 def called(

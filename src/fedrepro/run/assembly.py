@@ -210,20 +210,16 @@ def make_plan(
     if setting.loss and method.classifies:
         stacked, most = about.arithmetic == STACKED, max(map(len, partition.train))
         federation = _with_loss(setting.loss, federation, training, dataset.test, stacked, most)
-    return _with_test_samples(
-        Plan(
-            spec,
-            federation,
-            networks,
-            client_sizes=[len(rows) for rows in partition.train],
-            executor=first_with(about.arithmetic) or executor,
-            threads=arithmetic.threads_of(execution),
-            workers=execution.threads if about.in_processes else 1,
-        ),
-        dataset,
-        partition,
-        training,
+    plan = Plan(
+        spec,
+        federation,
+        networks,
+        client_sizes=[len(rows) for rows in partition.train],
+        executor=first_with(about.arithmetic) or executor,
+        threads=arithmetic.threads_of(execution),
+        workers=execution.threads if about.in_processes else 1,
     )
+    return _with_test_samples(plan, dataset, partition, training)
 
 
 def _with_loss(
