@@ -55,9 +55,9 @@ from fedrepro.models import registry as models
 from fedrepro.models.pretrained import untrained
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.devices import keep_freed_memory
+from fedrepro.run.landed_runs import runs_landed_in, settings_with_results
 from fedrepro.run.networks import StoredArtifact
 from fedrepro.run.results import read_run, reference_runs
-from fedrepro.run.run_archive import archived_runs, settings_with_results
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
@@ -224,7 +224,7 @@ def enter_landed(rates: Rates) -> None:
     records = [
         read_run(Path(), run, reference=True)
         for setting in settings_with_results(Path())
-        for run in archived_runs(Path(), setting)
+        for run in runs_landed_in(Path(), setting)
     ]
     seconds: dict[str, tuple[list[float], list[float]]] = {}
     for record in [*records, *reference_runs(Path())]:

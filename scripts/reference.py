@@ -2,7 +2,7 @@
 
 By default these are the runs that reports/papers/reference.yaml lists; finished runs are copied,
 without their models, into reference/. With --compact they are those of the tables of scale compact,
-seed by seed, packed into compact/ (fedrepro.run.run_archive). What is kept already and of today's
+seed by seed, packed into compact/ (fedrepro.run.landed_runs). What is kept already and of today's
 configuration and code is not made again; with --again it is, and compared.
 
 Prints a cost estimate of the missing runs, as `fedrepro estimate` would, then has Snakemake make
@@ -29,10 +29,10 @@ from fedrepro.config.targets import RunKey, SearchTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.report.cells.search import as_far_as_it_went
-from fedrepro.run import landed, run_archive
+from fedrepro.run import digests, landed_runs
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.manifest import is_of_this_kind
 from fedrepro.run.results import TIMING, RunRecord, read_run, reference_folder
-from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.run_comparison import SAME, Outcome, compare_landed
 from fedrepro.run.standing import of_another, standing_of
 from fedrepro.support.errors import UserError, bad_value
@@ -114,7 +114,7 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     today = bench.run_spec(run.setting, run.method, run.seed)
     if record.state == "damaged" or not record.manifest:
         return False
-    if record.archived:
+    if record.landed:
         return not of_another(bench, record)
     return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
@@ -132,7 +132,7 @@ def keep(run: RunKey, source: Path | None = None) -> Path:
     files = {file.name: file for file in sorted(made.iterdir()) if file.name != MODEL}
     if judged.exists():
         files["quality.json"] = judged
-    landed.record_reference(run, landed.digest_of_files(files))
+    digests.record_reference(run, digests.digest_of_files(files))
     # The manifest comes last: without it, a copy that was interrupted is no result.
     for name in sorted(files, key=MANIFEST.__eq__):
         with write_atomically(folder / name) as temporary:
@@ -146,21 +146,21 @@ def pack(runs: Iterable[RunKey]) -> None:
     for run in runs:
         by_setting.setdefault(run.setting, []).append(run)
     for setting, those in by_setting.items():
-        found = dict(run_archive.archived_runs(Path(), setting))
+        found = dict(landed_runs.runs_landed_in(Path(), setting))
         for run in those:
             judged, folder = run.analysis("quality"), run.folder
             manifest = json.loads((folder / "manifest.json").read_bytes())
             tables = {}
-            for name in run_archive.TABLES:
+            for name in landed_runs.TABLES:
                 if name in manifest["files"]:
                     whole = pyarrow.parquet.ParquetFile(folder / name).read().to_pydict()
-                    tables[name] = run_archive.reduced(name, whole)
+                    tables[name] = landed_runs.reduced(name, whole)
             quality = json.loads(judged.read_bytes()) if judged.exists() else {}
             timing = json.loads((folder / TIMING).read_bytes())
             kept = {name: columns for name, columns in tables.items() if columns}
-            found[run] = run_archive.ArchivedRun(manifest, timing, quality, kept)
-        landed.record_runs(setting, {run: landed.digest_of(found[run]) for run in those})
-        print(f"kept: {len(those)} in {run_archive.write(Path(), setting, found)}", flush=True)
+            found[run] = landed_runs.LandedRun(manifest, timing, quality, kept)
+        digests.record_runs(setting, {run: digests.digest_of(found[run]) for run in those})
+        print(f"kept: {len(those)} in {landed_runs.write(Path(), setting, found)}", flush=True)
 
 
 def keep_finished(

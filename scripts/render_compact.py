@@ -19,7 +19,7 @@ from fedrepro.report.cells.differences import (
 )
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
-from fedrepro.run import run_archive
+from fedrepro.run import landed_runs
 
 PAGE, SUMMARY = Path("docs/differences.md"), Path("docs/compact.md")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
@@ -140,8 +140,8 @@ def mixed(root: Path, found: Compared) -> str:
     rows = []
     for name in sorted({name.partition(" (")[0] for name in found}):
         kinds: dict[str, set[str]] = {}
-        for run, archived in run_archive.archived_runs(root, name).items():
-            machine = archived.manifest["hardware"]
+        for run, landed in landed_runs.runs_landed_in(root, name).items():
+            machine = landed.manifest["hardware"]
             kind = f"{machine['processor']}, {machine['vector_instructions']}"
             kinds.setdefault(kind, set()).add(run.method)
         if len(kinds) < 2:

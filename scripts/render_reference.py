@@ -12,8 +12,8 @@ from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import value_of
 from fedrepro.report.papers import published
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.results import REFERENCE, RunRecord, read_run
-from fedrepro.run.run_archive import PAPERS
 
 HEART = "aaggff", "table_7_heart"
 PERSONAL = ("superfed", "table_2_3"), ("superfed", "table_2_3_released")

@@ -30,7 +30,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine.round import play_round
 from fedrepro.provenance import numerics
-from fedrepro.run import input_artifacts, landed, scoring
+from fedrepro.run import digests, input_artifacts, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.manifest import is_of_this_kind
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written
@@ -81,7 +81,7 @@ def _name(record: RunRecord) -> str:
 def _keep(record: RunRecord, found: Replay) -> None:
     file, key = place_of(record.run)
     replays = read_replays(file) | {key: found}
-    landed.record_replay(record.run, found._asdict())
+    digests.record_replay(record.run, found._asdict())
     with write_atomically(file) as temporary:
         temporary.write_text(written(replays), encoding="utf-8")
     by = f" ({found.commit[:7]}'s code)" if found.commit else ""

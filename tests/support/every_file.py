@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
-from fedrepro.run import landed, run_archive
+from fedrepro.run import digests, landed_runs
 from fedrepro.run.results import reference_folder
 from fedrepro.support import checksummed_json
 from support.places import ROOT
@@ -129,10 +129,10 @@ def make(root: Path) -> None:
             shutil.rmtree(folder)
         else:
             setting = f"{folder.parts[-3]}/{folder.name}"
-            few = run_archive.archived_runs(root, setting).items()
+            few = landed_runs.runs_landed_in(root, setting).items()
             kept = {run: each for run, each in few if run.method in FEW and run.seed < 3}
             assert {run.method for run in kept} == {*FEW}
-            run_archive.write(root, setting, kept)
+            landed_runs.write(root, setting, kept)
     (root / "reports/papers/systems.yaml").write_text("- ima\n")
     (root / "config/experiments").mkdir(parents=True)
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
@@ -154,8 +154,8 @@ def make(root: Path) -> None:
             checksummed_json.write(Path(f"results/studies/{name}.json"), STUDY, f"studies/{name}")
         for item in ("table_1", "table_2"):
             call("table", "ima", item)
-        for paper in landed.papers_in(root):
-            landed.record_all(root, paper)
+        for paper in digests.papers_in(root):
+            digests.record_all(root, paper)
 
 
 def stand_in(root: Path, patch: pytest.MonkeyPatch) -> None:

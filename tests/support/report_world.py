@@ -18,7 +18,7 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PLACE
 from fedrepro.provenance import fingerprint, numerics
-from fedrepro.run import landed
+from fedrepro.run import digests
 from fedrepro.run.results import reference_folder, timing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.files import sha256_of
@@ -61,7 +61,7 @@ def copy_inputs(root: Path, *, compact: bool = False) -> None:
     Args:
         compact: with the results of scale compact, which are most of the files.
     """
-    without = ("reference", "site", "what_follows.yaml", landed.FILE)
+    without = ("reference", "site", "what_follows.yaml", digests.FILE)
     ignore = shutil.ignore_patterns(*without, *(() if compact else ("compact",)))
     shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 

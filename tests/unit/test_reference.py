@@ -18,7 +18,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.cost.estimate import CostEstimate
 from fedrepro.cost.model import CostModel, RunCost
 from fedrepro.provenance import numerics
-from fedrepro.run import landed
+from fedrepro.run import digests
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import reference_folder, reference_runs, timing_of
 from fedrepro.support import checksummed_json
@@ -116,7 +116,7 @@ def test_finished_runs_are_kept_without_their_model(
     assert not reference_folder(run).exists()
     assert left() == [other]
     assert [path.name for path in reference_folder(run).iterdir()] == ["manifest.json"]
-    assert list(landed.faults(Path(), "superfed")) == []
+    assert list(digests.faults(Path(), "superfed")) == []
     manifest.unlink()
     assert list(reference.keep_finished(here, [run, other])) == [other]
 

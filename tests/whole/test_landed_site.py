@@ -14,7 +14,7 @@ import pytest
 from fedrepro.config.metrics import Least, Reached
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.row_figures import pairs_of
-from fedrepro.run.run_archive import folder_of
+from fedrepro.run.landed_runs import folder_of
 from support.landed import (
     READ_ONLY,
     by_method,

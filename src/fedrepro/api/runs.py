@@ -281,5 +281,5 @@ def load(
         raise refusal(folder, record.why, code="damaged")
     if differences:
         warnings.warn(f"{folder}: {differences}", stacklevel=2)
-    landed = record.archived.tables if record.archived else None
+    landed = record.landed.tables if record.landed else None
     return Run(folder, dict(record.manifest), plugins=plugins, tables=landed)

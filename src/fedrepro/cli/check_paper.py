@@ -16,7 +16,7 @@ from fedrepro.cost.model import CostModel
 from fedrepro.report.cells.paper_faults import faults_of, unfilled
 from fedrepro.report.papers import published
 from fedrepro.report.papers.paper_files import listed_in
-from fedrepro.run.run_archive import ORDER, PAPERS
+from fedrepro.run.landed_runs import ORDER, PAPERS
 from fedrepro.support.errors import UserError, bad_argument, listed, refusal
 from fedrepro.workflow.checks import check_methods
 

@@ -10,8 +10,8 @@ from fedrepro.config.loading import load
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.pages.claims import summary, views_of
 from fedrepro.report.papers.leads import Word
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.results import REFERENCE
-from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.printing import counted
 from fedrepro.support.scoped_cache import read_once
 from fedrepro.support.terminal import say

@@ -10,8 +10,8 @@ from pathlib import Path
 from fedrepro.cli.arguments import new_folder, refuse_existing
 from fedrepro.config.experiment import COMPACT, EXPERIMENTS, shipped
 from fedrepro.report.papers.paper_files import listed_in
-from fedrepro.run import landed
-from fedrepro.run.run_archive import ORDER, PAPERS
+from fedrepro.run import digests
+from fedrepro.run.landed_runs import ORDER, PAPERS
 from fedrepro.support.errors import COMMAND_LINE, UserError, bad_argument, missing_value, refusal
 from fedrepro.support.files import write_atomically
 from fedrepro.support.locks import exclusive_lock
@@ -123,8 +123,8 @@ def _add(folder: Path, system: str) -> list[Path]:
         for name in added:
             with write_atomically(folder / name) as temporary:
                 shutil.copyfile(ORIGIN / name, temporary)
-        if PAPERS / system / landed.FILE in added:
-            landed.forget_references(folder, system)
+        if PAPERS / system / digests.FILE in added:
+            digests.forget_references(folder, system)
         _list(folder, system)
     return added
 

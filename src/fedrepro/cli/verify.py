@@ -9,10 +9,10 @@ from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.files import part_files
-from fedrepro.run import landed
+from fedrepro.run import digests
 from fedrepro.run.integrity import Check
+from fedrepro.run.landed_runs import ORDER
 from fedrepro.run.results import runs_in
-from fedrepro.run.run_archive import ORDER
 from fedrepro.run.standing import standing_of
 from fedrepro.support import commands
 from fedrepro.support.errors import UserError, bad_argument, bad_value
@@ -82,13 +82,13 @@ def _accept(system: str) -> None:
     Raises:
         UserError: if there is no such paper in this workbench, or one of its files is damaged.
     """
-    known = landed.papers_in(Path())
+    known = digests.papers_in(Path())
     if system not in known:
         raise bad_argument("--accept", system, "a paper in reports/papers", known)
-    before = list(landed.faults(Path(), system)) if landed.is_recorded(Path(), system) else []
-    landed.record_all(Path(), system)
+    before = list(digests.faults(Path(), system)) if digests.is_recorded(Path(), system) else []
+    digests.record_all(Path(), system)
     print(*before, sep="\n", end="\n" * bool(before))
-    print(f"reports/papers/{system}/{landed.FILE}: written")
+    print(f"reports/papers/{system}/{digests.FILE}: written")
 
 
 def _other_results(results: Path) -> Iterator[str]:

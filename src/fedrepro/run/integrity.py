@@ -13,10 +13,10 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import arrays_of, read_meta
 from fedrepro.data.partition.partition import Partition
-from fedrepro.run import landed, results
+from fedrepro.run import digests, results
 from fedrepro.run.derived_files import REPLACED, changed_sources
+from fedrepro.run.landed_runs import PAPERS, runs_landed_in, settings_with_results
 from fedrepro.run.results import MANIFEST, MODEL, REFERENCE, TIMING, changed_files
-from fedrepro.run.run_archive import PAPERS, archived_runs, settings_with_results
 from fedrepro.support import checksummed_json, commands
 from fedrepro.support.errors import UserError, refusal
 from fedrepro.support.files import sha256_of
@@ -152,14 +152,14 @@ class Check:
         root = self.results.parent
         for setting in settings_with_results(root):
             try:
-                self.counts["landed compact results"] += len(archived_runs(root, setting))
+                self.counts["landed compact results"] += len(runs_landed_in(root, setting))
             except UserError as error:
                 yield str(error)
-        for system, is_listed in landed.papers_in(root).items():
+        for system, is_listed in digests.papers_in(root).items():
             self.counts["papers"] += 1
             self.unlisted += [system] * (not is_listed)
-            if landed.is_recorded(root, system) or not (root / PAPERS / system).is_dir():
-                yield from landed.faults(root, system)
+            if digests.is_recorded(root, system) or not (root / PAPERS / system).is_dir():
+                yield from digests.faults(root, system)
             else:
                 self.unrecorded.append(system)
 

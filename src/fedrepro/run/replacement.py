@@ -8,8 +8,8 @@ from typing import Any, Literal
 from safetensors import SafetensorError, safe_open
 
 from fedrepro.provenance.identity import Identity, differences, in_words, other_numbers
+from fedrepro.run.landed_runs import read_columns
 from fedrepro.run.results import MANIFEST, TIMING, fault_of_result, manifest_in, run_of
-from fedrepro.run.run_archive import read_columns
 from fedrepro.run.state import DECISION_COLUMNS, MIXTURE_COLUMNS
 from fedrepro.run.store import KEY
 from fedrepro.support.errors import UserError, refusal, unreadable, writing

@@ -19,8 +19,8 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.provenance import numerics
 from fedrepro.provenance.identity import Difference, Identity, Meaning, differences, identity_of
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.results import REFERENCE, RunRecord
-from fedrepro.run.run_archive import PAPERS
 from fedrepro.support.errors import damaged
 from fedrepro.support.files import read_bytes
 from fedrepro.support.scoped_cache import ScopedCache

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run.run_archive import PAPERS, ArchivedRun, archived_run, folder_of, read_columns
+from fedrepro.run.landed_runs import PAPERS, LandedRun, folder_of, landed_run, read_columns
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged, refusal
 from fedrepro.support.files import read_bytes, sha256_of
@@ -57,7 +57,7 @@ class RunRecord:
         timing: wall_seconds and so on, or empty if the file was not kept.
         scored_on: the samples behind the test-score columns of ``rounds`` and ``clients``: with
             "validation" these hold no scores on test samples.
-        archived: what a landed result of scale compact keeps, instead of files in the folder.
+        landed: what a landed result of scale compact keeps, instead of files in the folder.
         up_to: the last round of its tables to read; None for all.
     """
 
@@ -70,7 +70,7 @@ class RunRecord:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     timing: Mapping[str, Any] = field(default_factory=dict)
     scored_on: Literal["test", "validation"] = "test"
-    archived: ArchivedRun | None = None
+    landed: LandedRun | None = None
     up_to: int | None = None
 
     @property
@@ -91,8 +91,8 @@ class RunRecord:
         what = self.run.analysis("quality")
         path = self.folder / "quality.json" if self.reference else what
         try:
-            if self.archived:
-                quality = dict(self.archived.quality)
+            if self.landed:
+                quality = dict(self.landed.quality)
             else:
                 quality = checksummed_json.read(
                     self.root / path, checksummed_json.of_results(what), path
@@ -197,8 +197,8 @@ class RunRecord:
         return self.up_to is not None and self.up_to < self.manifest.get("rounds_done", 0)
 
     def _columns(self, name: str) -> dict[str, list[float]]:
-        if self.archived:
-            tables = self.archived.tables.get(name, {})
+        if self.landed:
+            tables = self.landed.tables.get(name, {})
             columns = {column: _as_numbers(values) for column, values in tables.items()}
         elif name not in self._files:  # nor a file of another run that lies beside
             return {}
@@ -233,7 +233,7 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-@cache  # as run_archive.folder_of
+@cache  # as landed_runs.folder_of
 def reference_folder(run: RunKey) -> Path:
     """The folder of the committed reference result of this run."""
     system, _, setting = run.setting.partition("/")
@@ -273,22 +273,22 @@ def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
 def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:
     record = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
     if reference and record.state == "not run":
-        return _read_archived(root, run) or record
+        return _read_landed(root, run) or record
     return record
 
 
-def _read_archived(root: Path, run: RunKey) -> RunRecord | None:
+def _read_landed(root: Path, run: RunKey) -> RunRecord | None:
     """A landed result of scale compact, if there is one."""
     folder = folder_of(run.setting)
     try:
-        archived = archived_run(root, run)
+        landed = landed_run(root, run)
     except UserError as error:
         return RunRecord(root, run, folder, True, "damaged", f"damaged: {error}")
-    if archived is None:
+    if landed is None:
         return None
-    state, why = status_of(archived.manifest)
+    state, why = status_of(landed.manifest)
     return RunRecord(
-        root, run, folder, True, state, why, archived.manifest, archived.timing, archived=archived
+        root, run, folder, True, state, why, landed.manifest, landed.timing, landed=landed
     )
 
 
@@ -492,7 +492,7 @@ def _seal_of_run(root: Path, run: RunKey, runs: Path) -> str:
         except ValueError:
             return "damaged"
     try:
-        landed = archived_run(root, run)
+        landed = landed_run(root, run)
     except UserError:
         return "damaged"
     return str(landed.manifest.get("seal")) if landed else ""

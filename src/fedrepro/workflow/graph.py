@@ -39,8 +39,8 @@ from fedrepro.models.registry import INCEPTION
 from fedrepro.provenance import fingerprint, numerics
 from fedrepro.provenance.identity import in_words
 from fedrepro.run.integrity import WRITTEN
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.results import MANIFEST, MODEL, TIMING
-from fedrepro.run.run_archive import PAPERS
 from fedrepro.run.standing import partition_now, prepared_differences, standing_of
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import bad_value, exit_on_user_error

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from fedrepro.provenance import fingerprint
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.run.results import REFERENCES
-from fedrepro.run.run_archive import PAPERS
 from fedrepro.support import papers
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.workflow.snakemake_patches import recorded_parameters

@@ -24,7 +24,7 @@ from fedrepro.report.papers.published import (
     Published,
     Spread,
 )
-from fedrepro.run.run_archive import PAPERS
+from fedrepro.run.landed_runs import PAPERS
 from support.another_paper import FILES, settle
 
 PRINTED = 'table_1,1,MNIST,"IID, C=0.0","FedAvg, B=10",rounds,316,,\n'

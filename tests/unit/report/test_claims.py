@@ -16,7 +16,7 @@ from fedrepro.report.papers.leads import PairedTest, Single, Word, holm
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.run.run_archive import folder_of
+from fedrepro.run.landed_runs import folder_of
 from fedrepro.support.old_names import with_new_keys
 from support.places import ROOT
 from support.refusals import refused

@@ -509,7 +509,7 @@ def test_a_landed_run_has_too_few_losses_for_its_regret(
     run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
     bench = Workbench(tmp_path, Config(), {}, {}, {}, {})
-    landed = replace(read_run(tmp_path, run), archived="sealed")
+    landed = replace(read_run(tmp_path, run), landed="sealed")
     monkeypatch.setattr("fedrepro.papers.aaggff.regret_of_run.find_run", lambda *_: landed)
     with refused(names=("machine", "round")):
         regret_as_json(bench, run)

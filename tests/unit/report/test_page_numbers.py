@@ -50,7 +50,7 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 # --- costs ----------------------------------------------------------------------------------------
-def timed(setting: str, seed: int, device: str = "cpu", archived: str = "") -> Any:
+def timed(setting: str, seed: int, device: str = "cpu", landed: str = "") -> Any:
     timing = {
         "wall_seconds": 10.0 * seed, "cpu_seconds": 3.0 * seed,
         "peak_memory_bytes": 100.0 * (4 - seed), "rounds_per_second": 1.0 + seed,
@@ -58,7 +58,7 @@ def timed(setting: str, seed: int, device: str = "cpu", archived: str = "") -> A
     manifest = {"device": device} if device else {}
     return SimpleNamespace(
         run=RunKey(f"s/{setting}", "fedavg", seed), timing=timing, manifest=manifest,
-        reference=False, archived=archived,
+        reference=False, landed=landed,
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
 ) -> None:
     """Of a table at scale demo the runs that are wanted are what it requires or has anyhow."""
     made = {each.run: each for each in (timed("a", 1), timed("a", 2), timed("b", 3))}
-    archived = {run: replace_archived(record) for run, record in made.items()}
+    landed = {run: with_landed(record) for run, record in made.items()}
     keys = [*made]
     missing = RunKey("s/c", "fedavg", 9)
     tables = {
@@ -88,8 +88,8 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
         targets=lambda scale: {("s", "t"): target} if scale == "demo" else {},
         tables=lambda scale: tables, root=None,
     )  # fmt: skip
-    empty = SimpleNamespace(archived=None, timing={"wall_seconds": 99.0})  # not landed
-    monkeypatch.setattr(cost, "read_run", lambda _, run, reference: archived.get(run, empty))
+    empty = SimpleNamespace(landed=None, timing={"wall_seconds": 99.0})  # not landed
+    monkeypatch.setattr(cost, "read_run", lambda _, run, reference: landed.get(run, empty))
     monkeypatch.setattr(cost, "use_of", lambda each, _: {"label": "x"})
     landed, untimed = timed("a", 3), timed("d", 2)
     landed.reference = untimed.reference = True
@@ -106,8 +106,8 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
     assert (cost._sum([untimed])["wall"], cost._sum([untimed])["speed"]) == (0, 2.0)
 
 
-def replace_archived(record: Any) -> Any:
-    return SimpleNamespace(**{**vars(record), "archived": "sealed"})
+def with_landed(record: Any) -> Any:
+    return SimpleNamespace(**{**vars(record), "landed": "sealed"})
 
 
 # --- coverage, pairs of methods, a run ------------------------------------------------------------

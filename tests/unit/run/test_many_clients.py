@@ -29,8 +29,8 @@ from fedrepro.engine.trials import mixes_when_testing
 from fedrepro.provenance import arithmetic
 from fedrepro.run import scoring
 from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.landed_runs import RUNS, folder_of, settings_with_results
 from fedrepro.run.results import reference_runs
-from fedrepro.run.run_archive import RUNS, folder_of, settings_with_results
 from fedrepro.run.state import DECISION_COLUMNS, Rows, State, first_state
 from fedrepro.run.store import ClientStore
 from support import tiny_run

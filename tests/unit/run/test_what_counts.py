@@ -21,16 +21,16 @@ from fedrepro.run import (
     assembly,
     checkpoint,
     disk_space,
+    landed_runs,
     manifest,
     results,
-    run_archive,
     shared_prefix,
     standing,
 )
 from fedrepro.run.derived_files import changed_sources, read_derived
 from fedrepro.run.integrity import Check
+from fedrepro.run.landed_runs import LandedRun
 from fedrepro.run.results import find_run, finished_run, read_run, seal_of_run, status_of
-from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.run.run_comparison import SAME, Side, compare_landed, of_rounds
 from fedrepro.run.standing import Standing
 from fedrepro.support import checksummed_json
@@ -158,7 +158,7 @@ def test_scores_on_validation_samples_take_the_place_of_those_on_test_samples() 
         },
         "mixtures.parquet": {"client": [0], "weight": [0.5], "accuracy": [0.5]},
     }  # fmt: skip
-    archived = ArchivedRun({}, {}, {}, columns)
+    archived = LandedRun({}, {}, {}, columns)
     tested = results.RunRecord(Path(), RUN, Path(), True, "finished", archived=archived)
     assert tested.rounds["test_loss"] == [3.0] and tested.clients["accuracy"] == [0.1, 0.2]
     assert tested.clients["test_samples"] == [1, 2] and tested.mixtures["weight"] == [0.5]
@@ -193,14 +193,14 @@ def test_a_landed_table_keeps_scores_of_the_last_round_and_no_empty_column() -> 
     }  # fmt: skip
     last = {"round": [2, 2], "client": [0, 1], "test_samples": [4, 5], "accuracy": [0.3, None]}
     for name in ("clients.parquet", "decisions.parquet", "mixtures.parquet"):
-        assert run_archive.reduced(name, table) == last
+        assert landed_runs.reduced(name, table) == last
     every = {key: table[key] for key in last}
-    assert run_archive.reduced("rounds.parquet", table) == every
+    assert landed_runs.reduced("rounds.parquet", table) == every
     without = {key: table[key] for key in ("round", "client", "accuracy")}
-    assert run_archive.reduced("clients.parquet", without) == {}
-    assert run_archive.reduced("decisions.parquet", without)["round"] == [2, 2]
+    assert landed_runs.reduced("clients.parquet", without) == {}
+    assert landed_runs.reduced("decisions.parquet", without)["round"] == [2, 2]
     mixtures = {"client": [0, 1], "weight": [0.0, 0.0]}  # scored once, after the last round
-    assert run_archive.reduced("mixtures.parquet", mixtures) == mixtures
+    assert landed_runs.reduced("mixtures.parquet", mixtures) == mixtures
 
 
 # --- current or not -------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_a_run_made_again_is_compared_number_by_number() -> None:
         tables = {
             "rounds.parquet": {"round": [1, 2], "test_accuracy": accuracies, "gap": [loss, loss]}
         }
-        archived = ArchivedRun(more.get("manifest", {}), {}, {}, tables)
+        archived = LandedRun(more.get("manifest", {}), {}, {}, tables)
         state = more.pop("state", "finished")
         made = results.RunRecord(Path(), RUN, Path(), True, state, archived=archived, **more)
         vars(made)["quality"] = {"numbers": {"accuracy": 0.5, "fid": None}}

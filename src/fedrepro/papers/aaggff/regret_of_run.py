@@ -32,7 +32,7 @@ def regret_as_json(workbench: Workbench, run: RunKey, progress: Any = None) -> d
     if record.state != "finished":
         why = f"{record.why}: expected a finished run: {run.command}"
         raise refusal(run.folder, why, code="missing")
-    if record.archived:
+    if record.landed:
         only = "landed results keep the losses of the last round only"
         why = f"{only}: expected a run of this machine: {run.command}"
         raise refusal(run.folder, why, code="missing")

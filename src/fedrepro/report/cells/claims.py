@@ -31,7 +31,7 @@ from fedrepro.report.papers.claim import (
 from fedrepro.report.papers.leads import Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import Pair, leads
 from fedrepro.report.papers.published import CLAIMS, Name, PrintedCell, Published, Unit
-from fedrepro.run.run_archive import PAPERS
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.support.errors import bad_value, refusal
 
 # A mean lead within this of zero is too small to matter, in printed units, unless a claim has its

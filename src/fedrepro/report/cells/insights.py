@@ -11,7 +11,7 @@ from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.cells.claims import values_of
 from fedrepro.report.papers.claim import Address, Claim, Insight
 from fedrepro.report.papers.published import CLAIMS, INSIGHTS, Printed
-from fedrepro.run.run_archive import PAPERS
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.printing import MINUS
 

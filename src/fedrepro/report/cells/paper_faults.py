@@ -16,7 +16,7 @@ from fedrepro.report.papers.claim import Claim, CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import MOST, PrintedCell, Published, Spread, split_part
-from fedrepro.run.run_archive import PAPERS
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.support.errors import UserError, bad_value, listed, nearest
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import counted

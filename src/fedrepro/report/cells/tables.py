@@ -369,7 +369,7 @@ def _run(workbench: Workbench, record: RunRecord, quantity: Quantity, summary: S
         reference=record.reference,
         changed=tuple(sorted(keys)),
         folder=record.folder.as_posix(),
-        page=record.page.as_posix() if record.manifest and not record.archived else None,
+        page=record.page.as_posix() if record.manifest and not record.landed else None,
         code=told("code"),
         data=told("data"),
         made_on=machine,

@@ -28,7 +28,7 @@ from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, Comparison, PairedTest, Single, Word
 from fedrepro.report.papers.pairs import PrintedFinding, PrintedWord, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, System
-from fedrepro.run.run_archive import folder_of
+from fedrepro.run.landed_runs import folder_of
 from fedrepro.support.grouping import grouped
 from fedrepro.support.printing import MINUS, THIN, with_interval
 

@@ -40,7 +40,7 @@ def cost(
     small: dict[RunKey, RunRecord] = {}
     for table in workbench.tables("compact").values():
         records = {run: read_run(workbench.root, run, reference=True) for run in table.runs}
-        here = [record for record in records.values() if record.archived and record.timing]
+        here = [record for record in records.values() if record.landed and record.timing]
         if here:
             small |= {record.run: record for record in here}
             about = {**use_of(table, papers), "scale": "compact", "wanted": len(records)}

@@ -17,8 +17,8 @@ from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.pages.downloads import rows_as_csv
 from fedrepro.report.pages.templates import Renderer, repository
+from fedrepro.run.landed_runs import folder_of
 from fedrepro.run.results import LOGS, RunRecord, read_run
-from fedrepro.run.run_archive import folder_of
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import redact
@@ -111,7 +111,7 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     for record in {(record.run.setting, record.run.method): record for record in records}.values():
         path = Path(setting_beside(table.system, table.item, record.run, None))
         renderer.write_file(path, setting_of(record))
-    for setting in {record.run.setting for record in records if record.archived}:
+    for setting in {record.run.setting for record in records if record.landed}:
         for href, file in landed_files(renderer.root, setting).items():
             renderer.write_file(Path(href), file.read_bytes())
     text = rows_as_csv(RUNS_HEADER, map(identity_of, records))

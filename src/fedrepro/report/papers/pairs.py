@@ -10,7 +10,7 @@ from fedrepro.report.papers.estimate import student_t
 from fedrepro.report.papers.paper_files import KEYS
 from fedrepro.report.papers.published import PrintedCell, Published, Spread
 from fedrepro.report.papers.verdict import variance_of
-from fedrepro.run.run_archive import PAPERS
+from fedrepro.run.landed_runs import PAPERS
 from fedrepro.support.errors import refusal
 
 

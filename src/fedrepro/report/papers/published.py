@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from fedrepro.report.papers.claim import Claim, Insight
 from fedrepro.report.papers.paper_files import KEYS, entries_of, entry_of, listed_in, rows_of
 from fedrepro.report.papers.references import References, load_references
-from fedrepro.run.run_archive import ORDER, PAPERS
+from fedrepro.run.landed_runs import ORDER, PAPERS
 from fedrepro.support.errors import bad_value, missing_value, refusal
 from fedrepro.support.grouping import grouped
 from fedrepro.support.packaged import own_or_packaged

@@ -10,10 +10,10 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
-from fedrepro.run import landed, run_archive
+from fedrepro.run import digests, landed_runs
 from fedrepro.run.integrity import Check
+from fedrepro.run.landed_runs import LandedRun
 from fedrepro.run.results import reference_folder, timing_of
-from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support import checksummed_json
 from fedrepro.support.checksummed_json import seal_of
 from support.refusals import refused
@@ -29,12 +29,12 @@ ROWS = [
 NOTES = 'item,note\ntable_1,"First."\ntable_1,"Second."\n'
 
 
-def packed_run(run: RunKey, score: float) -> ArchivedRun:
+def packed_run(run: RunKey, score: float) -> LandedRun:
     about = {"setting": run.setting, "method": run.method, "seed": run.seed, "rounds": 1}
     manifest = {"run": about, "rounds_done": 1, "status": "finished", "files": {}}
     manifest["seal"] = seal_of(manifest)
     tables = {"rounds.parquet": {"round": [1], "test_accuracy": [score]}}
-    return ArchivedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
+    return LandedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
 
 
 COMPACT = {
@@ -63,12 +63,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("reports/papers/systems.yaml").write_text("- mine\n", encoding="utf-8")
     write_cells(ROWS)
     (PAPER / "notes.csv").write_text(NOTES, encoding="utf-8")
-    run_archive.write(Path(), SETTING, COMPACT)
+    landed_runs.write(Path(), SETTING, COMPACT)
     for run in REFERENCES:
         write_reference(Path(), run)
     replays = {"large/fedavg/seed0": {"agrees": True}, "large/fedavg/seed1": {"agrees": True}}
     (PAPER / "reference/replayed.json").write_text(json.dumps(replays), encoding="utf-8")
-    landed.record_all(Path(), "mine")
+    digests.record_all(Path(), "mine")
     assert faults() == []
     return tmp_path
 
@@ -78,7 +78,7 @@ def write_cells(rows: list[str]) -> None:
 
 
 def faults() -> list[str]:
-    return list(landed.faults(Path(), "mine"))
+    return list(digests.faults(Path(), "mine"))
 
 
 def change_row() -> None:
@@ -110,17 +110,17 @@ def drop_note() -> None:
 
 
 def drop_run() -> None:
-    run_archive.write(Path(), SETTING, {run: COMPACT[run] for run in list(COMPACT)[1:]})
+    landed_runs.write(Path(), SETTING, {run: COMPACT[run] for run in list(COMPACT)[1:]})
 
 
 def change_run() -> None:
     run = RunKey(SETTING, "fedgo", 2)
-    run_archive.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
+    landed_runs.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
 
 
 def add_run() -> None:
     run = RunKey(SETTING, "fedgo", 3)
-    run_archive.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
+    landed_runs.write(Path(), SETTING, COMPACT | {run: packed_run(run, 0.75)})
 
 
 def delete_runs() -> None:
@@ -156,7 +156,7 @@ def damage_replays() -> None:
 
 
 def damage_record() -> None:
-    file = PAPER / landed.FILE
+    file = PAPER / digests.FILE
     file.write_text(file.read_text(encoding="utf-8").replace("FedGO", "FedDF"), encoding="utf-8")
 
 
@@ -254,7 +254,7 @@ def test_the_order_of_rows_and_the_form_of_their_text_do_not_count(bench: Path) 
 def test_a_paper_without_a_record_is_said_to_be_unchecked(
     bench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (PAPER / landed.FILE).unlink()
+    (PAPER / digests.FILE).unlink()
     check = Check(Path("reports"))
     assert [fault for fault in check.faults() if "cells.csv" in fault] == []
     assert check.unrecorded == ["mine"]
@@ -277,7 +277,7 @@ def test_an_sdist_has_no_reference_results(bench: Path) -> None:
 
 def test_a_copy_without_reference_results_is_recorded_without_them(bench: Path) -> None:
     delete_references()
-    landed.forget_references(Path(), "mine")
+    digests.forget_references(Path(), "mine")
     assert faults() == []
     delete_runs()
     assert len(faults()) == 1
@@ -296,20 +296,20 @@ def test_accepting_says_what_differs_and_records_it(
 def test_accepting_refuses_what_it_cannot_read(
     bench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = (PAPER / landed.FILE).read_bytes()
+    record = (PAPER / digests.FILE).read_bytes()
     damage_encoding()
     assert main(["verify", "--accept", "mine"]) == 2
     assert main(["verify", "--accept", "yours"]) == 2
-    assert (PAPER / landed.FILE).read_bytes() == record
+    assert (PAPER / digests.FILE).read_bytes() == record
     assert "mine" in capsys.readouterr().err
 
 
 def test_landing_runs_accepts_nothing_else(bench: Path) -> None:
     drop_row()
     new = {(run := RunKey(SETTING, "fedgo", seed)): packed_run(run, 0.75) for seed in (3, 4)}
-    landed.record_runs(SETTING, {run: landed.digest_of(each) for run, each in new.items()})
+    digests.record_runs(SETTING, {run: digests.digest_of(each) for run, each in new.items()})
     killed_here = faults()
-    run_archive.write(Path(), SETTING, COMPACT | new)
+    landed_runs.write(Path(), SETTING, COMPACT | new)
     assert killed_here == [
         f"{PAPER}/cells.csv: {ROW}, FedGO, acc: dropped",
         *(
@@ -325,17 +325,17 @@ def test_landing_a_reference_result_or_a_replay_accepts_nothing_else(bench: Path
     dropped, run = faults(), RunKey("mine/large", "fedavg", 2)
     add_reference()
     folder = reference_folder(run)
-    landed.record_reference(run, landed.digest_of_files({f.name: f for f in folder.iterdir()}))
+    digests.record_reference(run, digests.digest_of_files({f.name: f for f in folder.iterdir()}))
     assert faults() == dropped
     change_replay()
     assert len(faults()) == len(dropped) + 1
-    landed.record_replay(REFERENCES[1], {"agrees": False})
+    digests.record_replay(REFERENCES[1], {"agrees": False})
     assert faults() == dropped
 
 
 def test_rows_are_recorded_in_groups_up_to_their_method(bench: Path) -> None:
     """As in records of before."""
-    recorded = checksummed_json.parsed(PAPER / landed.FILE)
+    recorded = checksummed_json.parsed(PAPER / digests.FILE)
     assert {*recorded[f"cells.csv: {ROW}"]} == {"FedAvg, acc", "FedGO, acc"}
     assert {*recorded["notes.csv: "]} == {"table_1", "table_1 (2)"}
 
@@ -349,9 +349,9 @@ def test_a_paper_that_is_not_listed_is_checked_as_well(bench: Path) -> None:
 
 
 def test_the_first_landing_records_what_is_there(bench: Path) -> None:
-    (PAPER / landed.FILE).unlink()
+    (PAPER / digests.FILE).unlink()
     run = RunKey(SETTING, "fedgo", 3)
-    landed.record_runs(SETTING, {run: landed.digest_of(packed_run(run, 0.75))})
+    digests.record_runs(SETTING, {run: digests.digest_of(packed_run(run, 0.75))})
     add_run()
     assert faults() == []
 
@@ -359,4 +359,4 @@ def test_the_first_landing_records_what_is_there(bench: Path) -> None:
 def test_what_is_recorded_is_read_again_or_refused(bench: Path) -> None:
     damage_record()
     with refused("damaged", file="landed.json"):
-        landed.record_runs(SETTING, {})
+        digests.record_runs(SETTING, {})

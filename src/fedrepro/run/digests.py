@@ -1,4 +1,4 @@
-"""The record of printed numbers and landed results, ``landed.json`` in each paper's folder.
+"""Digests of printed numbers and landed results, which ``landed.json`` records in each paper's folder.
 
 It has a digest of every row of the paper's CSV files, every landed run and every replay, so that
 ``fedrepro verify`` names one that was changed, dropped or added. Checksums inside of files cannot
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
+from fedrepro.run.landed_runs import COMPACT, ORDER, PAPERS, RUNS, LandedRun, runs_landed_in
 from fedrepro.run.replayed import NAME as REPLAYED
 from fedrepro.run.results import MANIFEST, REFERENCE, TIMING
-from fedrepro.run.run_archive import COMPACT, ORDER, PAPERS, RUNS, ArchivedRun, archived_runs
 from fedrepro.support import checksummed_json
 from fedrepro.support.errors import UserError, damaged
 from fedrepro.support.packaged import is_distribution
@@ -106,7 +106,7 @@ def read(root: Path, system: str) -> Present:
     for path in sorted(folder.glob(f"{COMPACT}/*/{RUNS}")):
         file = path.relative_to(folder).as_posix()
         try:
-            runs = archived_runs(root, f"{system}/{path.parent.name}")
+            runs = runs_landed_in(root, f"{system}/{path.parent.name}")
         except UserError:
             present.damaged[file] = ""
         else:
@@ -130,7 +130,7 @@ def read(root: Path, system: str) -> Present:
     return present
 
 
-def digest_of(run: ArchivedRun) -> str:
+def digest_of(run: LandedRun) -> str:
     """The digest of a landed run of scale compact."""
     return run.seal[:DIGITS]
 

@@ -12,10 +12,10 @@ import pyarrow.parquet
 import pytest
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run import run_archive
+from fedrepro.run import landed_runs
 from fedrepro.run.integrity import Check
+from fedrepro.run.landed_runs import LandedRun
 from fedrepro.run.results import find_run, read_run, reference_folder, seal_of_run
-from fedrepro.run.run_archive import ArchivedRun
 from fedrepro.support.checksummed_json import seal_of
 from fedrepro.support.errors import UserError
 from support.manifests import write_bare
@@ -26,14 +26,14 @@ ROUNDS = {"round": [1, 2, 3], "test_accuracy": [0.1, None, 0.3]}
 CLIENTS = {"round": [1, 1, 3, 3], "client": [0, 1, 0, 1], "test_accuracy": [0.0, 0.1, 0.25, 1 / 3]}
 
 
-def kept(run: RunKey, **more: Any) -> ArchivedRun:
+def kept(run: RunKey, **more: Any) -> LandedRun:
     about = {"setting": run.setting, "method": run.method, "seed": run.seed, "rounds": 3}
     manifest = {"run": about, "rounds_done": 3, "status": "finished", "files": {}}
     manifest["seal"] = seal_of(manifest)
     tables = {"rounds.parquet": ROUNDS, "clients.parquet": CLIENTS, **more}
-    tables = {name: run_archive.reduced(name, each) for name, each in tables.items()}
+    tables = {name: landed_runs.reduced(name, each) for name, each in tables.items()}
     tables = {name: each for name, each in tables.items() if each}
-    return ArchivedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
+    return LandedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
 
 
 RUNS = [RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2), RunKey(SETTING, "fedgo", 1)]
@@ -43,7 +43,7 @@ RUNS = [RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2), RunKey(SETTI
 def landed(tmp_path: Path) -> Path:
     others = {"decisions.parquet": {"round": [1, 3], "weight": [0.5, 0.75]}}
     runs = {run: kept(run, **(others if run.method == "fedgo" else {})) for run in RUNS}
-    run_archive.write(tmp_path, SETTING, runs)
+    landed_runs.write(tmp_path, SETTING, runs)
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def test_what_is_kept_comes_back(landed: Path) -> None:
 
 
 def test_pandas_alone_reads_them(landed: Path) -> None:
-    folder = landed / run_archive.folder_of(SETTING)
+    folder = landed / landed_runs.folder_of(SETTING)
     rounds = pandas.read_parquet(folder / "rounds.parquet")
     last = rounds[rounds["round"] == 3]
     assert last.groupby("method")["test_accuracy"].mean().to_dict() == {"fedavg": 0.3, "fedgo": 0.3}
@@ -80,20 +80,20 @@ def test_pandas_alone_reads_them(landed: Path) -> None:
 
 def test_clients_without_scores_are_not_kept() -> None:
     assert (
-        run_archive.reduced("clients.parquet", {"round": [1], "client": [0], "update_norm": [1]})
+        landed_runs.reduced("clients.parquet", {"round": [1], "client": [0], "update_norm": [1]})
         == {}
     )
 
 
 def test_scores_averaged_over_batches_are_not_kept() -> None:
     columns = {"round": [1], "test_ece": [0.5], "test_ece_batch": [0.25]}
-    assert run_archive.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
+    assert landed_runs.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
 
 
 def test_mixtures_are_scored_once_and_kept_whole() -> None:
     columns = {"client": [0, 0], "weight": [0.0, 0.1], "accuracy": [0.5, 1.0]}
     more = {"accuracy_batch": [0.5, 0.75]}
-    assert run_archive.reduced("mixtures.parquet", columns | more) == columns
+    assert landed_runs.reduced("mixtures.parquet", columns | more) == columns
 
 
 @pytest.mark.parametrize("stays", [RUNS[1:2], RUNS[1:]])
@@ -103,11 +103,11 @@ def test_killed_at_any_write_it_leaves_the_runs_that_stay(
 ) -> None:
     """One of three is changed meanwhile, one perhaps dropped, and one is new."""
     changed, new = RUNS[0], RunKey(SETTING, "fedgo", 2)
-    before = run_archive.archived_runs(landed, SETTING)
+    before = landed_runs.runs_landed_in(landed, SETTING)
     same = {run: before[run] for run in stays}
     later = {"round": [1, 2], "test_accuracy": [0.5, 0.6]}
     after = {changed: kept(changed, **{"rounds.parquet": later}), new: kept(new), **same}
-    whole, begun = run_archive._write, list[Path]()
+    whole, begun = landed_runs._write, list[Path]()
 
     def killed(path: Path, columns: Any) -> None:
         begun.append(path)
@@ -115,40 +115,40 @@ def test_killed_at_any_write_it_leaves_the_runs_that_stay(
             raise KeyboardInterrupt
         whole(path, columns)
 
-    monkeypatch.setattr(run_archive, "_write", killed)
+    monkeypatch.setattr(landed_runs, "_write", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_archive.write(landed, SETTING, after)
+        landed_runs.write(landed, SETTING, after)
     monkeypatch.undo()
-    assert run_archive.archived_runs(landed, SETTING) == (same if writes else before)
-    run_archive.write(landed, SETTING, after)
-    assert run_archive.archived_runs(landed, SETTING) == after
+    assert landed_runs.runs_landed_in(landed, SETTING) == (same if writes else before)
+    landed_runs.write(landed, SETTING, after)
+    assert landed_runs.runs_landed_in(landed, SETTING) == after
 
 
 def test_a_first_landing_that_was_killed_has_no_run(landed: Path) -> None:
-    (landed / run_archive.folder_of(SETTING) / "runs.parquet").unlink()
-    assert run_archive.archived_runs(landed, SETTING) == {}
-    assert run_archive.settings_with_results(landed) == []
+    (landed / landed_runs.folder_of(SETTING) / "runs.parquet").unlink()
+    assert landed_runs.runs_landed_in(landed, SETTING) == {}
+    assert landed_runs.settings_with_results(landed) == []
 
 
 def test_settings_with_results_are_all_named(landed: Path) -> None:
     for setting in ("fedgo/compact-a", "aaggff/compact-y"):
-        run_archive.write(landed, setting, {RunKey(setting, "fedavg", 1): kept(RUNS[0])})
+        landed_runs.write(landed, setting, {RunKey(setting, "fedavg", 1): kept(RUNS[0])})
     names = ["aaggff/compact-y", "fedgo/compact-a", SETTING]
-    assert run_archive.settings_with_results(landed) == names
+    assert landed_runs.settings_with_results(landed) == names
 
 
 def test_a_run_whose_own_manifest_is_damaged_is_damage(tmp_path: Path) -> None:
     """Even where it was packed so."""
     whole = kept(RUNS[0])
     damaged = replace(whole, manifest={**whole.manifest, "rounds_done": 2})
-    run_archive.write(tmp_path, SETTING, {RUNS[0]: damaged})
+    landed_runs.write(tmp_path, SETTING, {RUNS[0]: damaged})
     assert find_run(tmp_path, RUNS[0]).state == "damaged"
 
 
 def test_writing_again_replaces(landed: Path) -> None:
-    run_archive.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
-    assert set(run_archive.archived_runs(landed, SETTING)) == {RUNS[0]}
-    assert not (landed / run_archive.folder_of(SETTING) / "decisions.parquet").exists()
+    landed_runs.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
+    assert set(landed_runs.runs_landed_in(landed, SETTING)) == {RUNS[0]}
+    assert not (landed / landed_runs.folder_of(SETTING) / "decisions.parquet").exists()
 
 
 def rewritten(path: Path, change: Any) -> None:
@@ -196,12 +196,12 @@ def other_quality(columns: dict[str, list[Any]]) -> None:
     ],
 )
 def test_a_changed_number_is_damage(landed: Path, name: str, change: Any) -> None:
-    folder = landed / run_archive.folder_of(SETTING)
+    folder = landed / landed_runs.folder_of(SETTING)
     rewritten(folder / name, change)
     record = find_run(landed, RUNS[0])
     assert record.state == "damaged"
     assert record.rounds == {}
-    assert f"{run_archive.folder_of(SETTING)}" in record.why
+    assert f"{landed_runs.folder_of(SETTING)}" in record.why
     assert seal_of_run(landed, RUNS[0]) == "damaged"
     faults = list(Check(landed / "reports").faults())
     assert len(faults) == 1
@@ -211,13 +211,13 @@ def test_a_changed_number_is_damage(landed: Path, name: str, change: Any) -> Non
 
 @pytest.mark.parametrize("name", ["rounds.parquet", "clients.parquet", "runs.parquet"])
 def test_so_is_a_file_cut_off(landed: Path, name: str) -> None:
-    path = landed / run_archive.folder_of(SETTING) / name
+    path = landed / landed_runs.folder_of(SETTING) / name
     path.write_bytes(path.read_bytes()[:-9])
     assert find_run(landed, RUNS[0]).state == "damaged"
 
 
 # --- runs of one setting whose methods have different columns, tables and numbers of rows --------
-def mixed() -> dict[RunKey, ArchivedRun]:
+def mixed() -> dict[RunKey, LandedRun]:
     """Seven runs: hardly two record the same, and one ended early."""
     loss, ece = [0.5, 0.25, 0.125], [0.01, 0.02, 0.03]
     own = {
@@ -248,8 +248,8 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
     """And no other's, nor the rows of others; in whatever order they are written."""
     runs = mixed()
     for order in (runs, dict(reversed(runs.items()))):
-        run_archive.write(tmp_path, SETTING, order)
-        back = run_archive.archived_runs(tmp_path, SETTING)
+        landed_runs.write(tmp_path, SETTING, order)
+        back = landed_runs.runs_landed_in(tmp_path, SETTING)
         assert back.keys() == runs.keys()
         for run, each in runs.items():
             assert back[run] == each
@@ -270,8 +270,8 @@ def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
 
 def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
     runs = mixed()
-    one = run_archive.write(tmp_path / "one", SETTING, runs)
-    other = run_archive.write(tmp_path / "other", SETTING, dict(reversed(runs.items())))
+    one = landed_runs.write(tmp_path / "one", SETTING, runs)
+    other = landed_runs.write(tmp_path / "other", SETTING, dict(reversed(runs.items())))
     for file in one.iterdir():
         assert (other / file.name).read_bytes() == file.read_bytes()
         columns = pyarrow.parquet.read_table(file).to_pydict()
@@ -280,16 +280,16 @@ def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_overwritten_in_place_is_read_again(landed: Path) -> None:
-    path = landed / run_archive.folder_of(SETTING) / "rounds.parquet"
+    path = landed / landed_runs.folder_of(SETTING) / "rounds.parquet"
     assert find_run(landed, RUNS[0]).state == "finished"
     path.write_bytes(bytes(path.stat().st_size))
     assert find_run(landed, RUNS[0]).state == "damaged"
 
 
-@pytest.mark.parametrize("name", run_archive.TABLES)
+@pytest.mark.parametrize("name", landed_runs.TABLES)
 def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> None:
     """Of any run, also where it is one of several that have it, or the only one."""
-    folder = run_archive.write(tmp_path, SETTING, mixed())
+    folder = landed_runs.write(tmp_path, SETTING, mixed())
     whole = pyarrow.parquet.read_table(folder / name).to_pydict()
     rows = range(len(whole["seed"]))
     runs = {*zip(whole["method"], whole["seed"], strict=True)}
@@ -303,18 +303,18 @@ def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> 
     for columns in changed:
         pyarrow.parquet.write_table(pyarrow.table(columns), folder / name)
         with pytest.raises(UserError, match="damaged"):
-            run_archive.archived_runs(tmp_path, SETTING)
+            landed_runs.runs_landed_in(tmp_path, SETTING)
     pyarrow.parquet.write_table(pyarrow.table(whole), folder / name)
-    assert run_archive.archived_runs(tmp_path, SETTING) == mixed()
+    assert landed_runs.runs_landed_in(tmp_path, SETTING) == mixed()
 
 
 def test_a_removed_table_is_damage(landed: Path) -> None:
-    (landed / run_archive.folder_of(SETTING) / "rounds.parquet").unlink()
+    (landed / landed_runs.folder_of(SETTING) / "rounds.parquet").unlink()
     assert find_run(landed, RUNS[0]).state == "damaged"
 
 
 def test_a_folder_of_another_setting_is_damage(landed: Path) -> None:
     other = "fedgo/compact-y"
-    (landed / run_archive.folder_of(SETTING)).rename(landed / run_archive.folder_of(other))
+    (landed / landed_runs.folder_of(SETTING)).rename(landed / landed_runs.folder_of(other))
     with refused("damaged", names="another"):
-        run_archive.archived_runs(landed, other)
+        landed_runs.runs_landed_in(landed, other)

@@ -42,7 +42,7 @@ Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
-class ArchivedRun:
+class LandedRun:
     """A run's landed result.
 
     Attributes:
@@ -69,13 +69,13 @@ def folder_of(setting: str) -> Path:
     return PAPERS / system / COMPACT / name
 
 
-def archived_run(root: Path, run: RunKey) -> ArchivedRun | None:
+def landed_run(root: Path, run: RunKey) -> LandedRun | None:
     """A run's landed result, checked; None if there is none.
 
     Raises:
         UserError: if the files are damaged.
     """
-    return archived_runs(root, run.setting).get(run)
+    return runs_landed_in(root, run.setting).get(run)
 
 
 def settings_with_results(root: Path) -> list[str]:
@@ -84,7 +84,7 @@ def settings_with_results(root: Path) -> list[str]:
     return [f"{path.parts[-4]}/{path.parts[-2]}" for path in paths]
 
 
-def archived_runs(root: Path, setting: str) -> Mapping[RunKey, ArchivedRun]:
+def runs_landed_in(root: Path, setting: str) -> Mapping[RunKey, LandedRun]:
     """All landed results of a setting.
 
     Raises:
@@ -115,16 +115,16 @@ def reduced(name: str, columns: Columns) -> Columns:
     }
 
 
-def write(root: Path, setting: str, runs: Mapping[RunKey, ArchivedRun]) -> Path:
+def write(root: Path, setting: str, runs: Mapping[RunKey, LandedRun]) -> Path:
     """Replace a setting's landed results by these runs.
 
     Killed at any point, this leaves the runs that stay as they were, and no damaged one.
     """
     folder = root / folder_of(setting)
     folder.mkdir(parents=True, exist_ok=True)
-    before: Mapping[RunKey, ArchivedRun] = {}
+    before: Mapping[RunKey, LandedRun] = {}
     with suppress(UserError):  # damaged files have no runs to keep
-        before = archived_runs(root, setting)
+        before = runs_landed_in(root, setting)
     staying = {run: each for run, each in before.items() if runs.get(run) == each}
     if staying != before:  # the others' rows are about to change
         _write_runs(folder, staying)
@@ -139,7 +139,7 @@ def write(root: Path, setting: str, runs: Mapping[RunKey, ArchivedRun]) -> Path:
     return folder
 
 
-def _write_runs(folder: Path, runs: Mapping[RunKey, ArchivedRun]) -> None:
+def _write_runs(folder: Path, runs: Mapping[RunKey, LandedRun]) -> None:
     about: Columns = {"method": [run.method for run in runs], "seed": [run.seed for run in runs]}
     for key in ("manifest", "timing", "quality"):
         about[key] = [json.dumps(getattr(run, key), sort_keys=True) for run in runs.values()]
@@ -180,9 +180,9 @@ def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
 
 
 @cache  # a table asks for each of its runs
-def _read(folder: Path, setting: str, _when: object) -> Mapping[RunKey, ArchivedRun]:
+def _read(folder: Path, setting: str, _when: object) -> Mapping[RunKey, LandedRun]:
     shown = folder_of(setting)
-    runs: dict[RunKey, ArchivedRun] = {}
+    runs: dict[RunKey, LandedRun] = {}
 
     def columns(name: str) -> Columns:
         return read_columns(folder / name, shown / name, lambda column: column.to_pylist(), AGAIN)
@@ -192,7 +192,7 @@ def _read(folder: Path, setting: str, _when: object) -> Mapping[RunKey, Archived
         tables = {name: _split(columns(name)) for name in TABLES if (folder / name).exists()}
         for row in zip(*(about[key] for key in _KEYS), strict=True):
             method, seed, manifest, timing, quality, seal = row
-            run = ArchivedRun(
+            run = LandedRun(
                 parse_json(manifest),
                 parse_json(timing),
                 parse_json(quality),
