@@ -106,15 +106,12 @@ WHOSE = {
     "run/disk_space.py Removable.remove folder.rmdir": "only an empty folder goes",
     # commands
     "cli/main.py _open path.unlink": OUTPUT,
-    "cli/init.py _write atomic_folder": "there was no such folder",
+    "cli/arguments.py new_folder atomic_folder": "it looks again whether there is one",
     "cli/init.py _add write_atomically": "there was no such file",
     "cli/init.py _write_paper write_atomically": "_check_free has looked for each",
     "cli/init.py _list write_atomically": "the list of papers gets a line",
-    "cli/analysis.py make_export atomic_folder": "there was no such folder",
-    "cli/report.py export atomic_folder": "there was no such folder",
     "cli/curve.py _write_page write_atomically": "the argument, if it is new or such a page",
     "cli/configuration.py write_schemas write_atomically": "under the name that editors find",
-    "papers/aaggff/command_replay.py handle atomic_folder": "there was no such folder",
     # the site
     "report/pages/templates.py write_standalone write_atomically": RESULT,
     "report/pages/templates.py without_dead_links write_atomically": RESULT,

@@ -1,4 +1,4 @@
-"""Digests of printed numbers and landed results, which ``landed.json`` records in each paper's folder.
+"""Digests of printed numbers and landed results, in ``landed.json`` of each paper's folder.
 
 It has a digest of every row of the paper's CSV files, every landed run and every replay, so that
 ``fedrepro verify`` names one that was changed, dropped or added. Checksums inside of files cannot

@@ -91,10 +91,10 @@ def test_each_small_run_counts_once_in_the_total_and_in_each_of_its_tables(
     empty = SimpleNamespace(landed=None, timing={"wall_seconds": 99.0})  # not landed
     monkeypatch.setattr(cost, "read_run", lambda _, run, reference: landed.get(run, empty))
     monkeypatch.setattr(cost, "use_of", lambda each, _: {"label": "x"})
-    landed, untimed = timed("a", 3), timed("d", 2)
-    landed.reference = untimed.reference = True
+    reference, untimed = timed("a", 3), timed("d", 2)
+    reference.reference = untimed.reference = True
     untimed.timing = {}
-    given = [landed, untimed]
+    given = [reference, untimed]
     found = cost.cost(bench, Published(), [made[keys[0]]], given)  # type: ignore[arg-type]
     rows = [(row["scale"], row["runs"], row["wanted"], row["wall"]) for row in found["tables"]]
     assert rows == [("demo", 1, 2, 10.0), ("compact", 2, 2, 30.0), ("compact", 2, 3, 50.0)]
