@@ -1,4 +1,4 @@
-"""Read what was made from runs, analyses and tables, and compare it with those runs as they are."""
+"""Compare files made from runs (analyses, tables, pages) with those runs as they are now."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Tell a run's own files from those of others, before a run replaces them."""
+"""Put a run's files in place of an earlier run's, but never of files that no run of ours wrote."""
 
 import re
 from collections.abc import Mapping

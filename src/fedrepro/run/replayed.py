@@ -1,8 +1,9 @@
-"""The code that a run's numbers come from, as ids of :mod:`fedrepro.provenance.numerics`.
+"""Tell what replays have shown of reference results, and whether code gives today's numbers.
 
-A run records these ids itself. A reference result may be older than them, or older than a change of
-code that altered other runs' numbers: `make replay` replays its first rounds with today's code and
-records next to the results of its paper whether the numbers agree.
+A run records the ids of its code itself (:mod:`fedrepro.provenance.numerics`). A reference result
+may be older than them, or older than a change of code that altered other runs' numbers: `make
+replay` replays its first rounds with today's code and records next to the results of its paper
+whether the numbers agree.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Record rounds: scores of models, decisions, interpolations."""
+"""Score a round's models, and record scores, a method's decisions and mixtures of two models."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Compare a run's result with the one that would be made now.
+"""Tell whether a result is current: compare it with the one that would be made now.
 
 `fedrepro run`, `explain`, `estimate`, `verify`, the workflow's rules and `make reference` ask here,
 so that they give the same answer. Only what exists is compared: results stay valid if their data,

@@ -1,4 +1,4 @@
-"""A run's state between two rounds: its rows and their columns, and whether it ends there."""
+"""Hold a run's state between two rounds: the rows so far, their columns, and why it ends early."""
 
 import math
 from collections.abc import Mapping, Sequence

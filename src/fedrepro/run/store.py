@@ -1,5 +1,6 @@
-"""State on disk: checkpoints, and client states that need not fit in memory.
+"""Keep a training state on disk: the server's, and client states that need not fit in memory.
 
+`checkpoint.py` says when a state is kept and who may resume it; this is how its files are written.
 A checkpoint and its client states are consistent at every moment: a client's file has a version in
 its name, the checkpoint names the versions that it needs, and older versions are only deleted after
 the checkpoint is in place.

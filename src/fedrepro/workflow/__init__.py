@@ -1,1 +1,1 @@
-"""The functions that the Snakefile calls, and cost estimates."""
+"""The functions that the Snakefile and its rules call."""

@@ -1,4 +1,4 @@
-"""Check that every method and hyperparameter in the experiment files exists and is valid."""
+"""Check the experiment files before a workflow starts: methods, hyperparameters, inputs of runs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The code that renders tables and pages, as parameters of their rules."""
+"""Give rules of tables and pages ids of the code that renders them; Snakemake compares these."""
 
 import sys
 from collections.abc import Iterable, Sequence

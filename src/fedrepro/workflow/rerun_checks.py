@@ -1,4 +1,4 @@
-"""Why outputs are made again although neither Snakemake's records nor the files' times say so.
+"""Have outputs made again that are out of date though Snakemake's records do not show it.
 
 Snakemake knows of a file's configuration and code only what it recorded in ``.snakemake`` when it
 made the file. Without records, or with results from elsewhere, it takes any file for current unless

@@ -1,4 +1,4 @@
-"""How many published cells have a target, are computed at scale paper, and agree; and figures."""
+"""Count the published cells and figures that have a target, are computed, and agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

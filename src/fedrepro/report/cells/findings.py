@@ -1,4 +1,4 @@
-"""The verdict of our runs on a claim, at scale paper or compact, from numbers by seed."""
+"""Find a claim's word from numbers by seed; `claims.py` finds these numbers in tables."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

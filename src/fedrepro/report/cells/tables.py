@@ -1,4 +1,4 @@
-"""A table's cells, computed from its run directories."""
+"""Compute a table's cells from its runs, and write them as JSON (their types are in `cell.py`)."""
 
 import json
 import math
