@@ -1,6 +1,7 @@
 """Models that few would write: the numbers of plain PyTorch, or one line before training."""
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -184,7 +185,19 @@ class Renamed(HeadOnly):
         return super().load_state_dict(own, *args, **keys)
 
 
-@pytest.mark.parametrize("model", [HeadOnly, Renamed])
+class ByData(HeadOnly):
+    """It takes its own names only, and writes where autograd does not look."""
+
+    def state_dict(self, *args: Any, **keys: Any) -> Any:
+        whole = nn.Module.state_dict(self, *args, **keys)
+        return {f"own.{name}": leaf for name, leaf in whole.items()}
+
+    def load_state_dict(self, state: Any, *args: Any, **keys: Any) -> Any:
+        for name, leaf in nn.Module.state_dict(self).items():
+            leaf.data.copy_(state[f"own.{name}"])
+
+
+@pytest.mark.parametrize("model", [HeadOnly, Renamed, ByData])
 def test_initial_weights_of_a_module_are_all_that_it_has(model: Callable[[], nn.Module]) -> None:
     trained = model()
     for leaf in (*trained.parameters(), *(each for each in trained.buffers() if each.ndim)):
@@ -299,6 +312,7 @@ class Closing(nn.Module):
         self.register_buffer("mean", torch.zeros(16))
         self.kept: Any = {}
         self.act: Any = {"act": lambda z: z}
+        self.acts: Any = []
         inner = self.scaled
         if kind == "hook":
             self.first.register_forward_hook(lambda _, __, z: self.kept.update(z=z))
@@ -308,19 +322,35 @@ class Closing(nn.Module):
             self.act = {"act": lambda z: inner(z)}
         elif kind == "mode":
             self.act = {"act": lambda z: nn.functional.dropout(z, 0.5, self.training)}
+        elif kind == "default":
+            self.act = {"act": lambda z, of=self: of.scaled(z)}
+        elif kind == "partial":
+            self.act = {"act": functools.partial(lambda of, z: z + of * inner(z), 1)}
+        elif kind == "list":
+            self.acts = [lambda z: z - self.mean, (inner,)]
+        elif kind == "itself":
+
+            def down(z: Tensor, times: int = 2) -> Any:
+                return down(self.scaled(z), times - 1) if times else z
+
+            self.act = {"act": down}
 
     def scaled(self, z: Tensor) -> Tensor:
         return z * (2 if self.training else 1)
 
     def forward(self, x: Tensor) -> Any:
         z = self.act["act"](self.middle(self.first(x)).relu())
+        for act in self.acts:
+            z = act[0](z) if isinstance(act, tuple) else act(z)
         if self.training:
             self.mean.copy_(0.5 * self.mean + 0.5 * z.detach().mean(0))
         return self.last(z + self.kept.pop("z", 0))
 
 
 @pytest.mark.parametrize("executor", ["sequential", "parallel"])
-@pytest.mark.parametrize("kind", ["hook", "layer", "method", "mode"])
+@pytest.mark.parametrize(
+    "kind", ["hook", "layer", "method", "mode", "default", "partial", "list", "itself"]
+)
 def test_functions_that_refer_to_the_module_refer_to_its_copies(kind: str, executor: Any) -> None:
     """In plain PyTorch, a model that is built anew for each client."""
 

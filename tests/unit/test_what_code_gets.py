@@ -17,6 +17,7 @@ from torch.nn import functional
 
 import fedrepro as fr
 from fedrepro.engine import evaluate
+from fedrepro.models.classifier import Classifier
 from support.manifests import write_manifest
 from support.refusals import refused
 
@@ -242,6 +243,29 @@ def test_a_loss_may_change_the_outputs_that_it_is_given(change: Any, whole: bool
     assert run.rounds["test_accuracy"].iloc[-1] == pytest.approx((guessed == CLASSES).mean())
 
 
+@pytest.mark.parametrize("end", [nn.Identity(), nn.LogSoftmax(-1), nn.Tanh()])
+def test_a_loss_that_changes_outputs_is_one_that_makes_others(end: nn.Module) -> None:
+    """Also for a method with terms of the same outputs, and where a gradient needs them."""
+    prior = torch.tensor([1.0, 0.0, -1.0])
+
+    def changing(outputs: Tensor, targets: Tensor) -> Tensor:
+        outputs += prior
+        return functional.cross_entropy(outputs, targets, reduction="none")
+
+    def making(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs + prior, targets, reduction="none")
+
+    clients = [(ONE_HOT, CLASSES)]
+    for executor in ("sequential", "vectorised"):
+        net = Classifier(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), end))
+        keys: dict[str, Any] = {"test": clients[0], "rounds": 2, "executor": executor}
+        one, other = (
+            fr.train("feduv", net, clients, loss=loss, weights="keep", **keys)
+            for loss in (changing, making)
+        )
+        assert one.rounds["test_loss"].equals(other.rounds["test_loss"])
+
+
 def test_a_measure_of_two_classes_gets_outputs_in_the_shape_of_its_targets() -> None:
     x = DRAWS.normal(size=(200, 3)).astype("float32")
     y = (x[:, 0] > 0.3).astype(int)
@@ -390,8 +414,9 @@ def test_probabilities_of_any_kind_are_told_from_logits(
     data: dict[str, Any] = {"test": (ONE_HOT, y), "task": task, "rounds": 1}
     with refused("value", key="outputs", value="probabilities"):
         fr.train("fedavg", Pair(outputs, ends), [(ONE_HOT, y)], **data)
-    # Logits that lie between 0 and 1 for these samples and weights.
-    for end in (nn.Identity(), lambda z: z * 1e-3, lambda z: nn.functional.normalize(z, dim=0)):
+    # Logits that lie between 0 and 1 for these samples and weights, or have a limit on one side.
+    of_any_sign = (lambda z: z * 1e-3, lambda z: nn.functional.normalize(z, dim=0))
+    for end in (nn.Identity(), torch.relu, torch.abs, lambda z: z**2 / 4, *of_any_sign):
         net = Pair(outputs, end)
         for leaf in net.parameters():
             leaf.data.abs_().mul_(0.2)

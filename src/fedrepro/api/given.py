@@ -278,9 +278,15 @@ def starting_from(
             raise bad_value(WHERE, "initial", name, "a tensor of the model", wanted)
         # Tied weights have two names, of which one will do; counters are of no run.
         needed = {**dict(module.named_parameters()), **float_buffers(module)}
-        versions = {name: leaf._version for name, leaf in needed.items() if name in wanted}
-        module.load_state_dict(tensors, strict=False)
-        lacking = {name for name, version in versions.items() if needed[name]._version == version}
+        before = {name: needed[name].detach().clone() for name in needed.keys() & wanted.keys()}
+        module.load_state_dict(tensors, strict=False)  # of its class, which may replace tensors
+        needed |= {**dict(module.named_parameters()), **float_buffers(module)}
+        lacking = {
+            name
+            for name, leaf in before.items()
+            if needed[name].equal(leaf)
+            and not (name in tensors and leaf.equal(tensors[name].to(leaf)))
+        }
         if lacking and facts:  # a run's file, without what training cannot change
             with drawing_on(stream(seed, "init")), untrained():  # as in the run
                 refuse_other_constants(built(shape, outputs), tensors, facts, f"{WHERE}: initial")
@@ -300,8 +306,9 @@ def starting_from(
 
 def _state_of(module: nn.Module) -> dict[str, Any]:
     """The state dict of a module, with what its class leaves out of it."""
+    own = module.state_dict()
     whole = {**dict(module.named_parameters()), **nn.Module.state_dict(module)}
-    return whole | module.state_dict()
+    return {**whole, **own} if own.keys() <= whole.keys() else own  # which may be other names
 
 
 def _extra_state(initial: Any) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def refuse_unfit(task: Task, name: str, outputs: Tensor, targets: Tensor, stacke
         raise refusal(where, f"{why}: keep nothing from call to call, which clients would share")
     for leaf in (leaf for leaf in followed[0] if id(leaf) in map(id, followed[-1])):
         why = f"depends on a tensor {[*leaf.shape]} that requires gradients and that nothing trains"
-        remedy = "a penalty on weights is for a Method's `loss`, of its `params`; detach() others"
+        remedy = "a Method's `loss` gets its `params`; of others, requires_grad_(False)"
         raise refusal(where, f"{why}: a run trains a copy of its model: {remedy}", "gradient")
     if losses.ndim and len(losses) != len(targets):
         raise bad_value(where, "result", [*losses.shape], wanted)

@@ -68,17 +68,17 @@ class RunSpec:
         return RunKey(self.setting.name, self.method, self.seed)
 
     @property
-    def has_seen(self) -> list[str]:
+    def inputs_that_saw(self) -> list[str]:
         """The inputs trained on samples that the run's clients keep for validation or testing.
 
         An input that clients trained has not seen them if its run has the same partition.
         """
-        return [need for need, source in self.inputs.items() if self._is_seen_by(source)]
+        return [need for need, source in self.inputs.items() if self._saw(source)]
 
-    def _is_seen_by(self, source: "ResolvedSource") -> bool:
+    def _saw(self, source: "ResolvedSource") -> bool:
         if not isinstance(source, RunSpec):
             return False
-        if any(map(self._is_seen_by, source.inputs.values())):
+        if any(map(self._saw, source.inputs.values())):
             return True
         if source.setting.partition.scheme == "at_server":
             return False

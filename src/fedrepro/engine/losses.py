@@ -35,9 +35,8 @@ class OwnLoss:
     whole: Loss | None = None
 
     def __call__(self, outputs: Tensor, targets: Tensor, reduction: str) -> Tensor:
-        # In scoring, accuracy and measures are of the same outputs, which it may change.
-        outputs = outputs if torch.is_grad_enabled() else outputs.clone()
-        losses = self.function(*aligned(self.task, outputs, targets))
+        # It may change what it gets, and others use the same outputs: measures, and methods' terms.
+        losses = self.function(*aligned(self.task, outputs.clone(), targets))
         if losses.ndim:
             if len(losses) != len(targets):  # of the hardest samples, say
                 wanted = f"a loss for each sample [{len(targets)}], or their mean"

@@ -1,7 +1,9 @@
 """Copies of torch modules."""
 
 import copy
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -61,24 +63,70 @@ def rebound(twin: nn.Module, twins: dict[int, Any]) -> nn.Module:
     """
     for layer in twin.modules():
         for held in (vars(layer), *vars(layer).values()):
-            for key, value in held.items() if isinstance(held, dict) else ():
-                if isinstance(value, FunctionType):
+            if not isinstance(held, dict | list):
+                continue
+            for key, value in [*(held.items() if isinstance(held, dict) else enumerate(held))]:
+                if isinstance(value, FunctionType | partial) or type(value) is tuple:
                     held[key] = _rebound(value, twins)
     return twin
 
 
-def _rebound(value: Any, twins: dict[int, Any]) -> Any:
+def _parts(value: Any) -> Iterator[Any]:
+    """The values that a function, or a tuple of them, refers to."""
     if isinstance(value, MethodType):
-        return MethodType(value.__func__, twins.get(id(value.__self__), value.__self__))
-    if isinstance(value, FunctionType) and id(value) not in twins:
-        twins[id(value)] = value  # it may refer to itself
-        for cell in (cells := value.__closure__ or ()):
+        yield from (value.__self__, value.__func__)
+    elif isinstance(value, partial):
+        yield from (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, FunctionType):
+        yield from value.__defaults__ or ()
+        yield from (*(value.__kwdefaults__ or {}).values(), *vars(value).values())
+        for cell in value.__closure__ or ():
             with suppress(ValueError):  # of one that is not filled yet
-                if (new := _rebound(cell.cell_contents, twins)) is not cell.cell_contents:
-                    twins.setdefault(id(cell), CellType(new))
-        if any(id(cell) in twins for cell in cells):
-            own = tuple(twins.get(id(cell), cell) for cell in cells)
-            new = FunctionType(value.__code__, value.__globals__, None, value.__defaults__, own)
-            new.__kwdefaults__, new.__dict__ = value.__kwdefaults__, {**vars(value)}
-            twins[id(value)] = new
-    return twins.get(id(value), value)
+                yield cell.cell_contents
+    elif type(value) is tuple:
+        yield from value
+
+
+def _refers(value: Any, twins: Mapping[int, Any], seen: set[int]) -> bool:
+    """Return True if a value is, or refers to, one that has a twin."""
+    if id(value) in twins:
+        return True
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    return any(_refers(part, twins, seen) for part in _parts(value))
+
+
+def _rebound(value: Any, twins: dict[int, Any]) -> Any:
+    if id(value) in twins or not _refers(value, twins, set()):
+        return twins.get(id(value), value)
+
+    def own(part: Any) -> Any:
+        return _rebound(part, twins)
+
+    if isinstance(value, MethodType):
+        return MethodType(own(value.__func__), own(value.__self__))
+    if isinstance(value, partial):
+        named = {name: own(part) for name, part in value.keywords.items()}
+        return partial(own(value.func), *map(own, value.args), **named)
+    if not isinstance(value, FunctionType):
+        return tuple(map(own, value))
+    cells = tuple(_cell(cell, twins) for cell in value.__closure__ or ())
+    new = FunctionType(value.__code__, value.__globals__, None, None, cells)
+    twins[id(value)] = new  # before its cells are filled, as it may refer to itself
+    new.__defaults__ = value.__defaults__ and tuple(map(own, value.__defaults__))
+    named = {name: own(part) for name, part in (value.__kwdefaults__ or {}).items()}
+    new.__kwdefaults__ = named or None
+    new.__dict__.update({name: own(part) for name, part in vars(value).items()})
+    for before, cell in zip(value.__closure__ or (), cells, strict=True):
+        if cell is not before:
+            cell.cell_contents = own(before.cell_contents)
+    return new
+
+
+def _cell(cell: CellType, twins: dict[int, Any]) -> CellType:
+    """The cell that a new function has: of what refers to a copy, one that its users share."""
+    with suppress(ValueError):
+        if _refers(cell.cell_contents, twins, set()):
+            cell = twins.setdefault(id(cell), CellType())
+    return cell

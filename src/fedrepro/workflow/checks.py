@@ -119,11 +119,11 @@ def check_given(workbench: Workbench) -> None:
     """Resolve the inputs that the methods of all tables and figures require.
 
     Raises:
-        UserError: for the first input that a setting lacks.
+        UserError: for the first input that a setting lacks, or that a search may not have.
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
-            seen = workbench.run_spec(*run).has_seen
+            seen = workbench.run_spec(*run).inputs_that_saw
             if seen and isinstance(target, SearchTarget):
                 where = f"{workbench.files[target.system]}: search.{target.item}"
                 wanted = "no input that was trained on what are validation samples here"
