@@ -159,7 +159,7 @@ def test_scores_on_validation_samples_take_the_place_of_those_on_test_samples() 
         "mixtures.parquet": {"client": [0], "weight": [0.5], "accuracy": [0.5]},
     }  # fmt: skip
     archived = LandedRun({}, {}, {}, columns)
-    tested = results.RunRecord(Path(), RUN, Path(), True, "finished", archived=archived)
+    tested = results.RunRecord(Path(), RUN, Path(), True, "finished", landed=archived)
     assert tested.rounds["test_loss"] == [3.0] and tested.clients["accuracy"] == [0.1, 0.2]
     assert tested.clients["test_samples"] == [1, 2] and tested.mixtures["weight"] == [0.5]
     chosen = replace(tested, scored_on="validation")
@@ -256,7 +256,7 @@ def test_a_run_made_again_is_compared_number_by_number() -> None:
         }
         archived = LandedRun(more.get("manifest", {}), {}, {}, tables)
         state = more.pop("state", "finished")
-        made = results.RunRecord(Path(), RUN, Path(), True, state, archived=archived, **more)
+        made = results.RunRecord(Path(), RUN, Path(), True, state, landed=archived, **more)
         vars(made)["quality"] = {"numbers": {"accuracy": 0.5, "fid": None}}
         return made
 
