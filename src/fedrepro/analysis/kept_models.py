@@ -85,7 +85,7 @@ class KeptModels(Finished):
         return KeptModel(f"client {client}", params, number, client)
 
     def model(self, word: str) -> KeptModel:
-        """The model that a word of the command line names.
+        """The model that a command-line argument names.
 
         Raises:
             UserError: for an unknown word, or a model that was not kept.

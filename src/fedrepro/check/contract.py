@@ -1,4 +1,4 @@
-"""What a hook must return, and what it may not change.
+"""Check what a hook returns, and that it changes nothing that it may not.
 
 It returns trees of tensors with the right names, shapes and dtypes. All that no hook may change is
 compared before and after a call of it.

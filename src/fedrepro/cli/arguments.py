@@ -1,4 +1,4 @@
-"""What a command line's arguments say: checks of single ones, and the run that they name."""
+"""Check single arguments of a command line, and find the run that they name."""
 
 import argparse
 from collections.abc import Iterator

@@ -109,7 +109,7 @@ def _without_demo(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _seconds(model: CostModel, run: RunKey) -> float | None:
-    """What a run takes alone; None if unknown."""
+    """The time that a run takes alone; None if unknown."""
     try:
         return model.cost(run, 0).seconds
     except UserError:  # named by another check

@@ -175,7 +175,7 @@ class AvailabilitySpec(Typed):
 
     @property
     def loses(self) -> bool:
-        """Whether a round may lack the update of a client."""
+        """Return True if a round may lack the update of a client."""
         late = self.deadline is not None and self.late == "dropped"
         return self.dropout > 0 or late or self.period is not None
 

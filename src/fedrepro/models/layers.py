@@ -1,4 +1,4 @@
-"""What several networks share: pooling in fields, residual blocks, linear units at the end."""
+"""Layers that several networks share: pooling in fields, residual blocks, linear units."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a run asks of its machine: freed memory stays, and a GPU has float32's precision."""
+"""Prepare the machine for a run: freed memory stays, and a GPU keeps float32's precision."""
 
 import ctypes
 import os

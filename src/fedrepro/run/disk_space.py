@@ -1,4 +1,4 @@
-"""What runs take on disk: announced before one starts, and removed when it is needed no more.
+"""Announce what a run takes on disk before it starts, and remove what is needed no more.
 
 Only states that are made again when needed are removed, never a result: what a parent run kept for
 child runs, and checkpoints that were moved aside because no run of today continues them. A file

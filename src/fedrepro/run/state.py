@@ -195,7 +195,7 @@ ROUNDING = 1e-9  # an accuracy of 0.6 is 59.999999999999993 %
 
 
 def why_it_ends(plan: Plan, rounds: Rows) -> str:
-    """Why a run ends after the round that was evaluated last, in words; "" if it goes on.
+    """Say why a run ends after the round that was evaluated last; "" if it goes on.
 
     It follows from the rows alone, so that a run that resumes ends in the same round.
     """

@@ -369,13 +369,13 @@ def _numbers(numbers: pd.DataFrame) -> dict[Any, tuple[str, str]]:
 
 
 def _grows(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each column grows from row to row, as far as it has values."""
+    """Say of each column whether it grows from row to row, as far as it has values."""
     steps = np.diff(values, axis=0)
     return np.asarray(((steps > 0) | np.isnan(steps)).all(axis=0))
 
 
 def _of_words(words: Sequence[str], rows: int) -> str:
-    """What is doubtful about a column of words; "" if nothing is."""
+    """Say what is doubtful about a column of words; "" if nothing is."""
     if len(words) == 1:
         return "constant: `drop` it"
     if missing := [word for word in words if word.strip().lower() in MISSING]:

@@ -143,7 +143,7 @@ class Result:
 
     @property
     def note(self) -> str:
-        """What is to be said of its number; without one why, unless no run of it has begun."""
+        """Remarks on its number; without one, the reason, unless no run of it has begun."""
         return self.trouble or ("" if self.hole == NOT_RUN else self.hole or "")
 
     @property

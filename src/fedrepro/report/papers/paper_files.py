@@ -25,7 +25,7 @@ def rows_of(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]
     """The rows of a CSV file by column; none if it is not ``needed`` and not there.
 
     Raises:
-        UserError: if it can't be read, for other columns, or for a row without what it is for.
+        UserError: if it can't be read, has other columns, or has a row without its main value.
     """
     try:
         with (root / path).open(encoding="utf-8-sig", newline="") as file:
